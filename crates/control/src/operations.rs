@@ -62,13 +62,14 @@ use result::{dash_if_empty, or_dash};
 pub use scope::KeyScope;
 pub use server::ServerProcess;
 pub use server::audit::{AuditRequest, ListedAudit};
+pub use server::backend_status::{BackendLag, BackendStatus, UnseenChanges};
 pub use server::fault::{FaultKind, ServerFault};
 pub use server::health::{ForcedTarget, HealthTarget};
 pub use server::logs::{QueryLogStatus, QueryLogTemplate};
 pub use server::status::{
-    BackendStatus, DnstapStatus, InternalError, LimitedNetwork, ListenerStatus, MemoryRefusal,
-    QueryRates, QueueStatus, RateLimitStatus, ReadyRules, ReloadStatus, ServerStatus,
-    TransferCounts, UnseenChanges, XdpStatus,
+    DnstapStatus, InternalError, LimitedNetwork, ListenerStatus, MemoryRefusal, QueryRates,
+    QueueStatus, RateLimitStatus, ReadyRules, ReloadStatus, ServerStatus, TransferCounts,
+    XdpStatus,
 };
 pub use templates::{
     DsReport, KeyChange, KeyTemplate, ListedKind, RecordTemplate, ZoneTemplate, default_ttl,

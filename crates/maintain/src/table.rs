@@ -18,7 +18,7 @@ use nameward_zone::{
     AccessRules, AccessSource, Contest, ServedDigest, SigningState, TableChange, ViewId, ViewRule,
     Zone, ZoneTable, is_digest_of,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// The snapshot of all zones that serving reads.
@@ -30,6 +30,8 @@ pub struct TableWriter {
     snapshot: Snapshot,
     writing: Mutex<ServedAdditions>,
     feed: Arc<ChangeFeed>,
+    /// The sources whose zones are not known yet, by rank.
+    pub(crate) unknown: Mutex<BTreeSet<u16>>,
 }
 
 /// The records that zones are served with and that their storage does not have, by zone name in lower case.
@@ -58,6 +60,7 @@ impl TableWriter {
             snapshot,
             writing: Mutex::default(),
             feed: Arc::default(),
+            unknown: Mutex::default(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The server on databases, as its users meet it: live and resident, with caches and without, changed under it, gone
 //! and back again.
 
+mod addresses;
 mod alias;
 mod alias_transfers;
 mod api;

@@ -262,6 +262,8 @@ counters! {
         TransfersInFailed,
         NotifyWaiting,
         NotifySent,
+        DatabaseLagChanges,
+        DatabaseLagSeconds,
         DnssecSignedZones,
         DnssecSignatureSecondsLeft,
         DnssecWaitingForParent,

@@ -262,6 +262,10 @@ pub static VARIABLES: &[Variable] = &[
     counter("rate-limit-slips", "Answers replaced by a truncated reply by response rate limiting", VariableSource::Counter(Counter::RateLimitSlips)),
     gauge("ring-remotes-limited-capacity", "Maximum number of entries of the remotes-limited ring", VariableSource::RingCapacity(Ring::RemotesLimited)),
     gauge("ring-remotes-limited-size", "Current number of entries of the remotes-limited ring", VariableSource::RingSize(Ring::RemotesLimited)),
+    gauge("database-lag-changes", "Changes of a database that the server that is read does not show, of the database with \
+                                   the most", VariableSource::Gauge(Gauge::DatabaseLagChanges)),
+    gauge("database-lag-seconds", "Seconds that a database server that is read is behind the one that accepts changes, \
+                                   of the database with the most", VariableSource::Gauge(Gauge::DatabaseLagSeconds)).unit(Unit::Seconds),
     gauge("secondary-zones-expired", "Expired secondary zones", VariableSource::Gauge(Gauge::SecondariesExpired)),
     gauge("secondary-zones-refresh-age", "Seconds since the last successful refresh of the most outdated secondary \
                                           zone", VariableSource::Gauge(Gauge::SecondariesRefreshAge)).unit(Unit::Seconds),

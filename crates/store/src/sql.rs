@@ -24,6 +24,7 @@ mod fragment;
 mod health;
 mod hosts;
 mod keys;
+mod lag;
 mod listing;
 mod load;
 mod log_index;
@@ -35,6 +36,7 @@ mod packed_zones;
 mod peer_settings;
 mod postgres;
 mod postgres_pooler;
+mod postgres_role;
 mod row;
 mod schema;
 mod shared_fragments;
@@ -59,15 +61,16 @@ pub use error::{RowError, SqlError};
 pub use fragment::row_error;
 use health::Condition;
 pub use health::Health;
-pub use load::LoadReport;
-use load::Loader;
+pub use lag::Lag;
+use lag::LagMeter;
+pub use load::{LOADED_AT_ONCE, LoadReport};
 pub use long_strings::split_long_strings;
 pub use lookup::{Found, Round, SqlLookupBatch};
 use metadata::Metadata;
 use mysql::Mysql;
 use nameward_dnssec::{Keys, SignatureCache, SoaEdit};
 use nameward_wire::NameBuf;
-use nameward_zone::{ZoneBuilder, ZoneKind, ZoneLimits};
+use nameward_zone::{ZoneKind, ZoneLimits};
 pub use packed_zones::{PackedZone, PackedZones};
 pub use peer_settings::{SettingItem, SettingItems, StoredAutoprimary, StoredTsigKey, term_kind};
 use postgres::Postgres;
@@ -78,7 +81,7 @@ use std::collections::HashMap;
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
-pub use url::DatabaseAddress;
+pub use url::{DatabaseAddress, join_urls};
 pub use watch::Change;
 pub use zone_cache::CacheBounds;
 use zone_cache::ZoneCache;
@@ -96,6 +99,10 @@ pub struct SqlOptions {
     pub address: DatabaseAddress,
     /// Where reads go.
     pub replica: Option<DatabaseAddress>,
+    /// Which of several servers is read.
+    pub read_preference: ReadPreference,
+    /// How far the server that is read may be behind before another one is preferred.
+    pub lag_max: Duration,
     /// Connections, and concurrent lookup batches. The fewer there are, the more lookups share a statement.
     pub concurrency: Concurrency,
     /// Memory for SQLite pages over all connections, in KiB.
@@ -106,6 +113,16 @@ pub struct SqlOptions {
     pub security: SecurityOptions,
     /// Maximum size of a zone that is read as a whole.
     pub zone_limits: ZoneLimits,
+}
+
+/// Which of several servers is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ReadPreference {
+    /// The one that accepts changes.
+    #[default]
+    Primary,
+    /// The first in the list that is in step.
+    Nearest,
 }
 
 /// The caches for signed zones.
@@ -162,6 +179,8 @@ impl SqlOptions {
             concurrency: Concurrency::for_cores(&address),
             address,
             replica: None,
+            read_preference: ReadPreference::Primary,
+            lag_max: Duration::from_secs(60),
             page_cache_kib: 64 * 1024,
             timeout: Duration::from_secs(2),
             security: SecurityOptions {
@@ -274,6 +293,7 @@ struct BackendParts {
     writer: write::Writer,
     commits: write::CommitQueue,
     own_commits: write::OwnCommits,
+    lag: LagMeter,
     condition: Condition,
     /// Whether changes by others are detected.
     watched: Condition,
@@ -291,7 +311,10 @@ impl SqlBackend {
     pub fn new(options: SqlOptions) -> Result<Self, SqlError> {
         let primary = ConnectTarget::new(&options.address)?;
         let read_from = match &options.replica {
-            Some(replica) => ConnectTarget::new(replica)?,
+            Some(replica) => ConnectTarget::new(replica)?.for_reads(options.lag_max),
+            None if options.read_preference == ReadPreference::Nearest => {
+                ConnectTarget::new(&options.address)?.for_reads(options.lag_max)
+            }
             // Reads go to the server that changes are written to.
             None => primary.clone(),
         };
@@ -319,6 +342,7 @@ impl SqlBackend {
                 writer: write::Writer::default(),
                 commits: write::CommitQueue::default(),
                 own_commits,
+                lag: LagMeter::default(),
                 condition: Condition::new("database not responding", "database responding again"),
                 watched: Condition::new("change detection lost", "change detection restored"),
                 keys,
@@ -376,9 +400,10 @@ impl SqlBackend {
         inner.watched.note(&result, &inner.options.address);
     }
 
-    /// Checks whether reads go to a replica.
-    fn has_replica(&self) -> bool {
-        self.inner.options.replica.is_some()
+    /// Checks whether reads may go to another server than changes.
+    pub fn has_replica(&self) -> bool {
+        let options = &self.inner.options;
+        options.replica.is_some() || options.read_preference == ReadPreference::Nearest
     }
 
     /// Reads the version of each zone that ever changed; empty if the database keeps no versions. Rows read later are
@@ -413,24 +438,6 @@ impl SqlBackend {
         })
         .await?;
         Ok(found)
-    }
-
-    /// Streams all records of a zone into `builder`. Rows that do not parse are left out and reported. The builder's
-    /// findings have the row as their location.
-    pub async fn load_zone(
-        &self,
-        zone: &LiveZone,
-        builder: &mut ZoneBuilder,
-    ) -> Result<LoadReport, SqlError> {
-        let signing = self.signing(zone).await?;
-        builder.set_limits(self.inner.options.zone_limits);
-        let mut loader = Loader::new(builder, &self.inner.seed, &zone.apex, signing);
-        self.query(Statement::ZoneRows, Some(zone.id), &[], &mut |row| {
-            loader.take(row);
-            Ok(())
-        })
-        .await?;
-        Ok(loader.finish())
     }
 
     /// Drops cached data about a zone (`None`: about all zones), because it changed. Returns how many entries the key

@@ -9,7 +9,7 @@ mod versions;
 
 use crate::access::{AccessClient, AccessIndex, AccessList, AccessRules, AccessSource};
 use crate::key::NameKey;
-use crate::offer::StandbyZones;
+use crate::offer::{NO_SOURCE, StandbyZones};
 use crate::prefetch::prefetch;
 use crate::view::ViewTables;
 use crate::zone::Zone;
@@ -89,13 +89,14 @@ impl ZoneTable {
         self.len() == 0
     }
 
-    /// Returns all versions of all zones, in arbitrary order.
+    /// Returns all versions of all zones, in arbitrary order. A stand-in of no source is not a zone.
     pub fn zones(&self) -> impl Iterator<Item = &Arc<Zone>> {
         let variants = self.variants.iter().flat_map(|table| table.shards.iter());
         let shards = self.shards.iter().chain(variants);
         shards
             .flat_map(|shard| shard.slots.iter())
             .filter_map(|slot| slot.zone.as_ref())
+            .filter(|zone| zone.rank() != NO_SOURCE)
     }
 
     /// Returns the zone, or the version of a zone, with exactly this name.

@@ -1,6 +1,7 @@
 //! Operations on the server as a whole: its status, its logs, the audit log, and how it was started.
 
 pub(super) mod audit;
+pub(super) mod backend_status;
 pub(super) mod fault;
 pub(super) mod health;
 pub(super) mod logs;

@@ -6,6 +6,7 @@
 //! restarted with what it knew.
 
 mod follower;
+mod load;
 mod notified;
 mod own_changes;
 mod pending_reads;
@@ -19,6 +20,7 @@ mod zone_list_file;
 
 use crate::change_feed::LiveChange;
 use crate::commit::Commits;
+use crate::follow::unknown;
 use crate::policy::PolicyTable;
 use follower::DatabaseFollower;
 use nameward_base::sync::Mutex;
@@ -316,6 +318,7 @@ pub fn start(
     let mut asked = Vec::new();
     let first_read = FirstRead::new(commits, sources.len());
     for source in sources {
+        unknown::begin(commits.table(), source.rank);
         let (refresh, relist) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (own, own_changes) = mpsc::channel(OWN_CHANGES);
         let withheld = Arc::new(WithheldZones::default());

@@ -139,7 +139,7 @@ impl FileFollower {
         let each = &mut |event: LoadEvent<'_>| {
             faults.note(&event);
             if let LoadEvent::Known = event {
-                unknown::end(target.commits.table());
+                unknown::end(target.commits.table(), unknown::FILES);
             }
             log.write(&event);
         };

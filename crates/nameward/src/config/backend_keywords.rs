@@ -17,6 +17,16 @@ words! {
 }
 
 words! {
+    /// Which of several database servers is read.
+    BackendReads {
+        /// The one that accepts changes.
+        Primary = "primary",
+        /// The first in the list that is in step.
+        Nearest = "nearest",
+    }
+}
+
+words! {
     /// How the zones of a database are served.
     BackendMode {
         /// Looked up at query time.

@@ -12,6 +12,7 @@ use std::{
 use ipnet::IpNet;
 use nameward_base::secret::Secret;
 use nameward_control::operations::FaultKind;
+use nameward_store::sql::join_urls;
 use toml::{Spanned, de::DeValue};
 
 /// An invalid value, and its position in the text.
@@ -292,6 +293,37 @@ impl Read for Secret<String> {
                 message: "expected a string".into(),
             }),
         }
+    }
+}
+
+/// The address of a database: one, or a list of addresses that differ in the server. It may contain a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseUrl(Secret<String>);
+
+impl DatabaseUrl {
+    /// Returns the address, with all servers in it.
+    pub fn reveal(&self) -> &String {
+        self.0.reveal()
+    }
+}
+
+impl Read for DatabaseUrl {
+    fn expected() -> String {
+        "a string, or a list of strings".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        let DeValue::Array(list) = value.get_ref() else {
+            return Secret::read(value, base).map(Self);
+        };
+        let urls = list.iter().map(|url| Secret::<String>::read(url, base));
+        let urls = urls.collect::<Result<Vec<_>, _>>()?;
+        let urls: Vec<&str> = urls.iter().map(|url| url.reveal().as_str()).collect();
+        let joined = join_urls(&urls).map_err(|error| Wrong {
+            span: value.span(),
+            message: error.to_string(),
+        })?;
+        Ok(Self(Secret::new(joined)))
     }
 }
 

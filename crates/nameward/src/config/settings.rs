@@ -11,7 +11,7 @@ use nameward_dnssec::{SoaEdit, tsig::TsigAlgorithm};
 use nameward_maintain::policy::{PolicyFragment, RemoteServer, UpdateRule, ZoneKind, ZonemdRule};
 use nameward_store::file::FileList;
 
-pub use super::backend_keywords::{BackendMode, BackendType};
+pub use super::backend_keywords::{BackendMode, BackendReads, BackendType};
 pub use super::overload_settings::Overload;
 pub use super::server_keywords::{AnyPolicy, CnamePolicy, LogLevel, SandboxMode};
 pub use super::zone_values::ZoneName;
@@ -19,7 +19,7 @@ use super::{
     clients::Clients,
     listen_entry::{EncryptedEntry, ListenEntry, QuicEntry},
     rate_limit_settings::Rate,
-    read::{Addresses, Count, Paths},
+    read::{Addresses, Count, DatabaseUrl, Paths},
     remote_server::RemoteAddress,
     setting::section,
     tsig_key::TsigSecret,
@@ -185,10 +185,17 @@ section! {
         /// File of a SQLite database. `nameward db init` creates one.
         path: Option<PathBuf> = r#""""#;
         /// A PostgreSQL or MySQL database, as `postgres://user:password@host/database` or
-        /// `mysql://user:password@host/database`. Several hosts are separated by commas.
-        url: Secret<String> = r#""""#;
-        /// Replica of that database, used for all reads; "" reads from the database itself.
-        replica_url: Secret<String> = r#""""#;
+        /// `mysql://user:password@host/database`. A list of them names the servers of one database, the nearest first; they
+        /// may differ in host and port only. Several hosts in one address are separated by commas.
+        url: DatabaseUrl = r#""""#;
+        /// Replica of that database, used for all reads; "" reads from the servers in `url`. A list as in `url`.
+        replica_url: DatabaseUrl = r#""""#;
+        /// Which of several servers in `url` is read: the one that accepts changes, or the first in the list that is not
+        /// further behind than `lag_max`. Changes go to the one that accepts them.
+        reads: BackendReads = r#""primary""#;
+        /// Seconds that the server that is read may be behind the one that accepts changes. More is the fault
+        /// `backend_behind`, which `web.ready_faults` may list, and another server is read if there is one.
+        lag_max: Count<1, 86_400> = "60";
         /// How database zones are served: looked up at query time, or loaded into memory.
         mode: BackendMode = r#""live""#;
         /// Database connections for look-ups; 0 means one per core, for MySQL two.

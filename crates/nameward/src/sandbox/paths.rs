@@ -139,7 +139,7 @@ impl FileAccess {
         for backend in &config.backends {
             let urls = [backend.url.reveal(), backend.replica_url.reveal()];
             for url in urls {
-                if let Some(path) = authorities_in(url) {
+                for path in tls_files_in(url) {
                     self.read_beside(Path::new(path));
                 }
                 let file = ["sqlite3:", "sqlite:"]
@@ -341,9 +341,11 @@ fn parent_of(file: &Path) -> Option<PathBuf> {
 }
 
 /// Returns the file with trusted authorities that a database URL names.
-fn authorities_in(url: &str) -> Option<&str> {
-    let (_, path) = url.split_once("sslrootcert=")?;
-    path.split('&').next()
+fn tls_files_in(url: &str) -> impl Iterator<Item = &str> {
+    let parameters = url.split(['?', '&']);
+    let values = parameters.filter_map(|parameter| parameter.split_once('='));
+    let files = values.filter(|(key, _)| matches!(*key, "sslrootcert" | "sslcert" | "sslkey"));
+    files.map(|(_, path)| path)
 }
 
 #[cfg(test)]

@@ -27,8 +27,9 @@ use nameward_serve::{
     pipeline::ServingState,
     scripts::Scripts,
 };
-use nameward_stats::Gauge;
+use nameward_stats::{Gauge, Stats};
 use nameward_steering::Steering;
+use nameward_store::sql::Lag;
 use nameward_store::state::{CopyBoundsInForce, StateStore};
 use nameward_wire::Name;
 use nameward_zone::{AccessSource, TableChange};
@@ -222,7 +223,7 @@ fn fill_table(table: &TableWriter, prepared: &Prepared) -> Result<(), StartError
         table.publish(&[TableChange::Offer(Arc::new(zone))]);
     }
     if !prepared.sources.is_empty() {
-        unknown::begin(table);
+        unknown::begin(table, unknown::FILES);
     }
     Ok(())
 }
@@ -320,6 +321,19 @@ fn key_databases(databases: &Databases) -> Vec<KeyDatabase> {
     databases.all().iter().map(database).collect()
 }
 
+/// Shows how far databases are behind.
+fn show_lag(stats: &Stats, databases: &Databases) {
+    let most = |read: fn(Lag) -> u64| {
+        let databases = databases.clone();
+        move || {
+            let all = databases.all().iter();
+            all.map(|one| read(one.backend.lag())).max().unwrap_or(0)
+        }
+    };
+    stats.gauge_from(Gauge::DatabaseLagChanges, most(|lag| lag.changes));
+    stats.gauge_from(Gauge::DatabaseLagSeconds, most(|lag| lag.seconds));
+}
+
 /// Passes changes of zones to the components that act on them.
 struct ChangeRouter {
     notifier: Notifier,
@@ -375,5 +389,7 @@ fn follow_databases(
             backend: backend.clone(),
         }
     });
-    databases::start(commits, sources.collect(), &settings)
+    let (databases, zone_lists) = databases::start(commits, sources.collect(), &settings)?;
+    show_lag(&shared.stats, &databases);
+    Ok((databases, zone_lists))
 }

@@ -5,13 +5,14 @@ use std::{path::PathBuf, sync::Arc, thread};
 use nameward_dnssec::SignatureCache;
 use nameward_serve::live::LiveSettings;
 use nameward_store::sql::{
-    CacheBounds, Concurrency, DatabaseAddress, SecurityOptions, SqlBackend, SqlError, SqlOptions,
+    CacheBounds, Concurrency, DatabaseAddress, ReadPreference, SecurityOptions, SqlBackend,
+    SqlError, SqlOptions,
 };
 
 use crate::{
     config::{
         Config,
-        settings::{Backend, BackendMode, BackendType},
+        settings::{Backend, BackendMode, BackendReads, BackendType},
     },
     zones,
 };
@@ -112,6 +113,11 @@ fn options(backend: &Backend, security: SecurityOptions) -> Result<SqlOptions, S
     Ok(SqlOptions {
         address,
         replica,
+        read_preference: match backend.reads {
+            BackendReads::Primary => ReadPreference::Primary,
+            BackendReads::Nearest => ReadPreference::Nearest,
+        },
+        lag_max: backend.lag_max.seconds(),
         concurrency,
         page_cache_kib: backend.page_cache_mb.get() * 1024,
         timeout: backend.timeout_ms.millis(),

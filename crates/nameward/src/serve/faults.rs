@@ -3,13 +3,14 @@
 //! A fault whose source knows when it started has that time; for the others [`FirstSeen`] remembers when they were
 //! first found.
 
+mod backends;
 mod process;
 
 use nameward_base::text::{counted, zone_text};
 use nameward_base::time::seconds_since_1970;
 use std::collections::HashMap;
 
-use nameward_control::operations::{BackendStatus, FaultKind, ServerFault, ServerStatus};
+use nameward_control::operations::{FaultKind, ServerFault, ServerStatus};
 use nameward_maintain::commit::FileConflicts;
 use nameward_maintain::follow::{
     FaultyZoneList, FaultyZones, databases::DatabaseZoneFaults, missing_files,
@@ -26,6 +27,7 @@ use nameward_store::state::{StateError, StoreFault};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::ZoneSums;
 
+use backends::{of_backend, of_lag, of_unseen_changes};
 use process::{
     of_certificate, of_geo_database, of_internal_error, of_memory, of_peers, of_scripts, of_start,
     of_targets, of_xdp,
@@ -94,7 +96,8 @@ impl FaultSources<'_> {
         let down = self.status.backends.iter().filter(|one| !one.is_up);
         faults.extend(down.map(of_backend));
         let up = self.status.backends.iter().filter(|one| one.is_up);
-        faults.extend(up.filter_map(of_unseen_changes));
+        faults.extend(up.clone().filter_map(of_unseen_changes));
+        faults.extend(up.filter_map(of_lag));
         faults.extend(self.store.map(of_store));
         faults.extend(self.empty_zones());
         faults.extend(self.never_transferred());
@@ -364,56 +367,6 @@ fn fault(kind: FaultKind, text: impl Into<String>, effect: &str, remedy: &str) -
         effect: effect.into(),
         remedy: remedy.into(),
     }
-}
-
-fn of_backend(backend: &BackendStatus) -> ServerFault {
-    let BackendStatus {
-        backend: number,
-        address,
-        ..
-    } = backend;
-    let error = backend.last_error.as_deref().unwrap_or("no answer");
-    let (kind, effect) = match (backend.is_lost, backend.mode.as_str()) {
-        (true, "live") => (
-            FaultKind::BackendLost,
-            "Its zones are answered from the caches for as long as `cache.stale_while_down` allows; names that are not \
-             cached get SERVFAIL.",
-        ),
-        (true, _) => (
-            FaultKind::BackendLost,
-            "Its zones are not in memory yet and are answered SERVFAIL.",
-        ),
-        (false, _) => (
-            FaultKind::BackendDown,
-            "Its zones are served from memory as they were last read; changes are not seen.",
-        ),
-    };
-    let mut fault = fault(
-        kind,
-        format!("Backend {number} ({address}) does not respond: {error}."),
-        effect,
-        "Check that the database is running, is reachable and accepts this server's login. The server keeps retrying.",
-    );
-    fault.since = backend.since;
-    fault
-}
-
-/// Returns the fault of a database that responds, or is not queried, but does not report changes.
-fn of_unseen_changes(backend: &BackendStatus) -> Option<ServerFault> {
-    let unseen = backend.unseen_changes.as_ref()?;
-    let (number, address, error) = (backend.backend, &backend.address, &unseen.error);
-    let effect = match backend.mode.as_str() {
-        "live" => "Answers from the caches may be out of date.",
-        _ => "Its zones are served as they were last read.",
-    };
-    let mut fault = fault(
-        FaultKind::ChangesUnseen,
-        format!("Change detection of backend {number} ({address}) does not work: {error}."),
-        effect,
-        "Check the database server and the network path to it. The server keeps retrying, then reads everything again.",
-    );
-    fault.since = unseen.since;
-    Some(fault)
 }
 
 fn of_file_errors(files: &FaultyZoneList) -> Option<ServerFault> {

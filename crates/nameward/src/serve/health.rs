@@ -18,7 +18,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use nameward_control::operations::{
-    BackendStatus, InternalError, MemoryRefusal, QueryRates, QueueStatus, ServerFault,
+    BackendLag, BackendStatus, InternalError, MemoryRefusal, QueryRates, QueueStatus, ServerFault,
     ServerStatus, TransferCounts, UnseenChanges, XdpStatus,
 };
 use nameward_maintain::follow::{
@@ -30,6 +30,7 @@ use nameward_serve::xdp::XdpState;
 use nameward_serve::zone_requests::ZoneRequestHandler;
 use nameward_stats::HostReadings;
 use nameward_steering::health::TargetHealth;
+use nameward_store::sql::Lag;
 use nameward_store::state::StateStore;
 use nameward_zone::{TableSums, ZoneSums, ZoneTable};
 use tokio::sync::watch;
@@ -302,6 +303,7 @@ fn backends(sources: &HealthSources, sums: &ZoneSums) -> Vec<BackendStatus> {
         last_error: None,
         last_error_at: None,
         unseen_changes: None,
+        lag: None,
         zones: sums.of_rank(rank),
         // Zones declared in `[[zone]]` have no backend that could be lost.
         is_lost: rank > 0 && sums.is_rank_lost(rank),
@@ -330,6 +332,7 @@ fn backends(sources: &HealthSources, sums: &ZoneSums) -> Vec<BackendStatus> {
                 error: watch.reason,
                 since: seconds_since_1970(watch.since.max(started)),
             }),
+            lag: lag_of(database),
             zones: sums.of_rank(database.rank),
             // Zones that wait for their primaries are not the database's fault.
             is_lost: !health.is_up
@@ -342,6 +345,15 @@ fn backends(sources: &HealthSources, sums: &ZoneSums) -> Vec<BackendStatus> {
     let mut all: Vec<_> = files.chain(databases).collect();
     all.sort_by_key(|backend| backend.backend);
     all
+}
+
+fn lag_of(database: &FollowedDatabase) -> Option<BackendLag> {
+    let (lag, options) = (database.backend.lag(), database.backend.options());
+    (lag != Lag::default()).then_some(BackendLag {
+        changes: lag.changes,
+        seconds: lag.seconds,
+        seconds_max: options.lag_max.as_secs(),
+    })
 }
 
 /// Reads the state periodically until the server stops.

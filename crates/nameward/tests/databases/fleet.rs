@@ -129,6 +129,26 @@ fn check(kind: DatabaseKind) {
 }
 
 #[test]
+fn a_change_of_sqlite_is_seen_whatever_the_clock_was_before() {
+    for mode in ["live", "resident"] {
+        let setup = Setup::new().without_web();
+        let database = super::rows::Sqlite::new(setup.dir());
+        database.add(&zone("one.test", "192.0.2.10"));
+        // The clock was ahead when the triggers of an older version wrote its time.
+        database.run("UPDATE nameward_changes SET changed_at = changed_at + 4000000000");
+        let server = setup.config(&database.backend(mode)).start();
+        wait_for(&server, "www.one.test.", (0, 10));
+        for octet in 11..14_u8 {
+            let set = format!(
+                "UPDATE records SET content = '192.0.2.{octet}' WHERE name = 'www.one.test'"
+            );
+            database.run(&set);
+            wait_for(&server, "www.one.test.", (0, octet));
+        }
+    }
+}
+
+#[test]
 fn one_of_three_servers_on_postgres_notifies_and_has_a_successor() {
     check(DatabaseKind::Postgres);
 }

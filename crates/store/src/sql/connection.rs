@@ -67,6 +67,17 @@ impl ConnectTarget {
         })
     }
 
+    /// Prefers the first server that is in step, whether it accepts changes or not.
+    pub(super) fn for_reads(self, lag_max: Duration) -> Self {
+        match self {
+            ConnectTarget::Sqlite(path) => ConnectTarget::Sqlite(path),
+            ConnectTarget::Postgres(target) => {
+                ConnectTarget::Postgres(Box::new(target.for_reads(lag_max)))
+            }
+            ConnectTarget::Mysql(target) => ConnectTarget::Mysql(target.for_reads()),
+        }
+    }
+
     /// Records that a server failed or accepts no changes: it is tried last.
     pub(super) fn avoid(&self, server: &Server) {
         match self {

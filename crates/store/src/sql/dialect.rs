@@ -35,6 +35,8 @@ pub(crate) enum Statement {
     Lookup,
     /// All rows of a zone, same columns. Parameter: zone.
     ZoneRows,
+    /// All rows of several zones, in any order: the columns of `Lookup`. Parameter: their IDs, as text.
+    RowsOfZones,
     /// The existing names of a zone, possibly repeated: id, name, type, and the start of LUA scripts. Parameter: zone.
     Names,
     /// All zones: id, name, type, master, last_check, notified_serial, account, options, catalog.
@@ -51,18 +53,21 @@ pub(crate) enum Statement {
     TsigKeys,
     /// The autoprimaries: ip, nameserver, account. No parameters.
     Autoprimaries,
-    /// The zones that changed recently: domain_id, version, time (MySQL). PostgreSQL has the transaction instead of a version.
-    /// Parameter: the first time (MySQL) or transaction (PostgreSQL).
+    /// The zones that changed recently: domain_id, version, time (MySQL) or counter (SQLite). PostgreSQL has the transaction
+    /// instead of a version. Parameter: the first time, counter or transaction.
     Changes,
     /// The versions of all zones that ever changed: domain_id, version, time. No parameters.
     Versions,
     /// The counters of versions (MySQL only): domain_id, version. No parameters.
     Counters,
+    /// The last change that is seen (PostgreSQL: its transaction, MySQL: the sum of the counters), and by how many seconds a standby is behind
+    /// what it received. No parameters.
+    LastChange,
     /// A number that changes with every commit of another connection (SQLite only).
     DataVersion,
 }
 
-pub(crate) const STATEMENTS: usize = 14;
+pub(crate) const STATEMENTS: usize = 16;
 
 /// Returns the statement for all served records, for a check: the columns of [`Statement::Lookup`].
 pub(crate) fn all_records(engine: SqlEngine) -> String {
@@ -156,6 +161,7 @@ impl Statement {
     pub(crate) const ALL: [Statement; STATEMENTS] = [
         Statement::Lookup,
         Statement::ZoneRows,
+        Statement::RowsOfZones,
         Statement::Names,
         Statement::Zones,
         Statement::Zone,
@@ -167,6 +173,7 @@ impl Statement {
         Statement::Changes,
         Statement::Versions,
         Statement::Counters,
+        Statement::LastChange,
         Statement::DataVersion,
     ];
 
@@ -184,6 +191,7 @@ impl Statement {
             self,
             Statement::Lookup
                 | Statement::ZoneRows
+                | Statement::RowsOfZones
                 | Statement::Names
                 | Statement::Zones
                 | Statement::Zone
@@ -191,11 +199,15 @@ impl Statement {
     }
 
     /// The statements that take a list.
-    pub(crate) const LISTED: [Statement; 3] =
-        [Statement::Lookup, Statement::Keys, Statement::Metadata];
+    pub(crate) const LISTED: [Statement; 4] = [
+        Statement::Lookup,
+        Statement::Keys,
+        Statement::Metadata,
+        Statement::RowsOfZones,
+    ];
 
     /// Returns the texts of the statements that take a list, for each of [`NAME_COUNTS`].
-    pub(crate) fn lists(engine: SqlEngine) -> [[String; NAME_COUNTS.len()]; 3] {
+    pub(crate) fn lists(engine: SqlEngine) -> [[String; NAME_COUNTS.len()]; 4] {
         Self::LISTED.map(|statement| NAME_COUNTS.map(|count| statement.sql(engine, count)))
     }
 
@@ -234,6 +246,12 @@ impl Statement {
             Statement::ZoneRows => format!(
                 "SELECT {record_columns} FROM records WHERE domain_id = {zone} AND NOT disabled"
             ),
+            Statement::RowsOfZones => {
+                let zone = int("domain_id");
+                format!(
+                    "SELECT {record_columns}, {zone} FROM records WHERE {zones} AND NOT disabled"
+                )
+            }
             Statement::Names => format!(
                 "SELECT {}, {}, {}, {} FROM records \
                  WHERE domain_id = {zone} AND type IS NOT NULL AND NOT disabled",
@@ -276,6 +294,7 @@ impl Statement {
                 "SELECT {} FROM nameward_changes WHERE domain_id < 0",
                 change_columns(engine)
             ),
+            Statement::LastChange => last_change(engine),
             Statement::DataVersion => "PRAGMA data_version".to_owned(),
         }
     }
@@ -305,14 +324,33 @@ fn change_columns(engine: SqlEngine) -> String {
         .join(", ")
 }
 
+/// By how many seconds a PostgreSQL standby is behind, as an expression. One that has replayed everything it received is in step,
+/// however long ago the last transaction was.
+pub(crate) const STANDBY_DELAY: &str = "CASE WHEN NOT pg_is_in_recovery() OR pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() THEN 0 \
+     ELSE greatest(1, extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp())) END";
+
+/// Returns the statement that reads the last change.
+fn last_change(engine: SqlEngine) -> String {
+    match engine {
+        SqlEngine::Sqlite => "SELECT 0, 0".to_owned(),
+        SqlEngine::Postgres => format!(
+            "SELECT CAST(coalesce(max(transaction), 0) AS BIGINT), CAST({STANDBY_DELAY} AS BIGINT) FROM nameward_changes"
+        ),
+        SqlEngine::Mysql => "SELECT CAST(coalesce(SUM(version), 0) AS SIGNED), CAST(0 AS SIGNED) FROM nameward_changes \
+             WHERE domain_id < 0"
+            .to_owned(),
+    }
+}
+
 /// Returns the statement that reads the latest change notices.
 fn recent_changes(engine: SqlEngine) -> String {
     let columns = change_columns(engine);
     match engine {
-        // The row of a transaction becomes visible when it commits, which can be long after it wrote the time.
-        SqlEngine::Sqlite => {
-            format!("SELECT {columns} FROM nameward_changes WHERE changed_at >= unixepoch() - 60")
-        }
+        // With the newest one, whatever the parameter.
+        SqlEngine::Sqlite => format!(
+            "SELECT {columns} FROM nameward_changes WHERE changed_at >= ? UNION ALL \
+             SELECT * FROM (SELECT {columns} FROM nameward_changes ORDER BY changed_at DESC LIMIT 1)"
+        ),
         SqlEngine::Mysql => {
             format!("SELECT {columns} FROM nameward_changes WHERE domain_id < 0 OR changed_at >= ?")
         }

@@ -109,6 +109,17 @@ impl Hosts {
         self.order().count > 1
     }
 
+    /// Avoids the server that is used, if there are others; returns it.
+    pub(crate) fn avoid_preferred(&self) -> Option<Server> {
+        let mut order = self.order();
+        if order.count <= 1 {
+            return None;
+        }
+        let preferred = order.preferred.take()?;
+        order.avoided = Some(preferred.clone());
+        Some(preferred)
+    }
+
     /// Records that a server failed or refused changes.
     pub(crate) fn avoid(&self, server: &Server) {
         let mut order = self.order();

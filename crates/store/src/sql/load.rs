@@ -1,13 +1,15 @@
-//! Loading of a whole zone: its rows into a builder, the problems with them, and a fingerprint of them.
+//! Loading of whole zones: their rows into builders, the problems with them, and a fingerprint of them.
 
-use super::MAX_REPORTED;
-use super::error::RowError;
+use super::dialect::{MAX_NAMES, Statement};
+use super::error::{RowError, SqlError};
 use super::fragment::soa_minimum;
 use super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type};
+use super::{LiveZone, MAX_REPORTED, SqlBackend};
 use nameward_dnssec::Signing;
 use nameward_wire::zonefile::{Record, RecordLocation};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::ZoneBuilder;
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 
@@ -25,6 +27,59 @@ pub struct LoadReport {
     pub fingerprint: u64,
     /// How the zone is signed, if it is.
     pub signing: Option<Arc<Signing>>,
+}
+
+/// Maximum number of zones that are loaded together.
+pub const LOADED_AT_ONCE: usize = MAX_NAMES;
+
+impl SqlBackend {
+    /// Streams all records of a zone into `builder`. Rows that do not parse are left out and reported. The builder's
+    /// findings have the row as their location.
+    pub async fn load_zone(
+        &self,
+        zone: &LiveZone,
+        builder: &mut ZoneBuilder,
+    ) -> Result<LoadReport, SqlError> {
+        let signing = self.signing(zone).await?;
+        builder.set_limits(self.inner.options.zone_limits);
+        let mut loader = Loader::new(builder, &self.inner.seed, &zone.apex, signing);
+        self.query(Statement::ZoneRows, Some(zone.id), &[], &mut |row| {
+            loader.take(row);
+            Ok(())
+        })
+        .await?;
+        Ok(loader.finish())
+    }
+
+    /// Like [`Self::load_zone`] for up to [`LOADED_AT_ONCE`] zones, with one statement each for keys, metadata and records.
+    pub async fn load_zones(
+        &self,
+        zones: &mut [(LiveZone, ZoneBuilder)],
+    ) -> Result<Vec<LoadReport>, SqlError> {
+        let all: Vec<LiveZone> = zones.iter().map(|(zone, _)| *zone).collect();
+        let signings = self.signings(&all).await?;
+        let texts: Vec<String> = all.iter().map(|zone| zone.id.to_string()).collect();
+        let list: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let places = all.iter().enumerate();
+        let places: HashMap<i64, usize> = places.map(|(at, zone)| (zone.id, at)).collect();
+        let limits = self.inner.options.zone_limits;
+        let loaders = zones.iter_mut().zip(signings);
+        let loaders = loaders.map(|((zone, builder), signing)| {
+            builder.set_limits(limits);
+            Loader::new(builder, &self.inner.seed, &zone.apex, signing)
+        });
+        let mut loaders: Vec<Loader<'_>> = loaders.collect();
+        let each = &mut |row: &dyn Cells| {
+            let at = row.int(6).and_then(|zone| places.get(&zone));
+            if let Some(loader) = at.and_then(|at| loaders.get_mut(*at)) {
+                loader.take(row);
+            }
+            Ok(())
+        };
+        self.query(Statement::RowsOfZones, None, &list, each)
+            .await?;
+        Ok(loaders.into_iter().map(Loader::finish).collect())
+    }
 }
 
 /// Passes the rows of a zone to its builder. A row that does not parse breaks its name, if that is readable: no

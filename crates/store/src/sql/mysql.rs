@@ -10,7 +10,8 @@ use super::row::Cells;
 use super::tls::{Tls, Wish};
 use mysql_async::prelude::Queryable;
 use mysql_async::{
-    Conn, Error, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOpts, Row, SslOpts, Value,
+    ClientIdentity, Conn, Error, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOpts, Row,
+    SslOpts, Value,
 };
 use nameward_base::sync::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -45,9 +46,19 @@ const INIT: &str = "SET SESSION lock_wait_timeout = 1";
 pub(crate) struct MysqlTarget {
     options: Opts,
     hosts: Arc<Hosts>,
+    /// A server that accepts no changes is as good as another.
+    is_for_reads: bool,
 }
 
 impl MysqlTarget {
+    /// Prefers the first server, whether it accepts changes or not.
+    pub(crate) fn for_reads(self) -> Self {
+        MysqlTarget {
+            is_for_reads: true,
+            ..self
+        }
+    }
+
     /// Returns its servers.
     pub(crate) fn hosts(&self) -> &Hosts {
         &self.hosts
@@ -75,18 +86,33 @@ impl OpenConnection for MysqlTarget {
     ) -> Result<Suitable<Conn>, SqlError> {
         let connect = async {
             let mut connection = Conn::new(self.options(server)).await?;
-            let mut is_read_only = false;
+            let mut is_second_best = false;
             if is_one_of_many {
-                let sql = "SELECT @@global.read_only";
-                is_read_only = connection.query_first::<i64, _>(sql).await? == Some(1);
+                if !self.is_for_reads {
+                    let sql = "SELECT @@global.read_only";
+                    is_second_best = connection.query_first::<i64, _>(sql).await? == Some(1);
+                }
+                is_second_best |= is_unready(&mut connection).await;
             }
-            Ok((connection, is_read_only))
+            Ok((connection, is_second_best))
         };
         match connect.await.map_err(|error: Error| failure(&error))? {
             (connection, true) => Ok(Suitable::Fallback(connection)),
             (connection, false) => Ok(Suitable::Good(connection)),
         }
     }
+}
+
+/// Checks whether a server is a node of a Galera cluster that is joining or cut off: it refuses statements about tables.
+async fn is_unready(connection: &mut Conn) -> bool {
+    // A server without this variable refuses the statement; one without a cluster is never "ready".
+    let in_cluster = connection.query_first::<i64, _>("SELECT @@wsrep_on").await;
+    if !matches!(in_cluster, Ok(Some(1))) {
+        return false;
+    }
+    let sql = "SHOW GLOBAL STATUS LIKE 'wsrep_ready'";
+    let ready = connection.query_first::<(String, String), _>(sql).await;
+    matches!(ready, Ok(Some((_, ready))) if ready == "OFF")
 }
 
 /// Connects to the most suitable server.
@@ -116,15 +142,20 @@ pub(crate) fn target(url: &str) -> Result<MysqlTarget, SqlError> {
         .tcp_keepalive(Some(KEEPALIVE_IDLE));
     if let Some(path) = wish.authorities {
         // A file that cannot be read is an error now, not when the first connection fails.
-        Tls::new(Some(&path))?;
+        Tls::new(Some(&path), wish.identity.as_ref())?;
+        let identity = wish
+            .identity
+            .map(|identity| ClientIdentity::new(identity.certificate.into(), identity.key.into()));
         let tls = SslOpts::default()
             .with_disable_built_in_roots(true)
+            .with_client_identity(identity)
             .with_root_certs(vec![path.into()]);
         options = options.ssl_opts(tls);
     }
     Ok(MysqlTarget {
         options: options.into(),
         hosts: Arc::new(Hosts::new(listed)),
+        is_for_reads: false,
     })
 }
 
@@ -228,6 +259,13 @@ impl Mysql {
         // Rows that are no longer read may still be in transit.
         tokio::spawn(seated.connection.disconnect());
         result
+    }
+
+    /// Moves to another server, if there is one.
+    pub(crate) fn leave_late_server(&self) {
+        if let Some(server) = self.target.hosts.avoid_preferred() {
+            self.leave(&server);
+        }
     }
 
     /// Drops the connections to a server, and tries it last.

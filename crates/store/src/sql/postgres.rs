@@ -10,6 +10,7 @@ use super::dialect::{STATEMENTS, SqlEngine, Statement};
 use super::error::SqlError;
 use super::hosts::{Hosts, ListedHost, OpenConnection, Server, Suitable};
 use super::postgres_pooler::Pooler;
+use super::postgres_role;
 use super::row::Cells;
 use super::tls::{Encrypted, Tls, Wish};
 use nameward_base::sync::Mutex;
@@ -21,9 +22,7 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::types::{FromSql, ToSql, Type};
-use tokio_postgres::{
-    Client, Config, Row, RowStream, SimpleQueryMessage, Socket, Statement as Prepared,
-};
+use tokio_postgres::{Client, Config, Row, RowStream, Socket, Statement as Prepared};
 
 pub(crate) struct Postgres {
     target: PostgresTarget,
@@ -64,9 +63,19 @@ pub(crate) struct PostgresTarget {
     hosts: Arc<Hosts>,
     tls: Tls,
     pooler: Arc<Pooler>,
+    /// For reads: a standby is as good as the primary unless it is further behind.
+    lag_max: Option<Duration>,
 }
 
 impl PostgresTarget {
+    /// Prefers the first server that is not too far behind.
+    pub(crate) fn for_reads(self, lag_max: Duration) -> Self {
+        PostgresTarget {
+            lag_max: Some(lag_max),
+            ..self
+        }
+    }
+
     /// Returns its servers.
     pub(crate) fn hosts(&self) -> &Hosts {
         &self.hosts
@@ -118,24 +127,11 @@ impl OpenConnection for PostgresTarget {
                 .batch_execute("SET plan_cache_mode = force_generic_plan")
                 .await;
         }
-        if is_one_of_many {
-            // Compatible servers may lack the function: they have no standby.
-            let asked = single_value(&client, "SELECT pg_is_in_recovery()").await;
-            if asked.is_some_and(|value| value == "t") {
-                return Ok(Suitable::Fallback(client));
-            }
+        if is_one_of_many && postgres_role::is_second_best(&client, self.lag_max).await {
+            return Ok(Suitable::Fallback(client));
         }
         Ok(Suitable::Good(client))
     }
-}
-
-/// Returns the value of a statement without parameters, as text; `None` if it fails.
-pub(super) async fn single_value(client: &Client, sql: &str) -> Option<String> {
-    let messages = client.simple_query(sql).await.ok()?;
-    messages.iter().find_map(|message| match message {
-        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-        _ => None,
-    })
 }
 
 /// A connection, encrypted or not.
@@ -160,12 +156,13 @@ pub(crate) fn target(url: &str) -> Result<PostgresTarget, SqlError> {
             None => SslMode::Disable,
         });
     let listed = listed_hosts(&read).ok_or_else(expected)?;
-    let tls = Tls::new(wish.authorities.as_deref())?;
+    let tls = Tls::new(wish.authorities.as_deref(), wish.identity.as_ref())?;
     Ok(PostgresTarget {
         config,
         hosts: Arc::new(Hosts::new(listed)),
         tls,
         pooler: Arc::default(),
+        lag_max: None,
     })
 }
 
@@ -273,6 +270,12 @@ impl Postgres {
             }
             result => result,
         }
+    }
+
+    /// Moves to another server, if there is one.
+    pub(crate) fn leave_late_server(&self) {
+        // Its sessions are then no longer used.
+        self.target.hosts.avoid_preferred();
     }
 
     /// Takes a session out of use, and tries its server last.

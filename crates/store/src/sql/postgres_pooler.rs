@@ -8,7 +8,8 @@
 
 use super::error::SqlError;
 use super::hosts::Server;
-use super::postgres::{self, PostgresTarget, single_value};
+use super::postgres::{self, PostgresTarget};
+use super::postgres_role::single_value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::OnceCell;
 use tokio_postgres::Client;

@@ -374,14 +374,16 @@ fn trigger(engine: SqlEngine, table: &str, key: &str, event: &str) -> Vec<String
                 .map(|side| {
                     format!(
                         "INSERT INTO nameward_changes SELECT {side}.{key}, 1, \
-                         CAST(strftime('%s', 'now') AS INTEGER) WHERE {side}.{key} IS NOT NULL \
+                         (SELECT coalesce(max(changed_at), 0) + 1 FROM nameward_changes) WHERE {side}.{key} IS NOT NULL \
                          ON CONFLICT (domain_id) DO UPDATE \
                          SET version = version + 1, changed_at = excluded.changed_at; "
                     )
                 })
                 .collect();
+            // An older version made them with the time of the host in place of a counter.
             vec![format!(
-                "CREATE TRIGGER IF NOT EXISTS {name} AFTER {of} ON {table} BEGIN {body}END"
+                "BEGIN IMMEDIATE; DROP TRIGGER IF EXISTS {name}; \
+                 CREATE TRIGGER {name} AFTER {of} ON {table} BEGIN {body}END; COMMIT"
             )]
         }
         SqlEngine::Mysql => {

@@ -71,6 +71,36 @@ impl SqlBackend {
         facts.signing(self, zone)
     }
 
+    /// Returns how zones are currently signed, in order.
+    pub(super) async fn signings(
+        &self,
+        zones: &[LiveZone],
+    ) -> Result<Vec<Option<Arc<Signing>>>, SqlError> {
+        let is_unknown = |zone: &&LiveZone| self.known_signing(zone).is_none();
+        let unknown: Vec<LiveZone> = zones.iter().filter(is_unknown).copied().collect();
+        let (keys, metadata) = if unknown.is_empty() {
+            (Ok(HashMap::new()), Ok(HashMap::new()))
+        } else {
+            self.read_both(&unknown).await
+        };
+        let facts = Facts {
+            keys: keys?,
+            metadata: metadata?,
+            failed: None,
+            statements: 2,
+        };
+        let signing = |zone: &LiveZone| {
+            if facts.keys.contains_key(&zone.id) {
+                return facts.signing(self, zone);
+            }
+            // It may have been dropped from the cache meanwhile.
+            self.known_signing(zone).ok_or_else(|| {
+                SqlError::Busy("keys and metadata changed while they were read".into())
+            })
+        };
+        zones.iter().map(signing).collect()
+    }
+
     /// Reads keys and metadata of zones for lookups. If the database refuses, the data last read is used.
     pub(super) async fn read_facts(&self, zones: &[LiveZone]) -> Facts {
         let generations = (

@@ -3,7 +3,8 @@
 //!
 //! `sslmode=require` (or `verify-ca`, `verify-full`) in a URL requests it. The server certificate is always verified,
 //! including its name: encryption to an unknown server does not protect against an attacker who can modify the traffic.
-//! `sslrootcert=FILE` names the trusted authorities, in PEM; by default those of the system are used.
+//! `sslrootcert=FILE` names the trusted authorities, in PEM; by default those of the system are used. `sslcert=FILE` and
+//! `sslkey=FILE` are the certificate and the key that this client shows.
 
 use super::error::SqlError;
 use crate::authorities::{SYSTEM_AUTHORITIES, read_authorities};
@@ -19,7 +20,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream as Inner;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
-use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 
 /// The TLS settings in a URL.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,13 +30,23 @@ pub(crate) struct Wish {
     pub(crate) url: String,
     /// The authorities to trust, if TLS is requested.
     pub(crate) authorities: Option<PathBuf>,
+    /// The client's certificate, if TLS is requested.
+    pub(crate) identity: Option<ClientFiles>,
+}
+
+/// The files that identify a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ClientFiles {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
 }
 
 impl Wish {
-    /// Extracts `sslmode` and `sslrootcert` from a URL.
+    /// Extracts `sslmode`, `sslrootcert`, `sslcert` and `sslkey` from a URL.
     pub(crate) fn read(url: &str) -> Result<Self, SqlError> {
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
         let (mut others, mut is_wanted, mut authorities) = (Vec::new(), false, None);
+        let (mut certificate, mut key) = (None, None);
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             match parameter.split_once('=') {
                 Some(("sslmode", mode)) => {
@@ -49,14 +61,29 @@ impl Wish {
                     }
                 }
                 Some(("sslrootcert", path)) => authorities = Some(PathBuf::from(path)),
+                Some(("sslcert", path)) => certificate = Some(PathBuf::from(path)),
+                Some(("sslkey", path)) => key = Some(PathBuf::from(path)),
                 _ => others.push(parameter),
             }
+        }
+        let identity = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some(ClientFiles { certificate, key }),
+            (None, None) => None,
+            _ => {
+                let text = "expected both sslcert and sslkey, or neither";
+                return Err(SqlError::Address(text.into()));
+            }
+        };
+        if identity.is_some() && !is_wanted {
+            let text = "sslcert and sslkey need sslmode=require";
+            return Err(SqlError::Address(text.into()));
         }
         let mark = if others.is_empty() { "" } else { "?" };
         Ok(Wish {
             url: format!("{place}{mark}{}", others.join("&")),
             authorities: is_wanted
                 .then(|| authorities.unwrap_or_else(|| SYSTEM_AUTHORITIES.into())),
+            identity,
         })
     }
 }
@@ -66,7 +93,10 @@ impl Wish {
 pub(crate) struct Tls(Option<Arc<ClientConfig>>);
 
 impl Tls {
-    pub(crate) fn new(authorities: Option<&Path>) -> Result<Self, SqlError> {
+    pub(crate) fn new(
+        authorities: Option<&Path>,
+        identity: Option<&ClientFiles>,
+    ) -> Result<Self, SqlError> {
         let Some(path) = authorities else {
             return Ok(Tls(None));
         };
@@ -77,9 +107,31 @@ impl Tls {
         let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| unusable(&error))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let config = match identity {
+            None => config.with_no_client_auth(),
+            Some(files) => {
+                let (chain, key) = files.read()?;
+                config.with_client_auth_cert(chain, key).map_err(|error| {
+                    SqlError::Address(format!("{}: {error}", files.certificate.display()))
+                })?
+            }
+        };
         Ok(Tls(Some(Arc::new(config))))
+    }
+}
+
+impl ClientFiles {
+    fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), SqlError> {
+        let unusable = |path: &Path, error: &dyn std::fmt::Display| {
+            SqlError::Address(format!("{}: {error}", path.display()))
+        };
+        let certificates = CertificateDer::pem_file_iter(&self.certificate)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(|error| unusable(&self.certificate, &error))?;
+        let key = PrivateKeyDer::from_pem_file(&self.key);
+        let key = key.map_err(|error| unusable(&self.key, &error))?;
+        Ok((certificates, key))
     }
 }
 
@@ -169,6 +221,7 @@ mod tests {
         let plain = Wish {
             url: "postgres://u@h/d".into(),
             authorities: None,
+            identity: None,
         };
         assert_eq!(read("postgres://u@h/d"), plain);
         assert_eq!(read("postgres://u@h/d?sslmode=prefer"), plain);
@@ -180,5 +233,20 @@ mod tests {
         assert_eq!(all.url, "mysql://u@h/d?a=1&b=2");
         assert_eq!(all.authorities, Some("/ca.pem".into()));
         assert!(Wish::read("postgres://u@h/d?sslmode=yes").is_err());
+        let files = read("mysql://u@h/d?sslmode=require&sslcert=/c.pem&sslkey=/k.pem").identity;
+        let expected = ClientFiles {
+            certificate: "/c.pem".into(),
+            key: "/k.pem".into(),
+        };
+        assert_eq!(files, Some(expected));
+        for bad in [
+            "sslmode=require&sslcert=/c.pem",
+            "sslcert=/c.pem&sslkey=/k.pem",
+        ] {
+            assert!(
+                Wish::read(&format!("mysql://u@h/d?{bad}")).is_err(),
+                "{bad}"
+            );
+        }
     }
 }

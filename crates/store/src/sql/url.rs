@@ -42,6 +42,39 @@ impl DatabaseAddress {
     }
 }
 
+/// Joins addresses of one database on several servers into one that lists them all.
+pub fn join_urls(urls: &[&str]) -> Result<String, SqlError> {
+    let [first, others @ ..] = urls else {
+        return Ok(String::new());
+    };
+    if others.is_empty() {
+        return Ok((*first).to_owned());
+    }
+    let mut hosts = Vec::with_capacity(urls.len());
+    let mut around = None;
+    for url in urls {
+        let expected =
+            || SqlError::Address("expected addresses such as postgres://user@host/database".into());
+        let start = url.find("://").ok_or_else(expected)? + 3;
+        let end = url[start..].find(['/', '?', '#']);
+        let end = end.map_or(url.len(), |end| start + end);
+        let hosts_at = url[start..end]
+            .rfind('@')
+            .map_or(start, |at| start + at + 1);
+        if hosts_at == end {
+            return Err(expected());
+        }
+        hosts.push(&url[hosts_at..end]);
+        let parts = (&url[..hosts_at], &url[end..]);
+        if *around.get_or_insert(parts) != parts {
+            let text = "the addresses of one database may differ only in host and port";
+            return Err(SqlError::Address(text.into()));
+        }
+    }
+    let (before, after) = around.unwrap_or_default();
+    Ok(format!("{before}{}{after}", hosts.join(",")))
+}
+
 impl DatabaseAddress {
     /// Returns its engine, as in the configuration.
     pub fn engine(&self) -> &'static str {
@@ -91,6 +124,27 @@ mod tests {
                 assert!(!shown.contains("s3cr"), "{shown}");
                 assert!(shown.contains("db.example"), "{shown}");
             }
+        }
+    }
+
+    #[test]
+    fn addresses_of_one_database_become_one_list_of_hosts() {
+        let joined = join_urls(&["postgres://u:p@a:1/d?x=1", "postgres://u:p@b/d?x=1"]);
+        assert_eq!(joined.unwrap(), "postgres://u:p@a:1,b/d?x=1");
+        assert_eq!(join_urls(&["mysql://a/d"]).unwrap(), "mysql://a/d");
+        assert_eq!(
+            join_urls(&["mysql://a/d", "mysql://[::1]:2/d"]).unwrap(),
+            "mysql://a,[::1]:2/d"
+        );
+        for other in [
+            "postgres://v@b/d",
+            "postgres://u@b/e",
+            "mysql://u@b/d",
+            "/file",
+            "postgres://u@/d",
+        ] {
+            let error = join_urls(&["postgres://u@a/d", other]).unwrap_err();
+            assert!(!error.to_string().contains("u@"), "{error}");
         }
     }
 

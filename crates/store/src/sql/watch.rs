@@ -183,12 +183,21 @@ async fn watch(mut notices: ChangeSender) {
             let mut seen = SeenTransactions::default();
             // Before the notifications, so that no change is between the two. A failure is noted, and the poll repeats it.
             let _ = look_at_transactions(&mut polled, &mut seen, &table).await;
-            tokio::join!(
-                listen(&mut notices, target, &table),
-                poll_transactions(&mut polled, &mut seen, &table)
-            );
+            let following = async {
+                tokio::join!(
+                    listen(&mut notices, target, &table),
+                    poll_transactions(&mut polled, &mut seen, &table)
+                )
+            };
+            tokio::select! {
+                _ = following => {}
+                () = backend.measure_lag() => {}
+            }
         }
-        ConnectTarget::Mysql(_) => poll_versions(&mut notices, &backend.inner.reads).await,
+        ConnectTarget::Mysql(_) => tokio::select! {
+            () = poll_versions(&mut notices, &backend.inner.reads) => {}
+            () = backend.measure_lag() => {}
+        },
     }
 }
 

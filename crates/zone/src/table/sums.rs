@@ -3,6 +3,7 @@
 //! They are cached per shard: in a table of a million zones, a change to one zone costs a recount of one shard.
 
 use super::{Shard, ZoneTable};
+use crate::offer::NO_SOURCE;
 use nameward_wire::NameBuf;
 use std::sync::{Arc, Weak};
 
@@ -38,7 +39,8 @@ pub struct RankSums {
 impl ZoneSums {
     fn of(shard: &Shard) -> Self {
         let mut sums = ZoneSums::default();
-        for zone in shard.slots.iter().filter_map(|slot| slot.zone.as_ref()) {
+        let zones = shard.slots.iter().filter_map(|slot| slot.zone.as_ref());
+        for zone in zones.filter(|zone| zone.rank() != NO_SOURCE) {
             sums.zones += 1;
             sums.signed += usize::from(zone.signing().is_signed());
             sums.add_rank(RankSums {

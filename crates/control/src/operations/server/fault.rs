@@ -55,6 +55,8 @@ fault_kinds! {
     BackendDown = "backend_down", "a backend does not respond";
     /// Changes of a database are not seen.
     ChangesUnseen = "changes_unseen", "changes of a backend are not seen";
+    /// A database server that is read is too far behind the one that accepts changes.
+    BackendBehind = "backend_behind", "a backend is too far behind the server that accepts changes";
     /// The state store cannot be written, or its file is lost.
     StateStore = "state_store", "the state store cannot be written: changes are refused";
     /// Zones have no data to serve.

@@ -1,5 +1,6 @@
 //! The server state as one structure, used by the command line, the status page, `/metrics` and `/readyz`.
 
+use super::backend_status::BackendStatus;
 use serde::{Deserialize, Serialize};
 
 use super::fault::{FaultKind, ServerFault};
@@ -147,46 +148,6 @@ pub struct QueueStatus {
     pub full: u64,
 }
 
-/// The state of a source of zones.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BackendStatus {
-    /// The number of the backend; 0 for zones that `[[zone]]` declares.
-    pub backend: u32,
-    /// `file`, `sqlite`, `postgres` or `mysql`.
-    pub engine: String,
-    /// The address of a database, without its password; the location of files.
-    pub address: String,
-    /// `live` or `resident`; files are always in memory.
-    pub mode: String,
-    /// It responds, or can be read.
-    pub is_up: bool,
-    /// Since when.
-    pub since: u64,
-    /// The last failure, even if it is up again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_error: Option<String>,
-    /// When that was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_error_at: Option<u64>,
-    /// Why changes by others are not seen, if that is the case.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unseen_changes: Option<UnseenChanges>,
-    /// Number of zones that it serves.
-    pub zones: usize,
-    /// None of its zones can be answered, except from the caches.
-    #[serde(default)]
-    pub is_lost: bool,
-}
-
-/// A failure to see changes of a database.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnseenChanges {
-    /// The last failure.
-    pub error: String,
-    /// When changes were last seen.
-    pub since: u64,
-}
-
 /// The state of dnstap.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DnstapStatus {
@@ -269,15 +230,6 @@ impl ReadyRules {
         kind == FaultKind::Starting
             || self.faults.contains(&kind)
             || (kind == FaultKind::BackendLost && self.faults.contains(&FaultKind::BackendDown))
-    }
-}
-
-impl BackendStatus {
-    /// Returns the number of zones whose data is in an unreachable database. Resident zones without data are counted
-    /// as not ready anyway.
-    fn unreachable_zones(&self) -> usize {
-        let is_unreachable = self.is_lost && self.mode == "live";
-        if is_unreachable { self.zones } else { 0 }
     }
 }
 
@@ -406,6 +358,7 @@ mod tests {
             last_error: None,
             last_error_at: None,
             unseen_changes: None,
+            lag: None,
             zones: 9,
             is_lost: true,
         };

@@ -204,6 +204,7 @@ mod tests {
                 last_error: Some("no such file".into()),
                 last_error_at: Some(951_782_401),
                 unseen_changes: None,
+                lag: None,
                 zones: 3,
                 is_lost: true,
             }],

@@ -6,13 +6,12 @@ use super::{
     policies::StoredSettings,
     publish::TableStep,
 };
+use crate::follow::unknown;
 use nameward_base::text::counted;
 use nameward_base::text::zone_text;
-use nameward_store::sql::{
-    Change, LiveZone, PackedZones, RowError, SqlBackend, SqlError, ZoneRow, db, row_error,
-};
-use nameward_wire::{Name, NameBuf, zonefile::Severity};
-use nameward_zone::{Live, Zone, ZoneBuilder, ZoneKind};
+use nameward_store::sql::{Change, PackedZones, SqlBackend, SqlError, ZoneRow, db};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::{Live, Zone, ZoneKind};
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -190,6 +189,7 @@ impl DatabaseFollower {
             let (name, zones) = (&self.name, counted(self.zones.len(), "zone"));
             tracing::info!("{name}: found {zones}");
             self.first_read.note_listed();
+            unknown::end(self.commits.table(), self.rank);
             self.warn_of_foreign_content();
         }
         (self.give_back)();
@@ -211,18 +211,15 @@ impl DatabaseFollower {
         });
     }
 
-    /// Loads zones one after the other, until all are loaded or one is known to have changed.
+    /// Loads zones, many with each statement, until all are loaded or one is known to have changed.
     async fn sweep(&mut self, changes: &mut mpsc::Receiver<Change>) -> Result<(), SqlError> {
         let (mut steps, mut last) = (Vec::new(), Instant::now());
         let mut result = Ok(());
-        while let Some(&id) = self.pending.sweep.last() {
-            result = self.load(id, &mut steps).await;
+        while !self.pending.sweep.is_empty() {
+            result = self.load_next(&mut steps).await;
             if result.is_err() {
-                // The others are tried before it the next time.
-                self.pending.sweep.rotate_right(1);
                 break;
             }
-            self.pending.sweep.pop();
             if steps.len() >= PUBLISH_AT || last.elapsed() >= PUBLISH_EVERY {
                 self.publish(&steps);
                 steps.clear();
@@ -313,7 +310,7 @@ impl DatabaseFollower {
         self.publish(&steps);
     }
 
-    fn offer(&self, id: i64, mut zone: Zone, steps: &mut Vec<TableStep>) {
+    pub(super) fn offer(&self, id: i64, mut zone: Zone, steps: &mut Vec<TableStep>) {
         if self.zones.get(&id).is_some_and(|known| known.is_withheld) {
             zone = Zone::not_ready(zone.id());
         }
@@ -362,101 +359,9 @@ impl DatabaseFollower {
                 "{name}: database not responding; {zones} from the saved zone list answered SERVFAIL until it is"
             );
         }
+        if !steps.is_empty() {
+            unknown::end(self.commits.table(), self.rank);
+        }
         !steps.is_empty()
-    }
-
-    /// Loads a zone into memory, unless its rows are unchanged. One that cannot be served is logged; the previous
-    /// version stays.
-    async fn load(&mut self, id: i64, steps: &mut Vec<TableStep>) -> Result<(), SqlError> {
-        let Some(known) = self.zones.get_mut(&id) else {
-            return Ok(());
-        };
-        let apex: NameBuf = known.name().zone().into();
-        let mut builder = ZoneBuilder::new(known.name());
-        let report = self
-            .backend
-            .load_zone(&LiveZone { id, apex }, &mut builder)
-            .await?;
-        let read = ReadContents::Rows(report.fingerprint);
-        let before = std::mem::replace(&mut known.contents, read);
-        if before == read {
-            return Ok(());
-        }
-        self.log_bad_rows(&report.bad);
-        let is_empty = report.records == 0 && report.bad_count == 0;
-        if is_empty && self.policies.is_transferred(apex.as_name()) {
-            // It was not transferred yet.
-            tracing::debug!("{}: zone {apex}: no records", self.name);
-            return Ok(());
-        }
-        let (zone, findings) = builder.finish();
-        let errors = findings
-            .iter()
-            .filter(|finding| finding.severity == Severity::Error);
-        let errors: Vec<RowError> = errors.map(|error| row_error(id, error)).collect();
-        self.log_bad_rows(&errors);
-        let first_error = report
-            .bad
-            .iter()
-            .chain(&errors)
-            .next()
-            .map(ToString::to_string);
-        match zone {
-            Some(zone) if before == ReadContents::Changed && self.is_behind(&zone) => {
-                tracing::debug!("{}: zone {apex}: the replica lags behind", self.name);
-                if let Some(known) = self.zones.get_mut(&id) {
-                    known.contents = ReadContents::Changed;
-                }
-            }
-            Some(mut zone) => {
-                let is_presigned = self.policies.is_presigned(apex.as_name());
-                if is_presigned {
-                    self.set_own_signatures(&mut zone)
-                } else {
-                    zone.set_resident_signing(report.signing)
-                }
-                let is_unsigned = is_presigned && !zone.signing().is_signed();
-                self.faults
-                    .note_read(apex.as_name().as_wire(), None, is_unsigned);
-                let (name, serial) = (apex.to_string(), zone.serial().0);
-                let name = zone_text(&name);
-                tracing::debug!("{}: zone {name}: loaded serial {serial}", self.name);
-                self.offer(id, zone, steps);
-            }
-            None => {
-                tracing::error!("{}: zone {apex}: cannot be served", self.name);
-                let error = first_error.unwrap_or_else(|| "no SOA record".into());
-                self.faults
-                    .note_read(apex.as_name().as_wire(), Some(error), false);
-            }
-        }
-        Ok(())
-    }
-
-    /// Serves a zone with the signatures among its rows.
-    fn set_own_signatures(&self, zone: &mut Zone) {
-        zone.set_signing(zone.stored_signatures());
-        if !zone.signing().is_signed() {
-            tracing::error!(
-                "{}: zone {}: PRESIGNED, but answered unsigned: its rows have no RRSIG for the SOA or no NSEC or NSEC3 \
-                 chain",
-                self.name,
-                zone.id()
-            );
-        }
-    }
-
-    /// Checks whether a zone was read from a replica that does not have this server's changes on the primary yet.
-    /// Another change notice follows, so it is read again.
-    fn is_behind(&self, zone: &Zone) -> bool {
-        let served = self.commits.table().version(zone.id(), self.rank);
-        self.backend.options().replica.is_some()
-            && served.is_some_and(|served| served.serial().is_after(zone.serial()))
-    }
-
-    fn log_bad_rows(&self, bad: &[RowError]) {
-        for error in bad.iter().take(LINES_MAX) {
-            tracing::warn!("{}: {error}", self.name);
-        }
     }
 }

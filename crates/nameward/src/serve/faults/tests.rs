@@ -1,6 +1,7 @@
 //! Tests of each fault with its cost and its remedy.
 
 use super::*;
+use nameward_control::operations::BackendStatus;
 use std::time::UNIX_EPOCH;
 
 #[test]
@@ -33,6 +34,7 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
         last_error: None,
         last_error_at: None,
         unseen_changes: None,
+        lag: None,
         zones: 3,
         is_lost,
     };

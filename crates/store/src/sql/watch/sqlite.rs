@@ -18,6 +18,8 @@ use std::time::Duration;
 const SQLITE_INTERVAL: Duration = Duration::from_millis(250);
 /// After how many looks a file that is not there counts as missing.
 const MISSING_LOOKS: u32 = 4;
+/// How far before the newest counter rows are read again: the triggers of an older `db init` write seconds, not counters.
+const WINDOW: i64 = 60;
 /// A zone ID that no database uses.
 const NO_ZONE: i64 = -1;
 
@@ -114,6 +116,30 @@ fn poll_sqlite(notices: &mut ChangeSender, own: &Driver, file: &mut DatabaseFile
     }
 }
 
+/// Rows of the table of changes.
+#[derive(Default)]
+struct Recent {
+    versions: HashMap<i64, i64>,
+    newest: i64,
+}
+
+impl Recent {
+    /// Reads the rows from a counter on, and in any case the newest.
+    async fn read(driver: &Driver, since: i64) -> Result<Self, SqlError> {
+        let mut recent = Recent::default();
+        driver
+            .query(Statement::Changes, Some(since), &[], &mut |row| {
+                if let (Some(zone), Some(version)) = (row.int(0), row.int(1)) {
+                    recent.versions.insert(zone, version);
+                    recent.newest = recent.newest.max(row.int(2).unwrap_or(0));
+                }
+                Ok(())
+            })
+            .await?;
+        Ok(recent)
+    }
+}
+
 /// The state of the database at the last check.
 #[derive(Default)]
 struct Seen {
@@ -122,6 +148,8 @@ struct Seen {
     head: Option<LogHead>,
     /// The last version of each zone that changed recently; `None` before the first poll.
     versions: Option<HashMap<i64, i64>>,
+    /// The newest counter in the table of changes; `None` before the first poll.
+    newest: Option<i64>,
     missed: bool,
 }
 
@@ -149,17 +177,22 @@ impl Seen {
                 .await?;
         }
         let is_first = self.versions.is_none();
-        let mut versions = HashMap::new();
-        let table = driver
-            .query(Statement::Changes, None, &[], &mut |row| {
-                if let (Some(zone), Some(version)) = (row.int(0), row.int(1)) {
-                    versions.insert(zone, version);
-                }
-                Ok(())
-            })
-            .await;
-        match table {
-            Ok(()) => {}
+        let table = match self.newest {
+            None => Recent::read(driver, i64::MAX).await,
+            Some(_) => Ok(Recent::default()),
+        };
+        let table = match table {
+            Ok(first) => {
+                let newest = self.newest.unwrap_or(first.newest);
+                Recent::read(driver, newest.saturating_sub(WINDOW)).await
+            }
+            error => error,
+        };
+        let versions = match table {
+            Ok(recent) => {
+                self.newest = Some(recent.newest);
+                recent.versions
+            }
             // Without the table there was a commit, and the log shows whether it was made here.
             Err(SqlError::Refused(_)) => {
                 self.versions = Some(HashMap::new());
@@ -171,7 +204,7 @@ impl Seen {
                 });
             }
             Err(error) => return Err(error),
-        }
+        };
         Ok(self.compare(versions))
     }
 

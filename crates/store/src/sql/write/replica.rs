@@ -1,7 +1,9 @@
-//! Waits until a replica shows what was written to the primary.
+//! Reads of the primary that compare it with a replica, and waiting until the replica shows what was written.
 
+use super::super::connection::{Each, Value};
 use super::super::{LiveZone, SqlBackend};
-use super::Committed;
+use super::session::Failure;
+use super::{Committed, WriteError};
 use std::time::{Duration, Instant};
 
 /// How long a replica may lag before the client that made a change gets a warning.
@@ -10,10 +12,28 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const INTERVAL: Duration = Duration::from_millis(20);
 
 impl SqlBackend {
+    /// Runs a statement on the primary that changes nothing.
+    pub(in crate::sql) async fn read_primary(
+        &self,
+        sql: &str,
+        values: &[Value<'_>],
+        each: Each<'_>,
+    ) -> Result<(), WriteError> {
+        let mut session = self.reader().await?;
+        let read = session.rows(sql, values, each).await;
+        let (writer, primary) = (&self.inner.writer, &self.inner.primary);
+        match &read {
+            Err(Failure::Sql(error)) if error.is_of_server() => writer.leave(session, primary),
+            Err(Failure::Conflict(_)) => {}
+            _ => writer.give_back(session),
+        }
+        Ok(read?)
+    }
+
     /// Waits until a change is visible where reads go; returns false if it is not after some seconds, in which case it
     /// is followed when it arrives.
     pub async fn await_replica(&self, committed: &Committed) -> bool {
-        if self.inner.options.replica.is_none() {
+        if !self.has_replica() {
             return true;
         }
         let start = Instant::now();

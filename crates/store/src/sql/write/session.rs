@@ -333,12 +333,11 @@ impl Session {
 
     async fn raise_version(&mut self, zone: i64) -> Result<(), Failure> {
         let sql = match self.engine() {
-            SqlEngine::Sqlite => {
-                "INSERT INTO nameward_changes VALUES (?, 1, CAST(strftime('%s', 'now') AS INTEGER)) \
+            SqlEngine::Sqlite => "INSERT INTO nameward_changes SELECT ?, 1, \
+                 (SELECT coalesce(max(changed_at), 0) FROM nameward_changes) WHERE true \
                  ON CONFLICT (domain_id) DO UPDATE \
                  SET version = version + 1, changed_at = excluded.changed_at"
-                    .to_owned()
-            }
+                .to_owned(),
             SqlEngine::Mysql => format!(
                 "INSERT INTO nameward_changes VALUES (?, 1, UNIX_TIMESTAMP()), ({COUNTER}, 1, UNIX_TIMESTAMP()) \
                  ON DUPLICATE KEY UPDATE version = version + 1, changed_at = VALUES(changed_at)"
