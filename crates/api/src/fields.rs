@@ -87,9 +87,9 @@ pub fn canonical_name<'v>(object: &'v Value, key: &str) -> ApiResult<&'v str> {
     check_canonical(string(object, key)?)
 }
 
-/// Refuses a name without its final dot.
+/// Refuses a name without its final dot. The name of a zone version has its variant after two dots.
 pub fn check_canonical(name: &str) -> ApiResult<&str> {
-    if name.ends_with('.') {
+    if name.ends_with('.') || name.contains("..") {
         Ok(name)
     } else {
         Err(ApiError::invalid(format!(

@@ -86,6 +86,7 @@ const DESCRIPTIONS: &[Description] = describe! {
     Get "/v1/servers/localhost/networks" "List networks" [] None => One(200, "Object");
     Get "/v1/servers/localhost/networks/{ip}/{prefix}" "Show a network" [] None => One(200, "Object");
     Put "/v1/servers/localhost/networks/{ip}/{prefix}" "Set the view of a network" [] Some("Object") => Empty;
+    Delete "/v1/servers/localhost/networks/{ip}/{prefix}" "Remove a network" [] None => Empty;
     Get "/v1/servers/localhost/zones" "List zones" ["zone", "dnssec", "limit", "offset", "after", "sort", "q"] None => Many("Zone");
     Post "/v1/servers/localhost/zones" "Create a zone" ["rrsets"] ZONE => One(201, "Zone");
     Patch "/v1/servers/localhost/zones" "Change RRsets of several zones" ["check"] Some("ZonesChange") => One(200, "ZonesChanged");

@@ -46,6 +46,7 @@ pub use nameward_maintain::follow::databases::PublishError;
 use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::keys::rollover::RolloverManager;
 use nameward_maintain::policy::{PolicyTable, StoredPolicies};
+use nameward_maintain::stored_views::StoredViews;
 pub use record::batch::{BatchDeletion, BatchRecords, BatchRequest, BatchStep, ZoneBatch};
 pub use record::comments::{ListedComment, RecordComment};
 pub use record::rrsets::{CommentSpec, RecordSpec, RrsetChange, RrsetStep, RrsetsRequest};
@@ -75,7 +76,7 @@ pub use templates::{
     DsReport, KeyChange, KeyTemplate, ListedKind, RecordTemplate, ZoneTemplate, default_ttl,
 };
 pub use tsig::{ListedTsigKey, SecretText, TsigKeyStorage, source_text};
-pub use views::ListedView;
+pub use views::{ChangedView, ListedNetwork, ListedView};
 pub use zone::attributes::ZoneAttributes;
 pub use zone::deleted::ListedDeletedZone;
 pub use zone::files::ZoneFiles;
@@ -170,6 +171,8 @@ pub struct Operations {
     pub policies: Arc<PolicyTable>,
     /// The policies that the state store keeps.
     pub kept: Arc<StoredPolicies>,
+    /// The views that the state store keeps.
+    pub views: Arc<StoredViews>,
     /// The keys of zones that are signed here and have none in their home, and the one who looks after them.
     pub keeper: Arc<RolloverManager>,
     /// Has the keys of a zone looked at, and its secondaries notified.
@@ -275,6 +278,10 @@ impl Operations {
             Request::CookieRoll { delay, revoke } => self.roll_cookies(*delay, *revoke),
             Request::CookieList => self.list_cookies(items),
             Request::ViewList => self.list_views(items),
+            Request::ViewAddZone { view, zone } => self.add_view_zone(view, zone),
+            Request::ViewRemoveZone { view, zone } => self.remove_view_zone(view, zone),
+            Request::NetworkList => self.list_networks(items),
+            Request::NetworkSet { network, view } => self.set_network(network, view.as_deref()),
             Request::AuditList(request) => self.list_audit(request, items),
             Request::ApiKeyCreate(template) => self.create_api_key(template),
             Request::ApiKeyList => self.list_api_keys(items),
@@ -382,16 +389,6 @@ pub fn domain_name(text: &str) -> Result<NameBuf, OperationError> {
     check_ascii(text)?;
     NameBuf::from_text(text.as_bytes(), Name::ROOT)
         .map_err(|error| OperationError::invalid(format!("invalid name {text:?}: {error}")))
-}
-
-/// Rejects the name of a zone version: these are declared in the configuration or in a database.
-pub(crate) fn check_common(name: &NameBuf) -> Result<(), OperationError> {
-    match name.as_name().variant() {
-        None => Ok(()),
-        Some(_) => Err(OperationError::invalid(format!(
-            "{name} is a version of a zone for views: declare it in a [[view]] of the configuration"
-        ))),
-    }
 }
 
 /// Names of other scripts have a form in ASCII (RFC 5891), and only that is looked up.

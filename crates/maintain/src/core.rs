@@ -4,6 +4,7 @@ use crate::commit::Commits;
 use crate::follow::databases::Databases;
 use crate::leases::Leases;
 use crate::policy::{PolicyTable, StoredPolicies};
+use crate::stored_views::StoredViews;
 use crate::table::TableWriter;
 use nameward_store::state::StateStore;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ pub struct Core {
     pub policies: Arc<PolicyTable>,
     /// The policies kept in the state store.
     pub stored_policies: Arc<StoredPolicies>,
+    /// The views kept in the state store.
+    pub stored_views: Arc<StoredViews>,
     /// The databases with zones.
     pub databases: Databases,
     /// The work that this server does for all servers on a database.

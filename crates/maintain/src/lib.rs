@@ -8,6 +8,7 @@
 //! commit           a change of one zone: validate, write durably, apply, publish, notify
 //! follow           follows zone files and databases
 //! reconcile        compares a zone's journal with its stored contents at start
+//! stored_views     views and networks that operators set, in the state store
 //! policy           zone policies: kind, primaries, access to transfers, NOTIFY and UPDATE, TSIG keys
 //! catalog          catalog zones (RFC 9432): consumer and producer
 //! schedule         which zone event is due when; takes `now` and has no side effects
@@ -50,6 +51,7 @@ mod reconcile;
 pub mod schedule;
 pub mod secondary;
 pub mod signature_watch;
+pub mod stored_views;
 pub mod sync;
 pub mod table;
 pub mod transfer;

@@ -7,6 +7,7 @@ use nameward_maintain::policy::{
     PolicyFragment, PolicySet, PolicySource, PolicyTable, RemoteServer, StoredPolicies,
     UNCONFIGURED_RANK, ZoneKind,
 };
+use nameward_maintain::stored_views::StoredViews;
 use nameward_maintain::{
     Commits, Core, Durable, TableWriter, WrittenDone, follow::databases::Databases,
 };
@@ -48,6 +49,7 @@ fn server_on(durable: Arc<dyn Durable>) -> Server {
         commits: Arc::clone(&commits),
         policies: Arc::clone(&policies),
         stored_policies: Arc::new(StoredPolicies::new(None, Arc::clone(&policies))),
+        stored_views: Arc::new(StoredViews::new(None, Arc::clone(commits.table()))),
         databases: Databases::default(),
         leases: Leases::default(),
     };

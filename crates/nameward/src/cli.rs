@@ -25,6 +25,7 @@ mod target;
 mod tls;
 mod tsig;
 mod upgrade;
+mod view;
 mod zone_commands;
 
 use administration::{RecordCommand, ZoneCommand};
@@ -47,6 +48,7 @@ use target::{ChangeArguments, RemoteArguments};
 use tls::TlsCommand;
 use tsig::TsigCommand;
 use upgrade::UpgradeArguments;
+use view::{NetworkCommand, ViewCommand};
 
 use crate::{
     api_client::{self, ApiTargetArguments},
@@ -129,6 +131,12 @@ enum Command {
     /// Manage the secrets of DNS cookies
     #[command(subcommand)]
     Cookie(CookieCommand),
+    /// Manage views: the zone versions that each has
+    #[command(subcommand)]
+    View(ViewCommand),
+    /// Manage the networks that select views
+    #[command(subcommand)]
+    Network(NetworkCommand),
     /// Manage keys for the HTTP API
     #[command(subcommand)]
     ApiKey(ApiKeyCommand),
@@ -381,6 +389,8 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
         Command::Key(command) => key::request(command)?,
         Command::Tsig(command) => tsig::request(command)?,
         Command::Cookie(command) => cookie::request(command),
+        Command::View(command) => view::view(command),
+        Command::Network(command) => view::network(command),
         Command::ApiKey(command) => api_key::request(command),
         Command::QueryLog(command) => logs::query_log(command),
         Command::Health(command) => health::health(command),

@@ -29,6 +29,7 @@ use nameward_maintain::{
     keys::rollover::RolloverManager,
     keys::storage::KeyStorages,
     policy::{PolicySource, PolicyTable, StoredPolicies},
+    stored_views::StoredViews,
     update::is_kept_frozen,
 };
 use nameward_serve::outgoing::forget_notified;
@@ -103,7 +104,8 @@ fn work(
     let signatures = Arc::new(SignatureCache::new(1));
     let databases = databases::prepare(config, &signatures).map_err(CommandError::Address)?;
     let table = Arc::new(TableWriter::default());
-    table.set_views(view_settings::rules(config));
+    let views = StoredViews::new(store.clone(), Arc::clone(&table));
+    views.configure(view_settings::rules(config));
     let durable = store
         .clone()
         .map(|store| Arc::new(store) as Arc<dyn Durable>);
@@ -159,6 +161,7 @@ fn work(
         cookies: cookie_list(&policy_table, config),
         policies: policy_table,
         kept,
+        views: Arc::new(views),
         keeper: Arc::new(keeper),
         keys_changed: Box::new(move |zone| {
             if let Some(store) = &store {

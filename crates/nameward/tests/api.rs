@@ -10,4 +10,5 @@ mod hostile;
 mod openapi;
 mod remote;
 pub mod tls;
+mod views;
 mod zones;

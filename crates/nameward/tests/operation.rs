@@ -39,6 +39,7 @@ mod signatures;
 mod signed_copy;
 mod start;
 mod state;
+mod stored_views;
 mod strict_check;
 mod tsig;
 mod tutorial;

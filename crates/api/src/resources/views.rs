@@ -1,14 +1,12 @@
-//! `/views` and `/networks`: the views of the configuration, as PowerDNS shows its own. They are changed in the configuration.
+//! `/views` and `/networks`, as in PowerDNS 5: views are those of the configuration and those in the state store, which
+//! can be changed here.
 
-use std::net::IpAddr;
-
-use nameward_control::operations::{ListedItem, ListedView, OperationRequest};
+use nameward_control::operations::{ListedItem, ListedNetwork, ListedView, OperationRequest};
 use serde_json::json;
 
+use crate::fields::{optional_string, string};
 use crate::operator::Call;
 use crate::response::{ApiError, ApiResponse, ApiResult};
-
-const CONFIGURED: &str = "views and networks are set in the configuration of the server ([[view]])";
 
 /// The names of all views.
 pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
@@ -25,36 +23,72 @@ pub fn show(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     Ok(ApiResponse::json(200, &json!({ "zones": view.zones })))
 }
 
+/// Gives a view its own version of a zone.
+pub fn add_zone(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    let body = call.request.json()?;
+    call.run(&OperationRequest::ViewAddZone {
+        view: arguments[0].to_owned(),
+        zone: string(&body, "name")?.to_owned(),
+    })?;
+    Ok(ApiResponse::empty(204))
+}
+
+/// Removes a zone version from a view.
+pub fn remove_zone(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    call.run(&OperationRequest::ViewRemoveZone {
+        view: arguments[0].to_owned(),
+        zone: arguments[1].to_owned(),
+    })?;
+    Ok(ApiResponse::empty(204))
+}
+
 /// All networks, each with its view.
-pub fn networks(call: &Call<'_>, _: &[&str]) -> ApiResult {
-    let views = views(call)?;
-    let networks: Vec<_> = { views.iter() }
-        .flat_map(|view| {
-            let networks = view.networks.iter();
-            networks.map(|network| json!({ "network": network, "view": view.name }))
-        })
-        .collect();
+pub fn list_networks(call: &Call<'_>, _: &[&str]) -> ApiResult {
+    let networks = networks(call)?;
     Ok(ApiResponse::json(200, &json!({ "networks": networks })))
 }
 
 /// One network with its view.
-pub fn network(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+pub fn show_network(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    let network = network(arguments)?;
+    let mut networks = networks(call)?;
+    networks.retain(|known| known.network == network);
+    if networks.is_empty() {
+        return Err(ApiError::NotFound);
+    }
+    Ok(ApiResponse::json(200, &json!({ "networks": networks })))
+}
+
+/// Sets the view of a network; an empty name removes the network.
+pub fn set_network(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    let body = call.request.json()?;
+    let view = optional_string(&body, "view")?;
+    let view = view.ok_or_else(|| ApiError::invalid("Key 'view' not present or not a string"))?;
+    call.run(&OperationRequest::NetworkSet {
+        network: network(arguments)?,
+        view: Some(view.to_owned()),
+    })?;
+    Ok(ApiResponse::empty(204))
+}
+
+/// Removes a network.
+pub fn remove_network(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
+    call.run(&OperationRequest::NetworkSet {
+        network: network(arguments)?,
+        view: None,
+    })?;
+    Ok(ApiResponse::empty(204))
+}
+
+/// Returns the network in a path, without bits beyond its prefix.
+fn network(arguments: &[&str]) -> ApiResult<String> {
+    let network = format!("{}/{}", arguments[0], arguments[1]);
+    let network: Option<ipnet::IpNet> = network.parse().ok();
     let wrong = || ApiError::invalid("expected an address and a prefix length");
-    let address: IpAddr = arguments[0].parse().map_err(|_| wrong())?;
-    let network = format!("{address}/{}", arguments[1]);
-    let views = views(call)?;
-    let view = views.iter().find(|view| view.networks.contains(&network));
-    let view = view.ok_or(ApiError::NotFound)?;
-    let found = json!({ "network": network, "view": view.name });
-    Ok(ApiResponse::json(200, &json!({ "networks": [found] })))
+    Ok(network.ok_or_else(wrong)?.trunc().to_string())
 }
 
-/// Refuses a change.
-pub fn change(_: &Call<'_>, _: &[&str]) -> ApiResult {
-    Err(ApiError::invalid(CONFIGURED))
-}
-
-fn views(call: &Call<'_>) -> Result<Vec<ListedView>, ApiError> {
+fn views(call: &Call<'_>) -> ApiResult<Vec<ListedView>> {
     let mut views = Vec::new();
     call.list(&OperationRequest::ViewList, &mut |item| {
         if let ListedItem::View(view) = item {
@@ -63,4 +97,15 @@ fn views(call: &Call<'_>) -> Result<Vec<ListedView>, ApiError> {
         true
     })?;
     Ok(views)
+}
+
+fn networks(call: &Call<'_>) -> ApiResult<Vec<ListedNetwork>> {
+    let mut networks = Vec::new();
+    call.list(&OperationRequest::NetworkList, &mut |item| {
+        if let ListedItem::Network(network) = item {
+            networks.push(network);
+        }
+        true
+    })?;
+    Ok(networks)
 }

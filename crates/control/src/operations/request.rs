@@ -2,9 +2,11 @@
 
 mod effect;
 mod reach;
+mod urgency;
 
 pub use effect::{RequestEffect, RequestSubject};
 pub use reach::RequestReach;
+pub use urgency::Urgency;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -444,6 +446,30 @@ pub enum OperationRequest {
     CookieList,
     /// Lists the views.
     ViewList,
+    /// Gives a view its own version of a zone.
+    ViewAddZone {
+        /// The view.
+        view: String,
+        /// The version, such as `example.org..internal`.
+        zone: String,
+    },
+    /// Removes a zone version from a view.
+    ViewRemoveZone {
+        /// The view.
+        view: String,
+        /// The version.
+        zone: String,
+    },
+    /// Lists the networks with their views.
+    NetworkList,
+    /// Sets the view of a network.
+    NetworkSet {
+        /// The network, such as `10.0.0.0/8`.
+        network: String,
+        /// The view; none removes the network.
+        #[serde(default)]
+        view: Option<String>,
+    },
     /// Lists entries of the audit log, newest first.
     AuditList(AuditRequest),
     /// Creates a key for the HTTP API.
@@ -460,32 +486,6 @@ pub enum OperationRequest {
 /// Returns the default number of search results.
 fn default_found() -> u64 {
     100
-}
-
-/// How a request is queued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Urgency {
-    /// Takes a moment and never waits for others.
-    Immediate,
-    /// Waits for other reloads only.
-    Reload,
-    /// Waits for its turn: a database may delay it.
-    Ordinary,
-}
-
-impl OperationRequest {
-    /// Returns how it is queued.
-    pub fn urgency(&self) -> Urgency {
-        match self {
-            OperationRequest::Status
-            | OperationRequest::Stop
-            | OperationRequest::Process
-            | OperationRequest::TakeOver
-            | OperationRequest::Stats { .. } => Urgency::Immediate,
-            OperationRequest::Reload { .. } => Urgency::Reload,
-            _ => Urgency::Ordinary,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ pub(super) use row::{dash_if_empty, or_dash};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DsAdvice, FoundRecord, HealthTarget, KeySteps, ListedApiKey, ListedAudit, ListedAutoprimary,
-    ListedCatalog, ListedComment, ListedCookieSecret, ListedDeletedZone, ListedKind, ListedMember,
-    ListedMetadata, ListedTsigKey, ListedVersion, ListedView, ListedZoneKey, ListedZoneStatus,
-    OperationError, QueryLogStatus, SecretText, SecuredZone, ServerProcess, ServerStatus,
-    ZoneAttributes, ZoneDetails,
+    ChangedView, DsAdvice, FoundRecord, HealthTarget, KeySteps, ListedApiKey, ListedAudit,
+    ListedAutoprimary, ListedCatalog, ListedComment, ListedCookieSecret, ListedDeletedZone,
+    ListedKind, ListedMember, ListedMetadata, ListedNetwork, ListedTsigKey, ListedVersion,
+    ListedView, ListedZoneKey, ListedZoneStatus, OperationError, QueryLogStatus, SecretText,
+    SecuredZone, ServerProcess, ServerStatus, ZoneAttributes, ZoneDetails,
 };
 
 /// A reply line on the control socket: any number of items, then one of the others.
@@ -45,6 +45,8 @@ pub enum ListedItem {
     CookieSecret(ListedCookieSecret),
     /// A view.
     View(ListedView),
+    /// A network with its view.
+    Network(ListedNetwork),
     /// A key of a zone.
     ZoneKey(ListedZoneKey),
     /// The status of a zone.
@@ -305,6 +307,10 @@ pub enum OperationResult {
         #[serde(default)]
         source: String,
     },
+    /// Result of `view add-zone` and `view remove-zone`.
+    ViewChanged(ChangedView),
+    /// Result of `network set`.
+    NetworkChanged(ListedNetwork),
     /// Result of `cookie roll`.
     CookieRolled(ListedCookieSecret),
     /// Result of `api-key create`.

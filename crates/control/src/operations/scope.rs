@@ -181,6 +181,7 @@ impl ListedItem {
             | ListedItem::TsigKey(_)
             | ListedItem::CookieSecret(_)
             | ListedItem::View(_)
+            | ListedItem::Network(_)
             | ListedItem::Difference(_)
             | ListedItem::Changed(_)
             | ListedItem::Version(_)

@@ -16,6 +16,7 @@ fn operations(runtime: &tokio::runtime::Runtime) -> Operations {
             each(name.as_name(), 1);
         }),
         commits: Commits::new(Arc::default(), None, ()).unwrap(),
+        views: Arc::new(StoredViews::new(None, Arc::default())),
         is_frozen: Box::new(|_| false),
         policies: Arc::clone(&policies),
         kept: Arc::new(StoredPolicies::new(None, Arc::clone(&policies))),

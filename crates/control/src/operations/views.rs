@@ -1,9 +1,66 @@
-//! The list of views: what selects each, and the zone versions that it has.
+//! Views and networks: what selects each view, the zone versions that it has, and changes of those in the state store.
 
+use ipnet::IpNet;
+use nameward_maintain::policy::StoredPolicyError;
+use nameward_maintain::stored_views::StoredViewError;
 use serde::{Deserialize, Serialize};
 
 use super::result::dash_if_empty;
-use super::{Columns, ItemSink, ListedItem, OperationError, OperationResult, Operations, TableRow};
+use super::{
+    Columns, ItemSink, ListedItem, OperationError, OperationResult, Operations, TableRow, zone_name,
+};
+
+/// A zone version that a view got or lost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedView {
+    /// The view.
+    pub view: String,
+    /// The zone version.
+    pub zone: String,
+    /// Whether the view has it now.
+    pub is_there: bool,
+}
+
+impl ChangedView {
+    /// Formats the change.
+    pub(super) fn text(&self) -> String {
+        let word = if self.is_there { "added" } else { "removed" };
+        format!("view {}: {word} {}\n", self.view, self.zone)
+    }
+}
+
+/// A network with its view.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedNetwork {
+    /// The network, such as `10.0.0.0/8`.
+    pub network: String,
+    /// The view of its clients; none if it was removed.
+    pub view: Option<String>,
+}
+
+impl TableRow for ListedNetwork {
+    const COLUMNS: Columns = &["NETWORK", "VIEW"];
+
+    fn cells(&self) -> Vec<String> {
+        let view = self.view.clone().unwrap_or_default();
+        vec![self.network.clone(), dash_if_empty(&view)]
+    }
+}
+
+impl ListedNetwork {
+    /// Formats it as one line.
+    pub(super) fn line(&self) -> String {
+        self.cells().join(" ")
+    }
+
+    /// Formats its change.
+    pub(super) fn change_text(&self) -> String {
+        match &self.view {
+            Some(view) => format!("network {}: view {view}\n", self.network),
+            None => format!("network {}: removed\n", self.network),
+        }
+    }
+}
 
 /// A view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,5 +128,101 @@ impl Operations {
         Ok(OperationResult::Listed {
             items: rules.len() as u64,
         })
+    }
+
+    /// Lists the networks of all views, in the order of their addresses.
+    pub fn list_networks(&self, items: ItemSink<'_>) -> Result<OperationResult, OperationError> {
+        let table = self.commits.table().load();
+        let rules = table.views().map_or(&[][..], |views| views.rules());
+        let of_view = |rule: &nameward_zone::ViewRule| {
+            let name = rule.name.clone();
+            let networks = rule.networks.clone().into_iter();
+            networks.map(move |network| (network, name.clone()))
+        };
+        let mut networks: Vec<_> = rules.iter().flat_map(of_view).collect();
+        networks.sort();
+        let count = networks.len() as u64;
+        let _ = networks.into_iter().all(|((address, prefix), view)| {
+            items(ListedItem::Network(ListedNetwork {
+                network: format!("{address}/{prefix}"),
+                view: Some(view),
+            }))
+        });
+        Ok(OperationResult::Listed { items: count })
+    }
+
+    /// Gives a view its own version of a zone.
+    pub fn add_view_zone(&self, view: &str, zone: &str) -> Result<OperationResult, OperationError> {
+        let version = zone_name(zone)?;
+        self.views.add_zone(view, &version).map_err(of_views)?;
+        tracing::info!("view {view}: added {version}");
+        Ok(OperationResult::ViewChanged(ChangedView {
+            view: view.to_owned(),
+            zone: version.to_string(),
+            is_there: true,
+        }))
+    }
+
+    /// Removes a zone version from a view.
+    pub fn remove_view_zone(
+        &self,
+        view: &str,
+        zone: &str,
+    ) -> Result<OperationResult, OperationError> {
+        let version = zone_name(zone)?;
+        if !self.views.remove_zone(view, &version).map_err(of_views)? {
+            return Err(OperationError::not_found(format!(
+                "view {view} does not have {version}"
+            )));
+        }
+        tracing::info!("view {view}: removed {version}");
+        Ok(OperationResult::ViewChanged(ChangedView {
+            view: view.to_owned(),
+            zone: version.to_string(),
+            is_there: false,
+        }))
+    }
+
+    /// Sets the view of a network.
+    pub fn set_network(
+        &self,
+        network: &str,
+        view: Option<&str>,
+    ) -> Result<OperationResult, OperationError> {
+        let read = network.parse::<IpNet>();
+        let network = read
+            .map_err(|_| {
+                OperationError::invalid(format!(
+                    "invalid network {network:?}: expected an address and a prefix length, as 10.0.0.0/8"
+                ))
+            })?
+            .trunc();
+        // An empty name removes a network, as in PowerDNS.
+        let view = view.filter(|view| !view.is_empty());
+        if !self.views.set_network(network, view).map_err(of_views)? {
+            return Err(OperationError::not_found(format!(
+                "network {network} has no view"
+            )));
+        }
+        let changed = ListedNetwork {
+            network: network.to_string(),
+            view: view.map(str::to_owned),
+        };
+        tracing::info!("{}", changed.change_text().trim_end());
+        Ok(OperationResult::NetworkChanged(changed))
+    }
+}
+
+fn of_views(error: StoredViewError) -> OperationError {
+    let text = error.to_string();
+    match error {
+        StoredViewError::Store(StoredPolicyError::NoStore) => OperationError::refused(text),
+        StoredViewError::Store(StoredPolicyError::Store(_)) => OperationError::backend(text),
+        StoredViewError::ConfiguredZone { .. } | StoredViewError::ConfiguredNetwork { .. } => {
+            OperationError::conflict(text)
+        }
+        StoredViewError::Name(_) | StoredViewError::Common(_) | StoredViewError::TooMany(..) => {
+            OperationError::invalid(text)
+        }
     }
 }

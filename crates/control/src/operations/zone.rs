@@ -42,8 +42,8 @@ use nameward_zone::{Serial, ZoneKind};
 
 use super::record::read_rrset;
 use super::{
-    Database, ListedKind, OperationError, OperationResult, Operations, ZoneTemplate, check_common,
-    domain_name, zone_name,
+    Database, ListedKind, OperationError, OperationResult, Operations, ZoneTemplate, domain_name,
+    zone_name,
 };
 use local::read_primaries;
 
@@ -56,7 +56,6 @@ impl Operations {
     /// Creates a zone with its SOA and NS records.
     pub fn create_zone(&self, template: &ZoneTemplate) -> Result<OperationResult, OperationError> {
         let name = zone_name(&template.zone)?;
-        check_common(&name)?;
         let kind = creatable(template.kind)?;
         if let Some(rank) = (self.rank_of)(name.as_name()) {
             let place = place_of_rank(rank);
@@ -239,10 +238,12 @@ impl ZoneTemplate {
         name: &NameBuf,
         now: SystemTime,
     ) -> Result<Vec<RrsetData>, OperationError> {
+        // The owners of records are names in the zone, not in one of its versions.
+        let apex = NameBuf::from(name.as_name().zone());
         if self.records.is_empty() {
-            self.first_records(name, now)
+            self.first_records(&apex, now)
         } else {
-            self.given_records(name)
+            self.given_records(&apex)
         }
     }
 

@@ -22,8 +22,6 @@ pub enum ZoneCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// List the views: what selects each, and the number of zones it has its own versions of
-    Views(RemoteArguments),
     /// Show kind, serial, records and storage of a zone
     Show {
         /// The zone
@@ -282,7 +280,6 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
             remote,
         } => (OperationRequest::DeletedZoneList, remote),
         ZoneCommand::List { remote, .. } => (OperationRequest::ZoneList, remote),
-        ZoneCommand::Views(remote) => (OperationRequest::ViewList, remote),
         ZoneCommand::Show { zone, remote } => (OperationRequest::ZoneShow { zone }, remote),
         ZoneCommand::Status {
             zone,

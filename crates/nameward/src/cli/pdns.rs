@@ -10,6 +10,7 @@ mod tools;
 mod tsig;
 mod util;
 mod verbs;
+mod views;
 
 use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
@@ -89,6 +90,8 @@ enum PdnsStep {
     Key(keys::PdnsKeyStep),
     /// Changes TSIG keys or prints them as pdnsutil does.
     Tsig(tsig::TsigStep),
+    /// Prints views or networks as pdnsutil does.
+    View(views::ViewStep),
     /// Does what a tool of pdnsutil does.
     Tool(tools::ToolStep),
     /// Changes the catalog options of a zone.
@@ -260,6 +263,7 @@ fn answer(step: PdnsStep, overrides: &Overrides) -> Result<String, CommandError>
         PdnsStep::ListZones(kind, count) => list_zones(kind.as_deref(), count, overrides),
         PdnsStep::ListMembers(catalog) => list_members(catalog, overrides),
         PdnsStep::ListAutoprimaries => list_autoprimaries(overrides),
+        PdnsStep::View(step) => step.run(overrides),
         PdnsStep::ListMetadata(zone, kinds) => list_metadata(&zone, &kinds, overrides),
         PdnsStep::IncreaseSerial(zone) => increase_serial(&zone, overrides),
         PdnsStep::ShowCounters(name) => show_counters(&name, overrides),

@@ -20,6 +20,7 @@ use nameward_maintain::{
     keys::{database::KeyDatabase, local::ZoneKeys, storage::KeyStorages},
     leases::{LeaseTask, Leases},
     policy::{PolicySource, PolicyTable, StoredPolicies, ZoneKind},
+    stored_views::StoredViews,
 };
 use nameward_serve::{
     live::Running,
@@ -146,17 +147,15 @@ impl ServerCore {
             catalogs: catalogs.clone(),
         };
         let table = Arc::new(TableWriter::over(Arc::clone(&shared.zones)));
-        let durable = store.clone();
-        let durable = durable.map(|store| Arc::new(store) as Arc<dyn Durable>);
+        let durable = { store.clone() }.map(|store| Arc::new(store) as Arc<dyn Durable>);
         let commits = Commits::new(Arc::clone(&table), durable, listener)?;
-
         policies.set(PolicySource::Configured, policies::set(config));
         let steering = steering(config);
         let scripts = Scripts::new(Arc::clone(&steering), Arc::clone(&policies));
         shared.set_scripts(Arc::new(scripts));
         let stored_policies = stored_policies(config, store.as_ref(), &policies);
-        let zone_keys = zone_keys(prepared, store, (&table, &policies))?;
-        fill_table(&table, prepared)?;
+        let zone_keys = zone_keys(prepared, store.clone(), (&table, &policies))?;
+        let stored_views = fill_table(&table, prepared, store)?;
 
         let lookups = nameward_serve::live::start(&shared, RUNTIME_THREADS)?;
         let (databases, zone_lists) = follow_databases(prepared, &shared, &commits, &policies)?;
@@ -171,6 +170,7 @@ impl ServerCore {
                 commits,
                 policies,
                 stored_policies: Arc::new(stored_policies),
+                stored_views,
                 databases,
                 leases,
             },
@@ -213,11 +213,16 @@ fn stored_policies(
 }
 
 /// Puts access lists and what is known before the first zone is loaded into the zone table.
-fn fill_table(table: &TableWriter, prepared: &Prepared) -> Result<(), StartError> {
+fn fill_table(
+    table: &Arc<TableWriter>,
+    prepared: &Prepared,
+    store: Option<StateStore>,
+) -> Result<Arc<StoredViews>, StartError> {
     let config = &prepared.config;
     table.set_access(AccessSource::Configured, zones::access(config));
     table.set_layers(&view_settings::layers(config));
-    table.set_views(view_settings::rules(config));
+    let views = StoredViews::new(store, Arc::clone(table));
+    views.configure(view_settings::rules(config));
     if config.example {
         let zone = check::example_zone().map_err(StartError::Example)?;
         table.publish(&[TableChange::Offer(Arc::new(zone))]);
@@ -225,7 +230,7 @@ fn fill_table(table: &TableWriter, prepared: &Prepared) -> Result<(), StartError
     if !prepared.sources.is_empty() {
         unknown::begin(table, unknown::FILES);
     }
-    Ok(())
+    Ok(Arc::new(views))
 }
 
 fn serving_state(prepared: &Prepared) -> Arc<ServingState> {

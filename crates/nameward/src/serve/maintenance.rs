@@ -387,7 +387,8 @@ fn reload(
     // Views lose versions before these are withdrawn, and get new ones after they are loaded: there is no gap.
     let views = view_settings::rules(&config);
     table.set_layers(&view_settings::layers(&config));
-    table.set_views(without_removed(
+    let stored_views = Arc::clone(&core.maintain.stored_views);
+    stored_views.configure(without_removed(
         view_settings::rules(&current.config),
         &views,
     ));
@@ -405,7 +406,7 @@ fn reload(
     let outcome = files.load(&current.sources, withdrawal);
     core.key_driver.look_at_all();
     table.set_access(AccessSource::Configured, access);
-    table.set_views(views);
+    stored_views.configure(views);
     let report = ReloadReport {
         summary: outcome.describe(),
         warnings,

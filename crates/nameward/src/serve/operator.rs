@@ -100,6 +100,7 @@ pub fn operations(
         is_frozen: Box::new(move |name| frozen.is_frozen(name)),
         policies: Arc::clone(&maintain.policies),
         kept: Arc::clone(&maintain.stored_policies),
+        views: Arc::clone(&maintain.stored_views),
         keeper: Arc::clone(&core.keeper),
         keys_changed: Box::new({
             let driver = core.key_driver.clone();

@@ -102,7 +102,7 @@ fn versions_of_a_database_zone_are_never_mixed() {
             records.contains("11.0.0.1") && !records.contains("outside"),
             "{records}"
         );
-        let views = run(&server, &["zone", "views", "--json"]);
+        let views = run(&server, &["view", "list", "--json"]);
         assert!(
             views.contains("\"zones\":[\"shop.test..inside\"]"),
             "{views}"

@@ -47,6 +47,11 @@ pub(in crate::operations) fn line(key: &ListedZoneKey) -> String {
     format!("{zone} {number} {tag} {role} {algorithm} {usage}")
 }
 
+/// The removal of a key.
+pub(in crate::operations) fn removed(zone: &str, key: u32) -> String {
+    format!("zone {}: key {key} removed\n", zone_text(zone))
+}
+
 /// Formats the steps of an operation on keys under a policy, and the next one.
 pub(in crate::operations) fn steps(steps: &KeySteps) -> String {
     let zone = zone_text(&steps.zone);

@@ -59,6 +59,7 @@ impl OperationRequest {
             | OperationRequest::TsigList { secrets: false }
             | OperationRequest::CookieList
             | OperationRequest::ViewList
+            | OperationRequest::NetworkList
             | OperationRequest::AuditList(_)
             | OperationRequest::ApiKeyList => RequestEffect::Read,
             OperationRequest::KeyExport { .. } | OperationRequest::TsigList { secrets: true } => {
@@ -79,7 +80,10 @@ impl OperationRequest {
             | OperationRequest::RecordComment(_)
             | OperationRequest::ZoneRectify { .. }
             | OperationRequest::AutoprimaryAdd(_)
-            | OperationRequest::AutoprimaryRemove(_) => Some(SettingSubject::Settings),
+            | OperationRequest::AutoprimaryRemove(_)
+            | OperationRequest::ViewAddZone { .. }
+            | OperationRequest::ViewRemoveZone { .. }
+            | OperationRequest::NetworkSet { .. } => Some(SettingSubject::Settings),
             OperationRequest::ZoneSecure { .. }
             | OperationRequest::ZoneUnsecure { .. }
             | OperationRequest::ZoneSecureAll

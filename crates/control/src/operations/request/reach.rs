@@ -60,6 +60,10 @@ impl OperationRequest {
             | Request::CookieRoll { .. }
             | Request::CookieList
             | Request::ViewList
+            | Request::ViewAddZone { .. }
+            | Request::ViewRemoveZone { .. }
+            | Request::NetworkList
+            | Request::NetworkSet { .. }
             | Request::AuditList(_)
             | Request::ApiKeyCreate(_)
             | Request::ApiKeyList

@@ -26,6 +26,7 @@ impl ListedItem {
             }
             ListedItem::CookieSecret(secret) => secret.line(),
             ListedItem::View(view) => view.line(),
+            ListedItem::Network(network) => network.line(),
             ListedItem::ZoneKey(key) => key_text::line(key),
             ListedItem::Comment(comment) => record_text::comment(comment),
             ListedItem::Status(status) => zone_status_text::line(status),
@@ -77,9 +78,9 @@ impl OperationResult {
             Self::KeySteps(steps) => key_text::steps(steps),
             Self::ZoneKey(key) => format!("{}\n", key_text::line(key)),
             Self::ZoneKeyText { private } => private.reveal().to_owned(),
-            Self::ZoneKeyRemoved { zone, key } => {
-                format!("zone {}: key {key} removed\n", zone_text(zone))
-            }
+            Self::ZoneKeyRemoved { zone, key } => key_text::removed(zone, *key),
+            Self::ViewChanged(change) => change.text(),
+            Self::NetworkChanged(network) => network.change_text(),
             Self::CookieRolled(secret) => format!("{}\n", secret.line()),
             Self::TsigKey(key) => tsig_key_text(key),
             Self::TsigKeyRemoved { name, source } => {

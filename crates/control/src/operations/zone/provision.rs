@@ -21,8 +21,7 @@ use crate::operations::key::signing_settings::{check_denial_item, check_item, is
 use crate::operations::record::rrsets::refuse_stored_only;
 use crate::operations::{
     BatchRecords, Database, KeyTemplate, ListedKind, OperationError, OperationResult, Operations,
-    RecordSpec, RrsetChange, RrsetStep, ZoneSettings, ZoneTemplate, check_common, default_ttl,
-    zone_name,
+    RecordSpec, RrsetChange, RrsetStep, ZoneSettings, ZoneTemplate, default_ttl, zone_name,
 };
 
 /// Records of a zone file that may be posted.
@@ -107,7 +106,6 @@ impl Operations {
         request: &ZoneProvision,
     ) -> Result<OperationResult, OperationError> {
         let name = zone_name(&request.zone)?;
-        check_common(&name)?;
         let kind = creatable(request.kind)?;
         if let Some(rank) = (self.rank_of)(name.as_name()) {
             let place = place_of_rank(rank);
@@ -128,13 +126,14 @@ impl Operations {
         request: &ZoneProvision,
     ) -> Result<OperationResult, OperationError> {
         let now = SystemTime::now();
-        let steps = request.steps(&name)?;
+        let apex = NameBuf::from(name.as_name().zone());
+        let steps = request.steps(&apex)?;
         let mut attributes = Vec::new();
         for item in request.all_metadata() {
             attributes.push(item.change()?);
         }
         for step in &steps {
-            attributes.extend(step.comments_change(&name)?);
+            attributes.extend(step.comments_change(&apex)?);
         }
         let (mut primaries, mut key) = (None, None);
         if !request.primaries.is_empty() {
@@ -165,7 +164,7 @@ impl Operations {
                     "zone {name} is transferred from its primary: leave out records and name servers"
                 )));
             }
-            false => request.rrsets(&name, steps, now)?,
+            false => request.rrsets(&apex, steps, now)?,
         };
         let zone = NewZone {
             attributes,
@@ -212,14 +211,15 @@ impl Operations {
                 "soa_edit, nsec3param: zone {name} is not signed, and outside databases these are kept with its keys (dnssec)"
             )));
         }
-        let steps = request.steps(&name)?;
+        let apex = NameBuf::from(name.as_name().zone());
+        let steps = request.steps(&apex)?;
         let mut comments = Vec::new();
         for step in &steps {
-            comments.extend(step.comments_change(&name)?);
+            comments.extend(step.comments_change(&apex)?);
         }
         // Others are transferred, or made of their members.
         let records = if is_file(kind) {
-            request.rrsets(&name, steps, SystemTime::now())?
+            request.rrsets(&apex, steps, SystemTime::now())?
         } else if steps.is_empty() && request.name_servers.is_empty() {
             Vec::new()
         } else {

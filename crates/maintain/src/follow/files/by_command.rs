@@ -272,7 +272,11 @@ fn file_name(zone: Name<'_>) -> Option<String> {
     let mut lower = NameBuf::from(zone);
     lower.make_lowercase();
     let text = lower.to_string();
-    let bare = text.strip_suffix('.').filter(|bare| !bare.is_empty())?;
+    // The text of a version ends with its variant.
+    let bare = text.strip_suffix('.').unwrap_or(&text);
+    if zone.zone().is_root() {
+        return None;
+    }
     // RFC 2317 names contain slashes, which file names must not.
     Some(format!("{}.zone", bare.replace('/', "\\047")))
 }
@@ -318,13 +322,15 @@ mod tests {
     fn file_names_are_in_lower_case_and_have_no_slash() {
         for (zone, expected) in [
             ("Example.ORG.", Some("example.org.zone")),
+            ("Example.ORG..inside", Some("example.org..inside.zone")),
+            ("..inside", None),
             (
                 "0/25.2.0.192.in-addr.arpa.",
                 Some("0\\04725.2.0.192.in-addr.arpa.zone"),
             ),
             (".", None),
         ] {
-            let name: NameBuf = zone.parse().unwrap();
+            let name = NameBuf::zone_from_text(zone).unwrap();
             assert_eq!(file_name(name.as_name()).as_deref(), expected);
         }
     }

@@ -10,7 +10,7 @@ use super::secure_all::SerialRaise;
 use super::tools::ToolStep;
 use super::tsig::TsigStep;
 use super::verbs::{IMPOSSIBLE, NOUNS, OLD};
-use super::{PdnsStep, ZoneCount, impossible, wrong};
+use super::{PdnsStep, ZoneCount, impossible, views, wrong};
 
 /// Default TTL: `default-ttl` of PowerDNS.
 const DEFAULT_TTL: &str = "3600";
@@ -43,6 +43,7 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
     let steps = of_zone(verb, &list)
         .or_else(|| of_records(verb, &list))
         .or_else(|| of_keys(verb, &list))
+        .or_else(|| views::plan(verb, &list))
         .or_else(|| of_tools(verb, &list));
     match steps {
         Some(steps) => Ok(steps),

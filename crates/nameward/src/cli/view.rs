@@ -1,0 +1,76 @@
+//! The command lines of `nameward view` and `nameward network`, and their conversion to requests.
+
+use clap::Subcommand;
+use nameward_control::operations::OperationRequest;
+
+use super::RemoteArguments;
+
+#[derive(Subcommand)]
+pub enum ViewCommand {
+    /// List the views: what selects each, and the number of zones it has its own versions of
+    List(RemoteArguments),
+    /// Give a view its own version of a zone, such as example.org..internal
+    AddZone {
+        /// The view; it need not exist
+        #[arg(value_name = "VIEW")]
+        view: String,
+        /// The version of a zone; `zone create` creates it
+        #[arg(value_name = "ZONE..VARIANT")]
+        zone: String,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+    /// Remove a version of a zone from a view, whose clients then get the common version
+    RemoveZone {
+        /// The view
+        #[arg(value_name = "VIEW")]
+        view: String,
+        /// The version of a zone
+        #[arg(value_name = "ZONE..VARIANT")]
+        zone: String,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+}
+
+#[derive(Subcommand)]
+pub enum NetworkCommand {
+    /// List the networks with their views
+    List(RemoteArguments),
+    /// Put the clients of a network into a view, at once
+    Set {
+        /// The network, as 10.0.0.0/8
+        #[arg(value_name = "NETWORK")]
+        network: String,
+        /// The view [default: none, the network is removed]
+        #[arg(value_name = "VIEW")]
+        view: Option<String>,
+        #[command(flatten)]
+        remote: RemoteArguments,
+    },
+}
+
+/// Returns the request of `nameward view`, and the server it is for.
+pub fn view(command: ViewCommand) -> (OperationRequest, RemoteArguments) {
+    match command {
+        ViewCommand::List(remote) => (OperationRequest::ViewList, remote),
+        ViewCommand::AddZone { view, zone, remote } => {
+            (OperationRequest::ViewAddZone { view, zone }, remote)
+        }
+        ViewCommand::RemoveZone { view, zone, remote } => {
+            (OperationRequest::ViewRemoveZone { view, zone }, remote)
+        }
+    }
+}
+
+/// Returns the request of `nameward network`, and the server it is for.
+pub fn network(command: NetworkCommand) -> (OperationRequest, RemoteArguments) {
+    match command {
+        NetworkCommand::List(remote) => (OperationRequest::NetworkList, remote),
+        NetworkCommand::Set {
+            network,
+            view,
+            remote,
+        } => (OperationRequest::NetworkSet { network, view }, remote),
+    }
+}
