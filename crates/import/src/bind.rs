@@ -10,6 +10,7 @@
 //! settings  who may transfer, notify and update; for a migration
 //! dnssec_policy       policies by which BIND signs; for a migration
 //! server_statements   keys, listeners and other statements about the server; for a migration
+//! views     several views, each with its clients and its versions of zones
 //! migrate   a whole configuration as migration settings
 //! resolve   what depends on statements that may follow later: the directory, lists, defaults
 //! notes     what is not imported, with file and line
@@ -37,6 +38,7 @@ mod server_statements;
 mod settings;
 mod support;
 mod syntax;
+mod views;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -46,7 +48,7 @@ use std::{
 };
 
 use nameward_wire::{Name, zonefile::Diagnostic};
-use nameward_zone::AccessList;
+use nameward_zone::{AccessList, ViewRule};
 
 use crate::Files;
 use lex::TextLocation;
@@ -258,8 +260,6 @@ struct ViewRequests {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ViewClients {
     list: Arc<AccessList>,
-    /// All clients are included, except those excluded by name.
-    is_for_all: bool,
 }
 
 impl TakenView {
@@ -275,7 +275,6 @@ impl View {
     fn new(name: Option<String>, is_internet: bool, spot: Spot) -> Self {
         let clients = ViewClients {
             list: Arc::new(AccessList::any()),
-            is_for_all: true,
         };
         Self {
             name,
@@ -312,6 +311,8 @@ pub struct NamedConf {
 pub struct Taken {
     /// Primaries, and secondaries whose copies exist.
     pub zones: Vec<BindZone>,
+    /// The views, if there are several, in their order.
+    pub views: Vec<ViewRule>,
     /// Clients whose packets BIND drops.
     pub blackhole: Option<Arc<AccessList>>,
     /// A warning for everything that is not imported.
@@ -356,16 +357,17 @@ impl NamedConf {
 
     /// Returns the zones to serve, each with the clients that BIND would answer, and a warning for everything left out.
     ///
-    /// If there are several views, the first one for all clients is used: a client that no other rule matches would be
-    /// answered from it. A single view is used for the clients it has.
+    /// If there are several views, each zone is a version for its view, with the view's name as its variant. A single view
+    /// is used for the clients it has.
     pub fn take(self) -> Taken {
+        if self.has_views() {
+            return views::take(self);
+        }
         let mut notes = ImportNotes::new(&self.files);
         let served = self.served_view();
         for (index, view) in self.views.iter().enumerate().skip(1) {
             if Some(index) != served {
-                let zones = self.zones.iter().filter(|zone| zone.view == index).count();
-                let served = served.and_then(|served| self.views[served].name.as_deref());
-                notes.view(view, zones, served);
+                notes.view(view, self.zones_in(index));
             }
         }
         let others = self.referred_to();
@@ -391,12 +393,13 @@ impl NamedConf {
         }
         Taken {
             zones,
+            views: Vec::new(),
             blackhole: self.blackhole,
             notes: notes.finish(),
         }
     }
 
-    /// Checks whether there is more than one view to migrate.
+    /// Checks whether there is more than one view.
     fn has_views(&self) -> bool {
         let views = self.views.iter().skip(1);
         views.filter(|view| view.is_internet).count() > 1
@@ -426,21 +429,23 @@ impl NamedConf {
         }
         let rest = Taken {
             zones: Vec::new(),
+            views: Vec::new(),
             blackhole: self.blackhole,
             notes: notes.finish(),
         };
         (taken, rest)
     }
 
-    /// Returns the view whose zones are served.
+    /// Returns the only view, if its clients are known.
     fn served_view(&self) -> Option<usize> {
         let views = self.views.iter().enumerate().skip(1);
         let mut views = views.filter(|(_, view)| view.is_internet);
-        let is_for_all = |view: &View| view.clients.as_ref().is_ok_and(|own| own.is_for_all);
-        match (views.clone().count(), views.clone().next()) {
-            (1, Some((only, view))) => view.clients.is_ok().then_some(only),
-            _ => views.find(|(_, view)| is_for_all(view)).map(|(at, _)| at),
-        }
+        let only = views.next()?;
+        only.1.clients.is_ok().then_some(only.0)
+    }
+
+    fn zones_in(&self, view: usize) -> usize {
+        self.zones.iter().filter(|zone| zone.view == view).count()
     }
 
     /// Returns the zones of views that others refer to with `in-view`.

@@ -11,7 +11,7 @@ use nameward_base::sync::Mutex;
 use nameward_store::state::{StateChange, StateStore, StoredItem};
 use nameward_wire::name::is_variant;
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{ViewId, ViewRule};
+use nameward_zone::{ViewId, ViewRule, ViewSource};
 use std::sync::Arc;
 
 /// The item kind for zone versions in views: the name of the view, 0, and the zone.
@@ -84,7 +84,8 @@ impl StoredViews {
         *configured = rules;
         if let Err(error) = self.publish(&configured) {
             tracing::error!("cannot read the stored views: {error}");
-            self.table.set_views(configured.clone());
+            self.table
+                .set_views(ViewSource::Configured, configured.clone());
         }
     }
 
@@ -212,7 +213,8 @@ impl StoredViews {
     }
 
     fn publish(&self, configured: &[ViewRule]) -> Result<(), StoredPolicyError> {
-        self.table.set_views(self.all(configured)?);
+        self.table
+            .set_views(ViewSource::Configured, self.all(configured)?);
         Ok(())
     }
 

@@ -16,9 +16,9 @@ use nameward_dnssec::{DenialStyle, Signing, SoaEdit};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{
     AccessRules, AccessSource, Contest, ServedDigest, SigningState, TableChange, ViewId, ViewRule,
-    Zone, ZoneTable, is_digest_of,
+    ViewSource, Zone, ZoneTable, is_digest_of,
 };
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// The snapshot of all zones that serving reads.
@@ -41,8 +41,11 @@ struct ServedAdditions {
     signings: HashMap<Box<[u8]>, Arc<Signing>>,
     /// Zone digests made here: ZONEMD data.
     digests: HashMap<Box<[u8]>, Vec<u8>>,
-    /// The names of all views there have been. Their numbers are kept: requests that wait have them.
-    views: Vec<String>,
+    /// The numbers of all views there have been, by name. They are kept: requests that wait have them.
+    views: HashMap<String, u16>,
+    /// The views of our configuration, and of other servers' configurations.
+    configured_views: Vec<ViewRule>,
+    imported_views: Vec<ViewRule>,
     /// The versions that are served over the common versions of their zones.
     layers: LayeredVersions,
 }
@@ -50,6 +53,29 @@ struct ServedAdditions {
 impl ServedAdditions {
     fn is_empty(&self) -> bool {
         self.signings.is_empty() && self.digests.is_empty() && self.layers.is_empty()
+    }
+
+    fn rules_of(&mut self, source: ViewSource) -> &mut Vec<ViewRule> {
+        match source {
+            ViewSource::Configured => &mut self.configured_views,
+            ViewSource::Imported => &mut self.imported_views,
+        }
+    }
+
+    /// Returns the views of all sources, our own first, each with a name of its own.
+    fn all_views(&self) -> Vec<ViewRule> {
+        let mut names = HashSet::new();
+        let mut all = Vec::new();
+        for rule in self.configured_views.iter().chain(&self.imported_views) {
+            let (mut rule, mut number) = (rule.clone(), 2);
+            let name = rule.name.clone();
+            while !names.insert(rule.name.clone()) {
+                rule.name = format!("{name}-{number}");
+                number += 1;
+            }
+            all.push(rule);
+        }
+        all
     }
 }
 
@@ -174,20 +200,23 @@ impl TableWriter {
         }
     }
 
-    /// Applies views; their numbers are assigned here.
-    pub fn set_views(&self, mut rules: Vec<ViewRule>) {
-        if rules.is_empty() && self.snapshot.load().views().is_none() {
-            return;
+    /// Applies the views of one source; their numbers are assigned here.
+    pub fn set_views(&self, source: ViewSource, rules: Vec<ViewRule>) {
+        {
+            let mut additions = self.writing.lock();
+            let own = additions.rules_of(source);
+            if *own == rules {
+                return;
+            }
+            *own = rules;
         }
         self.write(|table, additions| {
+            let mut rules = additions.all_views();
             for rule in &mut rules {
-                let known = additions.views.iter().position(|name| *name == rule.name);
-                let number = known.unwrap_or_else(|| {
-                    additions.views.push(rule.name.clone());
-                    additions.views.len() - 1
-                });
                 // Number 0 is for clients without a view.
-                rule.id = ViewId(u16::try_from(number + 1).unwrap_or_default());
+                let next = u16::try_from(additions.views.len() + 1).unwrap_or_default();
+                let known = additions.views.entry(rule.name.clone());
+                rule.id = ViewId(*known.or_insert(next));
             }
             // More names than numbers in the life of a process: their clients get the common versions.
             rules.retain(|rule| rule.id != ViewId::DEFAULT);

@@ -34,7 +34,7 @@ use nameward_wire::{
     Name, NameBuf,
     zonefile::{Diagnostic, Options},
 };
-use nameward_zone::{AccessSource, Serial, Zone, ZoneLimits};
+use nameward_zone::{AccessSource, Serial, ViewRule, Zone, ZoneLimits};
 
 use discovery::{Candidates, Configurations, Said};
 use inventory::KnownZones;
@@ -151,6 +151,8 @@ pub struct LoadSummary {
 pub struct FileBackend {
     known: KnownZones,
     configurations: Configurations,
+    /// The views of these configurations.
+    views: Vec<ViewRule>,
     watcher: Option<Watcher>,
     /// The last load saw two files for one zone.
     has_rivals: bool,
@@ -252,6 +254,14 @@ impl FileBackend {
         let access = self.configurations.access();
         let before = Arc::clone(table.table().access(AccessSource::Imported));
         table.set_access(access.with_leftovers_of(&before));
+        // Views lose versions before these are withdrawn, and get new ones after they are loaded: there is no gap.
+        let views = self.configurations.views();
+        let views_before = std::mem::replace(&mut self.views, views.clone());
+        table.set_views(if views_before.is_empty() {
+            views.clone()
+        } else {
+            ViewRule::without_removed(views_before, &views)
+        });
         load.announce(&jobs, &mut self.known.slots);
         (load.events)(LoadEvent::Known);
         load.run(&jobs, &mut self.known.slots);
@@ -270,6 +280,7 @@ impl FileBackend {
         self.note_directories(sources, spared);
         load.publish();
         table.set_access(access);
+        table.set_views(views);
         let summary = load.summary;
         self.watch_includes(sources);
         if let Some(watcher) = &self.watcher {

@@ -70,7 +70,7 @@ pub use source::{
     LookupFuture, LookupRequest, ZoneFragment, ZoneFuture,
 };
 pub use table::{PageStart, RankSums, TablePage, TableSums, ZoneMatch, ZoneSums, ZoneTable};
-pub use view::{SelectedView, ViewClient, ViewId, ViewRule, ViewTables};
+pub use view::{SelectedView, ViewClient, ViewId, ViewRule, ViewSource, ViewTables};
 pub use walk::{WalkPosition, ZoneWalk};
 pub use zone::{Find, Zone, negative_ttl};
 pub use zone_digest::{DigestCheck, DigestFault};

@@ -17,7 +17,7 @@ use crate::table::ZoneTable;
 use crate::zone::Zone;
 use nameward_wire::{Name, NameBuf};
 use networks::ViewNetworks;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +29,15 @@ pub struct ViewId(pub u16);
 impl ViewId {
     /// The common versions of all zones.
     pub const DEFAULT: ViewId = ViewId(0);
+}
+
+/// Where views are configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ViewSource {
+    /// Our own configuration, and operators.
+    Configured,
+    /// The configuration of another server whose zones are served.
+    Imported,
 }
 
 /// A view as it is configured.
@@ -269,6 +278,15 @@ impl ViewSelection {
 }
 
 impl ViewRule {
+    /// Returns the views from before a change without the versions that no view has after it.
+    pub fn without_removed(mut before: Vec<ViewRule>, after: &[ViewRule]) -> Vec<ViewRule> {
+        let kept: HashSet<_> = after.iter().flat_map(|view| &view.zones).collect();
+        for view in &mut before {
+            view.zones.retain(|zone| kept.contains(zone));
+        }
+        before
+    }
+
     /// Checks whether a request was sent to an address of the view. Port 0 stands for all ports.
     fn has_listener(&self, local: Option<SocketAddr>) -> bool {
         let Some(local) = local else {

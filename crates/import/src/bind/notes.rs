@@ -42,22 +42,13 @@ impl<'f> ImportNotes<'f> {
     }
 
     /// Adds a view that is not imported with its zones.
-    pub(super) fn view(&mut self, view: &View, zones: usize, served: Option<&str>) {
-        let name = view.name.as_deref().unwrap_or_default();
-        let reason = match (&view.clients, served) {
+    pub(super) fn view(&mut self, view: &View, zones: usize) {
+        let reason = match &view.clients {
             _ if !view.is_internet => "class is not IN".to_string(),
-            (Err(refusal), _) => self.with_place(refusal.spot, &refusal.reason),
-            (Ok(clients), _) if !clients.is_for_all => {
-                "match-clients is not \"any\", and views are not supported".to_string()
-            }
-            (_, Some(served)) => {
-                format!("view {served:?} comes first, and only one view is supported")
-            }
-            (_, None) => "only one view is supported".to_string(),
+            Err(refusal) => self.with_place(refusal.spot, &refusal.reason),
+            Ok(_) => "it has no clients".to_string(),
         };
-        let noun = if zones == 1 { "zone" } else { "zones" };
-        let line = format!("view {name:?} with {zones} {noun} ignored: {reason}");
-        self.add(view.spot, line);
+        self.add(view.spot, ignored(view, zones, &reason));
     }
 
     /// Checks whether a zone is imported; if not, counts it by reason.
@@ -131,4 +122,11 @@ impl<'f> ImportNotes<'f> {
         });
         diagnostics.collect()
     }
+}
+
+/// Returns the note about a view that is not imported.
+pub(super) fn ignored(view: &View, zones: usize, reason: &str) -> String {
+    let name = view.name.as_deref().unwrap_or_default();
+    let noun = if zones == 1 { "zone" } else { "zones" };
+    format!("view {name:?} with {zones} {noun} ignored: {reason}")
 }

@@ -30,10 +30,10 @@ impl NamedConfReader<'_> {
         let blackhole = self.blackhole.take();
         let blackhole = blackhole.and_then(|list| self.settle_blackhole(&list, &mut lists));
         let named = self.views.iter().skip(1).filter(|view| view.is_internet);
-        // Of several views all are migrated, each with its own rule.
-        let is_migrated = self.moved.is_some() && named.count() > 1;
+        // Each of several views has its own rule.
+        let is_one_of_several = named.count() > 1;
         for (view, matches) in std::mem::take(&mut self.matches).iter().enumerate() {
-            if is_migrated {
+            if is_one_of_several {
                 if let Some(requests) = self.view_requests(matches, &mut lists) {
                     self.views[view].requests = requests;
                 }
@@ -158,7 +158,6 @@ impl NamedConfReader<'_> {
         match lists.resolve(matches.clients.as_ref()?) {
             Ok(resolved) => Some(Ok(ViewClients {
                 list: resolved.list,
-                is_for_all: resolved.is_for_all,
             })),
             Err(unusable) => self.refuse(unusable).map(Err),
         }

@@ -23,27 +23,67 @@ fn the_zones_are_those_that_bind_finds() {
 }
 
 #[test]
-fn of_several_views_the_first_for_everybody_is_taken_and_the_others_are_reported() {
+fn of_several_views_each_zone_is_a_version_for_its_view() {
     let taken = bind("views");
-    assert_eq!(names(&taken.zones), ["a.example.", "o.example."]);
-    // What it shows of another view is what that one has.
-    assert!(taken.zones[0].file.as_ref().unwrap().ends_with("views/a"));
-    assert!(taken.zones[1].file.as_ref().unwrap().ends_with("views/o"));
+    let expected = [
+        ("a.example..in", "views/a"),
+        ("i.example..in", "views/i"),
+        ("o.example..out", "views/o"),
+        ("o.example..last", "views/o2"),
+    ];
+    assert_eq!(names(&taken.zones), expected.map(|(name, _)| name));
+    for (zone, (_, file)) in taken.zones.iter().zip(expected) {
+        assert!(zone.file.as_ref().unwrap().ends_with(file));
+    }
+    let views: Vec<_> = { taken.views.iter() }
+        .map(|view| {
+            let zones: Vec<_> = view.zones.iter().map(ToString::to_string).collect();
+            (view.name.as_str(), zones.join(" "))
+        })
+        .collect();
+    // What a view shows of another one is what that one has.
+    assert_eq!(
+        views,
+        [
+            ("in", "a.example..in i.example..in".to_owned()),
+            ("out", "a.example..in o.example..out".to_owned()),
+            ("last", "o.example..last".to_owned()),
+        ]
+    );
     assert_eq!(
         notes(&taken),
         [
-            "3:6: warning: view \"in\" with 2 zones ignored: match-clients is not \"any\", and views are not \
-             supported",
-            "13:6: warning: view \"last\" with 1 zone ignored: view \"out\" comes first, and only one view is \
-             supported",
-            "14:6: warning: view \"chaos\" with 1 zone ignored: class is not IN",
             "2:11: warning: recursion in options ignored",
+            "14:6: warning: view \"chaos\" with 1 zone ignored: class is not IN",
+            "14:24: warning: zone bind. ignored: the class is not IN",
         ]
     );
-    // Those who were meant for the other view see nothing of this one.
-    for zone in &taken.zones {
-        assert_eq!(who(zone), ["192.0.2.1", "192.0.2.10", "2001:db8::1"]);
-    }
+}
+
+#[test]
+fn after_a_view_whose_clients_are_unknown_none_is_served() {
+    let view = |name: &str, rule: &str| {
+        format!("view {name} {{ {rule} zone a {{ type primary; file \"{name}\"; }}; }};\n")
+    };
+    let text = [
+        view("one", "match-clients { 10/8; };"),
+        view("two", "match-clients { geoip country DE; };"),
+        view("three", ""),
+    ];
+    let taken = good(&text.concat());
+    assert_eq!(names(&taken.zones), ["a..one"]);
+    assert_eq!(taken.views.len(), 1);
+    let notes = notes(&taken);
+    assert!(
+        notes[0].contains("view \"two\" with 1 zone ignored: "),
+        "{notes:?}"
+    );
+    assert!(
+        notes[1].contains(
+            "view \"three\" with 1 zone ignored: its clients depend on those of view \"two\""
+        ),
+        "{notes:?}"
+    );
 }
 
 #[test]

@@ -8,7 +8,6 @@
 use nameward_base::time::now_seconds;
 use nameward_base::worker::{self, Popped, PushError, Queue, QueueOwner, panic_guard};
 use std::{
-    collections::HashSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -388,7 +387,7 @@ fn reload(
     let views = view_settings::rules(&config);
     table.set_layers(&view_settings::layers(&config));
     let stored_views = Arc::clone(&core.maintain.stored_views);
-    stored_views.configure(without_removed(
+    stored_views.configure(ViewRule::without_removed(
         view_settings::rules(&current.config),
         &views,
     ));
@@ -421,15 +420,6 @@ fn reload(
             Err(OperationError::invalid(lines.join("\n")))
         }
     }
-}
-
-/// Returns the views from before a reload without the versions that no view has after it.
-fn without_removed(mut before: Vec<ViewRule>, after: &[ViewRule]) -> Vec<ViewRule> {
-    let kept: HashSet<_> = after.iter().flat_map(|view| &view.zones).collect();
-    for view in &mut before {
-        view.zones.retain(|zone| kept.contains(zone));
-    }
-    before
 }
 
 #[cfg(test)]

@@ -184,6 +184,52 @@ pub fn run(server: &TestServer, arguments: &[&str]) -> String {
 fn clients_get_the_same_from_bind_with_the_same_views() {
     let Some(_bind) = bind() else { return };
     let _server = server(&our_views(", allow_transfer = [\"any\"]"));
+    compare_with_bind(&["split.example", "AXFR"]);
+    let signed = Route {
+        is_signed: true,
+        ..Route::of("127.0.0.3")
+    };
+    assert_eq!(signed.version(), "keyed");
+    assert_eq!(Route::of("127.0.0.3").version(), "narrow");
+    assert_eq!(Route::of("127.0.0.2").version(), "wide");
+    assert_eq!(Route::of("127.0.0.1").version(), "common");
+}
+
+#[test]
+fn all_views_of_a_named_conf_are_served_and_followed() {
+    let Some(_bind) = bind() else { return };
+    let config = format!(
+        "{}[[backend]]\ntype = \"file\"\nnamed_conf = \"named.conf\"\nwatch = false\n",
+        key_table()
+    );
+    let setup = Setup::new().config(&config);
+    write_zones(setup.dir());
+    let text = named_conf(setup.dir(), BINDS);
+    fs::write(setup.dir().join("named.conf"), &text).unwrap();
+    let (one, other) = (format!("127.0.0.1:{OURS}"), format!("127.0.0.9:{OURS}"));
+    let server = setup.listen(&[&one, &other]).start();
+    compare_with_bind(&["where.other.example", "TXT"]);
+    let listed = run(&server, &["view", "list"]);
+    for view in VIEWS {
+        assert!(listed.contains(view), "{listed}");
+    }
+    // A view that is not for all clients any more, and one less.
+    let changed = text
+        .replace("match-clients { any; }", "match-clients { 127.0.0.7; }")
+        .replace(
+            "match-clients { 127.0.0.3; }",
+            "match-clients { 127.0.0.8; }",
+        );
+    fs::write(server.dir().join("named.conf"), changed).unwrap();
+    run(&server, &["reload"]);
+    assert_eq!(Route::of("127.0.0.3").version(), "wide");
+    assert_eq!(Route::of("127.0.0.8").version(), "narrow");
+    assert_eq!(Route::of("127.0.0.7").version(), "common");
+    assert_eq!(Route::of("127.0.0.1").version(), "REFUSED ");
+}
+
+/// Asks us and BIND the same from all kinds of clients.
+fn compare_with_bind(last: &[&str]) {
     for client in [
         "127.0.0.1",
         "127.0.0.2",
@@ -205,7 +251,7 @@ fn clients_get_the_same_from_bind_with_the_same_views() {
                     &["alias.split.example", "TXT"],
                     &["narrow.split.example", "A"],
                     &["x.wild.split.example", "TXT", "+tcp"],
-                    &["split.example", "AXFR"],
+                    last,
                 ] {
                     let (ours, theirs) = (route(OURS).dig(question), route(BINDS).dig(question));
                     assert_eq!(ours, theirs, "{question:?} {:?}", route(OURS));
@@ -213,14 +259,6 @@ fn clients_get_the_same_from_bind_with_the_same_views() {
             }
         }
     }
-    let signed = Route {
-        is_signed: true,
-        ..Route::of("127.0.0.3")
-    };
-    assert_eq!(signed.version(), "keyed");
-    assert_eq!(Route::of("127.0.0.3").version(), "narrow");
-    assert_eq!(Route::of("127.0.0.2").version(), "wide");
-    assert_eq!(Route::of("127.0.0.1").version(), "common");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::{
 use nameward_base::sandbox;
 use nameward_import::{Files, OnDisk, bind, reason_of};
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{AccessList, AccessRules};
+use nameward_zone::{AccessList, AccessRules, ViewRule};
 
 use super::{
     FileLimits, FileSource, WrittenFiles,
@@ -212,6 +212,7 @@ pub(super) struct Configurations(HashMap<PathBuf, Imported>);
 /// The zones and lists of one BIND configuration.
 struct Imported {
     zones: Vec<bind::BindZone>,
+    views: Vec<ViewRule>,
     blackhole: Option<Arc<AccessList>>,
 }
 
@@ -219,6 +220,14 @@ impl Configurations {
     /// Returns all their zones.
     pub(super) fn zones(&self) -> impl Iterator<Item = &bind::BindZone> {
         self.0.values().flat_map(|imported| &imported.zones)
+    }
+
+    /// Returns the views of those that have several, in their order.
+    pub(super) fn views(&self) -> Vec<ViewRule> {
+        let mut paths: Vec<_> = self.0.keys().collect();
+        paths.sort_unstable();
+        let views = paths.into_iter().flat_map(|path| &self.0[path].views);
+        views.cloned().collect()
     }
 
     /// Returns the zones of one of them.
@@ -279,6 +288,7 @@ impl Configurations {
             }
             let imported = Imported {
                 zones: taken.zones,
+                views: taken.views,
                 blackhole: taken.blackhole,
             };
             self.0.insert(path.to_path_buf(), imported);

@@ -8,7 +8,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{AccessRules, AccessSource, Contest, TableChange, Zone, ZoneTable};
+use nameward_zone::{AccessRules, AccessSource, Contest, TableChange, ViewRule, Zone, ZoneTable};
 
 /// How soon new zones are published during a load. Each publication costs time in proportion to the table, so the
 /// interval doubles from the first of these to the second.
@@ -25,6 +25,9 @@ pub trait ZoneTarget {
 
     /// Applies the access lists from other servers' configurations.
     fn set_access(&self, rules: AccessRules);
+
+    /// Applies the views from other servers' configurations.
+    fn set_views(&self, _rules: Vec<ViewRule>) {}
 
     /// Returns why a zone that was read without errors is rejected.
     fn objection(&self, zone: &Zone) -> Option<String>;
@@ -47,7 +50,7 @@ pub trait ZoneTarget {
     fn file_version(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
         let table = self.table();
         let served = table.exact(zone).filter(|served| served.rank() == rank);
-        served.map(Zone::unsigned)
+        served.map(Zone::stored)
     }
 }
 

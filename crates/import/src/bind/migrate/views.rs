@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use nameward_wire::NameBuf;
-use nameward_wire::name::MAX_VARIANT;
 
 use super::{BindImporter, ServerStatements, spelled};
+use crate::bind::views::view_names;
 use crate::bind::{BindZone, TakenView, TakenZone};
 use crate::migrate::{ImportVerdict, ImportedView};
 
@@ -76,28 +76,4 @@ impl BindImporter {
 pub(super) fn version_of(zone: &BindZone, variant: &str) -> String {
     let version = NameBuf::with_variant(zone.name(), variant);
     version.map_or_else(|_| zone.name().to_string(), |version| version.to_string())
-}
-
-/// Returns the names of the views in our form, each unique.
-fn view_names(taken: &[TakenView]) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for TakenView { view, .. } in taken {
-        let letters = view.name.as_deref().unwrap_or_default().chars();
-        let letters = letters.map(|c| match c.to_ascii_lowercase() {
-            c @ ('a'..='z' | '0'..='9' | '-' | '_') => c,
-            _ => '-',
-        });
-        // Room for a number.
-        let base: String = letters.take(MAX_VARIANT - 6).collect();
-        let base = if base.is_empty() { "view".into() } else { base };
-        let mut name = base.clone();
-        for number in 2.. {
-            if !names.contains(&name) {
-                break;
-            }
-            name = format!("{base}-{number}");
-        }
-        names.push(name);
-    }
-    names
 }

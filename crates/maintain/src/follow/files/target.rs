@@ -8,7 +8,9 @@ use crate::reconcile::Reconciler;
 use nameward_store::file::ZoneTarget;
 use nameward_store::state::ZoneStorage;
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{AccessRules, AccessSource, Contest, TableChange, Zone, ZoneTable};
+use nameward_zone::{
+    AccessRules, AccessSource, Contest, TableChange, ViewRule, ViewSource, Zone, ZoneTable,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,6 +36,11 @@ impl ZoneTarget for FileTarget {
     fn set_access(&self, rules: AccessRules) {
         let table = self.commits.table();
         table.set_access(AccessSource::Imported, rules);
+    }
+
+    fn set_views(&self, rules: Vec<ViewRule>) {
+        let table = self.commits.table();
+        table.set_views(ViewSource::Imported, rules);
     }
 
     fn objection(&self, zone: &Zone) -> Option<String> {
