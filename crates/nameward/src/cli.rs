@@ -55,7 +55,7 @@ use crate::{
     check,
     command_error::CommandError,
     config::{self, Overrides, location, zone_files::ZoneFile},
-    db, manual, remote, serve, signals, state,
+    db, manual, remote, serve, signals,
 };
 
 /// The version, and what this build does not have.
@@ -403,7 +403,7 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
         Command::Check(arguments) => return check::run(&arguments.overrides(), form),
         Command::AuditLog(arguments) => return arguments.run(form),
         Command::Db(command) => return database(&command, form),
-        Command::State(command) => return state_store(command, form),
+        Command::State(command) => return state_directory::run(command, form),
         Command::Import(command) => return crate::import::run(&command.order(), form),
         Command::Export(command) => {
             let (order, remote) = command.order();
@@ -424,14 +424,6 @@ fn database(command: &DbCommand, form: OutputForm) -> Result<ExitCode, CommandEr
     match command {
         DbCommand::Init(arguments) => db::init(&arguments.database, form),
         DbCommand::Check(arguments) => db::check(&arguments.database, form),
-    }
-}
-
-fn state_store(command: StateCommand, form: OutputForm) -> Result<ExitCode, CommandError> {
-    match command {
-        StateCommand::Check(arguments) => state::check(&arguments.find()?, form),
-        StateCommand::Compact(arguments) => state::compact(&arguments.find()?, form),
-        StateCommand::Backup { to, arguments } => state::backup(&arguments.find()?, &to, form),
     }
 }
 

@@ -1,14 +1,24 @@
-//! The arguments by which commands find the state directory.
+//! The commands on a state store, and the arguments by which they find its directory.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
 
+use super::{OutputForm, StateCommand};
 use crate::{
     command_error::CommandError,
     config::{Overrides, location},
     state,
 };
+
+/// Runs a command on a state store.
+pub(super) fn run(command: StateCommand, form: OutputForm) -> Result<ExitCode, CommandError> {
+    match command {
+        StateCommand::Check(arguments) => state::check(&arguments.find()?, form),
+        StateCommand::Compact(arguments) => state::compact(&arguments.find()?, form),
+        StateCommand::Backup { to, arguments } => state::backup(&arguments.find()?, &to, form),
+    }
+}
 
 #[derive(Args)]
 pub(super) struct StateArguments {
