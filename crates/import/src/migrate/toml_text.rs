@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Tables of settings that may be written, in order.
-pub(super) const TABLES: [&str; 12] = [
+pub(super) const TABLES: [&str; 13] = [
     "server",
     "web",
     "api",
@@ -25,6 +25,7 @@ pub(super) const TABLES: [&str; 12] = [
     "query_log",
     "dnstap",
     "xdp",
+    "lua",
 ];
 
 /// Choices of the operator about the new file.

@@ -55,6 +55,26 @@ impl PdnsReader<'_> {
         }
     }
 
+    /// Converts the switch for LUA records, which has the value `shared` for one state of all scripts.
+    pub(super) fn lua_records(&mut self) {
+        // A build without them reports that.
+        if !cfg!(feature = "lua") {
+            return;
+        }
+        let Some(setting) = self.used("enable-lua-records") else {
+            return;
+        };
+        let is_shared = setting.value == "shared";
+        let is_on = is_shared || setting.is_switch_on();
+        let (place, name) = (&setting.place, "enable-lua-records");
+        let value = ImportedValue::Switch(is_on);
+        self.server.take(place, ("lua", "records"), value, name);
+        if is_shared {
+            let value = ImportedValue::Switch(true);
+            self.server.set(Some(place), ("lua", "shared"), value);
+        }
+    }
+
     pub(super) fn web(&mut self) {
         let api = self.used_of(&["api", "experimental-json-interface"]);
         let api = api.filter(PdnsSetting::is_switch_on);

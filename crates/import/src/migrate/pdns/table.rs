@@ -21,11 +21,8 @@ const SERVICE: SettingOutcome = NotNeeded("done by the service unit");
 const THREADS: SettingOutcome = NotNeeded("one worker per core and automatic pools");
 const INSIDE: SettingOutcome = NotNeeded("internal to PowerDNS");
 const LUA: SettingOutcome = Breaks("Lua scripts other than LUA records are not supported");
-const LUA_RECORDS: SettingOutcome = if cfg!(feature = "lua") {
-    Changed("LUA records are off until you set records = true in [lua]")
-} else {
-    Breaks("this build has no LUA records")
-};
+/// Only asked for in a build without LUA records: otherwise the setting is converted.
+const LUA_RECORDS: SettingOutcome = Breaks("this build has no LUA records");
 const SIGNING: SettingOutcome = NotPossible("new keys have fixed defaults");
 const CONTROL: SettingOutcome =
     NotPossible("the control socket is a Unix socket (server.control_socket)");

@@ -124,6 +124,7 @@ impl PdnsReader<'_> {
         self.notify();
         self.updates();
         self.web();
+        self.lua_records();
         self.soa_edit();
         self.recursion();
         self.backends();
