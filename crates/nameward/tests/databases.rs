@@ -5,7 +5,6 @@ mod addresses;
 mod alias;
 mod alias_transfers;
 mod api;
-mod api_client;
 pub mod api_clients;
 mod api_hostile;
 mod api_keys;

@@ -1,4 +1,4 @@
-//! A server with an API, and a client that sends any key and any header.
+//! The client of all API tests: one request a connection, with any key, any header and any body; and a server for it.
 
 use nameward_testkit::{Setup, TestServer};
 use serde_json::{Value, json};
@@ -12,6 +12,11 @@ pub const KEY: &str = "test-key";
 /// The path of the server.
 pub const SERVER: &str = "/api/v1/servers/localhost";
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The settings of an API on a free port.
+pub fn settings() -> String {
+    format!("[api]\nlisten = \"127.0.0.1:0\"\nkey = \"{KEY}\"\n")
+}
 
 /// A reply.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,6 +50,14 @@ pub struct Client {
 }
 
 impl Client {
+    pub fn new(at: SocketAddr) -> Self {
+        Client {
+            at,
+            key: KEY.into(),
+            headers: Vec::new(),
+        }
+    }
+
     /// Uses another key.
     pub fn with_key(&self, key: &str) -> Self {
         Client {
@@ -60,14 +73,18 @@ impl Client {
         client
     }
 
-    /// Sends a request; the path starts below the server.
+    /// Sends a request; the path starts below the server, or at `/api`.
     pub fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Reply {
         let body = body.map(Value::to_string).unwrap_or_default();
-        let target = if path.starts_with("/api") {
-            path.to_owned()
+        if path.starts_with("/api") {
+            self.send_text(method, path, &body)
         } else {
-            format!("{SERVER}{path}")
-        };
+            self.send_text(method, &format!("{SERVER}{path}"), &body)
+        }
+    }
+
+    /// Sends a request with any target and any body.
+    pub fn send_text(&self, method: &str, target: &str, body: &str) -> Reply {
         let mut head = format!(
             "{method} {target} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {}\r\n",
             self.key
@@ -83,18 +100,8 @@ impl Client {
             "Content-Length: {}\r\nConnection: close\r\n\r\n",
             body.len()
         ));
-        let mut stream = TcpStream::connect(self.at).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all((head + &body).as_bytes()).unwrap();
-        let mut reply = Vec::new();
-        stream.read_to_end(&mut reply).unwrap();
-        let text = String::from_utf8(reply).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").expect("a whole reply");
-        Reply {
-            status: head.split(' ').nth(1).unwrap().parse().unwrap(),
-            head: head.to_owned(),
-            body: body.to_owned(),
-        }
+        let reply = exchange(self.at, (head + body).as_bytes());
+        reply.unwrap_or_else(|| panic!("no reply to {method} {target}"))
     }
 
     /// Sends a request that must have this status.
@@ -103,6 +110,28 @@ impl Client {
         assert_eq!(reply.status, status, "{method} {path} {body:?}: {reply:?}");
         reply.json()
     }
+}
+
+/// Sends octets and reads the reply until the connection ends; `None` if it ends without one.
+pub fn exchange(at: SocketAddr, octets: &[u8]) -> Option<Reply> {
+    let text = exchange_text(at, octets);
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    Some(Reply {
+        status: head.split(' ').nth(1)?.parse().ok()?,
+        head: head.to_owned(),
+        body: body.to_owned(),
+    })
+}
+
+/// Sends octets and reads all that is sent back.
+pub fn exchange_text(at: SocketAddr, octets: &[u8]) -> String {
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // The server may refuse before it has read all.
+    let _ = stream.write_all(octets);
+    let mut reply = Vec::new();
+    let _ = stream.read_to_end(&mut reply);
+    String::from_utf8_lossy(&reply).into_owned()
 }
 
 /// Starts a server with zone files, a state store, a SQLite database and these further settings.
@@ -115,16 +144,10 @@ pub fn start(config: &str) -> (TestServer, Client) {
             "[server]\nstate_directory = \"{}\"\n",
             state.display()
         ))
-        .config(&format!(
-            "[api]\nlisten = \"127.0.0.1:0\"\nkey = \"{KEY}\"\n{config}"
-        ))
+        .config(&(settings() + config))
         .config(&database.backend("resident"))
         .start();
-    let client = Client {
-        at: server.api(),
-        key: KEY.into(),
-        headers: Vec::new(),
-    };
+    let client = Client::new(server.api());
     (server, client)
 }
 

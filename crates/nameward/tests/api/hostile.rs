@@ -1,24 +1,11 @@
 //! Clients of the API that mean no good: requests that two readers understand differently, and crowds of connections. Nothing is
 //! smuggled, memory is bounded, and others are answered in the meantime.
 
-use super::client::{KEY, SERVER, create_zones, start};
+use super::client::{KEY, SERVER, create_zones, exchange_text, start};
 use nameward_testkit::TestServer;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
-use std::time::Duration;
-
-/// Sends octets on one connection, and returns all that comes back until its end.
-fn exchange(at: SocketAddr, octets: &[u8]) -> String {
-    let mut stream = TcpStream::connect(at).unwrap();
-    let patience = Some(Duration::from_secs(60));
-    stream.set_read_timeout(patience).unwrap();
-    // The server may refuse before it has read all.
-    let _ = stream.write_all(octets);
-    let mut reply = Vec::new();
-    let _ = stream.read_to_end(&mut reply);
-    String::from_utf8_lossy(&reply).into_owned()
-}
 
 /// A request that creates a zone, as an attacker hides it in another one.
 fn smuggled() -> String {
@@ -43,10 +30,10 @@ fn a_request_with_a_length_and_chunks_ends_its_connection() {
     ] {
         // A reader that goes by the chunks sees the second request as such, one that goes by the length as a body.
         let by_length = format!("{head}{fields}\r\n\r\n0\r\n\r\n{inner}");
-        let reply = exchange(server.api(), by_length.as_bytes());
+        let reply = exchange_text(server.api(), by_length.as_bytes());
         assert!(reply.matches("HTTP/1.1 ").count() <= 1, "{fields}: {reply}");
         let by_chunks = format!("{head}{fields}\r\n\r\n{size}\r\n{inner}\r\n0\r\n\r\n");
-        let reply = exchange(server.api(), by_chunks.as_bytes());
+        let reply = exchange_text(server.api(), by_chunks.as_bytes());
         assert!(reply.matches("HTTP/1.1 ").count() <= 1, "{fields}: {reply}");
         client.expect(404, "GET", "/zones/smuggled.test.", None);
     }
@@ -85,14 +72,14 @@ fn heads_and_chunks_that_are_not_well_formed_carry_no_second_request() {
         format!("Content-Length: \r\n\r\n{inner}"),
         format!("Content-Length: 18446744073709551616\r\n\r\n{inner}"),
     ] {
-        let reply = exchange(server.api(), format!("{head}{rest}").as_bytes());
+        let reply = exchange_text(server.api(), format!("{head}{rest}").as_bytes());
         assert!(!reply.contains("HTTP/1.1 201"), "{rest:?}: {reply}");
         client.expect(404, "GET", "/zones/smuggled.test.", None);
     }
 }
 
 /// The memory of a server now and at most so far, in KiB.
-fn memory(server: &TestServer) -> (u64, u64) {
+pub fn memory(server: &TestServer) -> (u64, u64) {
     let text = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let value = |name: &str| -> u64 {
         let line = text.lines().find(|line| line.starts_with(name)).unwrap();

@@ -1,9 +1,9 @@
 //! The HTTP API on every store: zones, RRsets, metadata, keys, and what DNS answers after each change.
 
-use super::api_client::{Client, settings};
 use super::operation::{ask, zone};
 use super::rows::Sqlite;
 use super::writes::{backend, started};
+use crate::api::client::{Client, settings};
 use nameward_testkit::databases::DatabaseKind;
 use nameward_testkit::{Setup, TestServer};
 use serde_json::{Value, json};
@@ -200,6 +200,7 @@ fn parallel_patches_all_succeed() {
     let (server, client, _database) = on_sqlite("live");
     let body = json!({ "name": "many.test.", "kind": "Native", "nameservers": ["ns1.many.test."] });
     let before = client.expect(201, "POST", "/zones", Some(&body))["serial"].as_u64();
+    let client = &client;
     std::thread::scope(|scope| {
         for number in 1..=64_u8 {
             scope.spawn(move || {
@@ -307,7 +308,7 @@ fn the_page_and_the_api_share_a_port() {
     let server = setup
         .config(&format!(
             "[web]\nlisten = \"{address}\"\n[api]\nlisten = \"{address}\"\nkey = \"{}\"\n",
-            super::api_client::KEY
+            crate::api::client::KEY
         ))
         .config(&database.backend("live"))
         .start();

@@ -1,9 +1,9 @@
 //! Real clients of the PowerDNS API, as they come from PyPI and npm, through whole scenarios on every database. The scenarios are
 //! scripts in `tests/clients`; `scripts/install-api-clients` installs the clients below `target`.
 
-use super::api_client::{Client, KEY, settings};
 use super::rows::Sqlite;
 use super::writes::{backend, started};
+use crate::api::client::{Client, KEY, settings};
 use nameward_testkit::databases::DatabaseKind;
 use nameward_testkit::{Setup, TestServer, require};
 use serde_json::json;

@@ -1,9 +1,9 @@
 //! The HTTP API against clients that mean no good: guessers, huge and deep bodies, smuggling, floods of connections, clients that
 //! never read.
 
-use super::api_client::{Client, KEY, exchange, settings};
 use super::operation::{ask, zone};
 use super::rows::Sqlite;
+use crate::api::client::{Client, KEY, exchange, settings};
 use nameward_testkit::{Setup, TestServer};
 use serde_json::json;
 use std::io::Write;
@@ -24,10 +24,7 @@ fn start() -> (TestServer, Client) {
 #[test]
 fn without_the_key_nothing_is_read_and_guesses_are_limited() {
     let (server, client) = start();
-    let wrong = Client {
-        key: "wrong",
-        ..client
-    };
+    let wrong = client.with_key("wrong");
     let path = "/api/v1/servers/localhost/zones";
     for _ in 0..10 {
         let reply = wrong.send_text("GET", path, "");
@@ -51,10 +48,7 @@ fn without_the_key_nothing_is_read_and_guesses_are_limited() {
 fn the_owner_of_the_key_is_not_shut_out_by_guesses_from_its_address() {
     let (_server, client) = start();
     client.expect(200, "GET", "/zones", None);
-    let wrong = Client {
-        key: "wrong",
-        ..client
-    };
+    let wrong = client.with_key("wrong");
     for _ in 0..20 {
         wrong.send("GET", "/zones", None);
     }

@@ -1,7 +1,7 @@
 //! API keys in a database: good for all servers on it that share their keys, and for no other.
 
-use super::api_client::{Client, KEY};
 use super::servers::{backend, started};
+use crate::api::client::{Client, KEY};
 use nameward_testkit::databases::DatabaseKind;
 use nameward_testkit::{Setup, TestServer};
 
@@ -37,7 +37,7 @@ fn create(server: &TestServer, arguments: &[&str]) -> (&'static str, String) {
 }
 
 fn status(client: &Client, key: &'static str, path: &str) -> u16 {
-    Client { key, ..*client }.send("GET", path, None).status
+    client.with_key(key).send("GET", path, None).status
 }
 
 #[test]

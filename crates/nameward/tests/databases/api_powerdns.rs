@@ -1,9 +1,9 @@
 //! The same requests to pdns_server 4.7 and to Nameward, on equal databases: same status, same JSON and same rows afterwards, but for
 //! a reviewed list with reasons.
 
-use super::api_client::{Client, KEY, Reply, exchange, settings};
 use super::operation::zone;
 use super::rows::Sqlite;
+use crate::api::client::{Client, KEY, Reply, exchange, settings};
 use nameward_testkit::Setup;
 use nameward_testkit::peers::{PeerKind, free_address};
 use serde_json::{Value, json};

@@ -1,9 +1,9 @@
 //! Requests as clients written in Go, PHP and shell send them, in their order and with their quirks: lego, external-dns, the
 //! cert-manager webhook, the Terraform provider, acme.sh, PowerDNS-Admin. Each scenario ends where it began.
 
-use super::api_client::{Client, KEY, exchange, settings};
 use super::rows::Sqlite;
 use super::writes::{backend, started};
+use crate::api::client::{Client, KEY, exchange, settings};
 use nameward_testkit::Setup;
 use nameward_testkit::databases::DatabaseKind;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! Settings of zones through the API: kept or refused, never dropped, and all or nothing.
 
 use super::api::{on_sqlite, patch, rrset};
-use super::api_client::{Client, settings};
 use super::operation::{ask, zone};
+use crate::api::client::{Client, settings};
 use nameward_testkit::{Setup, TestServer};
 use serde_json::{Value, json};
 

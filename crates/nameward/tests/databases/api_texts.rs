@@ -1,8 +1,8 @@
 //! Text records through the API come back as they were sent, so that a client that compares finds no difference.
 
 use super::api::{on_sqlite, rrset};
-use super::api_client::{Client, settings};
 use super::writes::{backend, started};
+use crate::api::client::{Client, settings};
 use nameward_testkit::Setup;
 use nameward_testkit::databases::DatabaseKind;
 use serde_json::{Value, json};

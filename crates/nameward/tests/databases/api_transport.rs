@@ -1,7 +1,7 @@
 //! The API over HTTP as clients speak it: HTTP/2, keep-alive, hashed keys, headers.
 
-use super::api_client::{Client, KEY, SERVER, exchange};
 use super::rows::Sqlite;
+use crate::api::client::{Client, KEY, SERVER, exchange};
 use nameward_testkit::{Setup, TestServer};
 use serde_json::json;
 use std::io::{Read, Write};
@@ -75,10 +75,7 @@ fn a_key_may_be_configured_as_its_hash() {
     let (_server, client) = start(hash.trim());
     client.expect(200, "GET", "/zones", None);
     client.expect(200, "GET", "/zones", None);
-    let wrong = Client {
-        key: "wrong",
-        ..client
-    };
+    let wrong = client.with_key("wrong");
     wrong.expect(401, "GET", "/zones", None);
     // The hash itself is not the key.
     let head = format!(
@@ -96,7 +93,7 @@ fn every_reply_has_the_headers_of_powerdns() {
         ("/zones/none.test.", KEY),
         ("/zones", "wrong"),
     ] {
-        let reply = Client { key, ..client }.send("GET", path, None);
+        let reply = client.with_key(key).send("GET", path, None);
         let head = reply.head.to_ascii_lowercase();
         for header in [
             "access-control-allow-origin: *",
