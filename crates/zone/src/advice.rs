@@ -22,11 +22,17 @@ pub fn set_script_check(check: ScriptCheck) {
     let _ = SCRIPT_CHECK.set(check);
 }
 
+/// Returns the problems in the data of a LUA record.
+pub fn script_problems(rdata: &[u8]) -> Vec<String> {
+    SCRIPT_CHECK
+        .get()
+        .map_or_else(Vec::new, |check| check(rdata))
+}
+
 impl ZoneBuilder {
     /// Checks the scripts of LUA records.
     fn advise_on_script(&mut self, draft: &Draft, entry: &DraftEntry) {
-        let problems = SCRIPT_CHECK.get().map(|check| check(draft.rdata(entry)));
-        for problem in problems.into_iter().flatten() {
+        for problem in script_problems(draft.rdata(entry)) {
             let owner = self.current_name;
             let message = format_args!("{owner} LUA: {problem}");
             self.findings.warning(entry.from, message);

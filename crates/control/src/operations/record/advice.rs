@@ -2,6 +2,7 @@
 
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{Difference, Edit};
+use nameward_zone::script_problems;
 
 /// Last labels of names that were meant to be absolute, besides that of the zone itself.
 const TOP_LEVEL: [&[u8]; 3] = [b"com", b"net", b"org"];
@@ -17,6 +18,8 @@ pub(in crate::operations) fn of_edits(
     is_server: impl Fn(&NameBuf, &NameBuf) -> bool,
 ) -> Vec<String> {
     let mut warnings: Vec<String> = Vec::new();
+    // A version of a zone has the names of the zone.
+    let apex = &NameBuf::from(apex.as_name().zone());
     for edit in edits {
         let (Edit::Replace(rrset) | Edit::Add(rrset)) = edit else {
             continue;
@@ -33,6 +36,10 @@ pub(in crate::operations) fn of_edits(
             ));
         }
         if rrset.rtype == Type::LUA {
+            let scripts = rrset.records.iter();
+            for problem in scripts.flat_map(|record| script_problems(&record.rdata)) {
+                warn(format!("{name} LUA: {problem}"));
+            }
             warn(format!(
                 "{name} LUA is a script: it is run only where lua.records or the zone's lua_records is on"
             ));
@@ -97,6 +104,10 @@ mod tests {
     use nameward_zone::change::RrsetData;
 
     fn warnings(name: &str, rtype: Type) -> Vec<String> {
+        warnings_in("example.org.", name, rtype)
+    }
+
+    fn warnings_in(zone: &str, name: &str, rtype: Type) -> Vec<String> {
         let edit = Edit::Add(RrsetData {
             name: name.parse().unwrap(),
             rtype,
@@ -104,12 +115,13 @@ mod tests {
             records: Vec::new(),
         });
         let child: NameBuf = "sub.example.org.".parse().unwrap();
-        let apex = "example.org.".parse().unwrap();
+        let common: NameBuf = "example.org.".parse().unwrap();
+        let apex = NameBuf::zone_from_text(zone).unwrap();
         let server: NameBuf = "ns.sub.example.org.".parse().unwrap();
         of_edits(
             &apex,
             &[edit],
-            |name| *name == child,
+            |name| *name == child || *name == common,
             |cut, name| *cut == child && *name == server,
         )
     }
@@ -132,6 +144,15 @@ mod tests {
         ] {
             assert_eq!(warnings(plain, Type::A), Vec::<String>::new());
         }
+    }
+
+    #[test]
+    fn records_of_a_version_are_not_hidden_by_the_common_version() {
+        let found = warnings_in("example.org..inside", "www.example.org.", Type::A);
+        assert_eq!(found, Vec::<String>::new());
+        let found = warnings_in("example.org..inside", "www.sub.example.org.", Type::A);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("sub.example.org. is a separate zone"));
     }
 
     #[test]
