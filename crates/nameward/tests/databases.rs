@@ -25,6 +25,7 @@ mod conformance;
 mod cookies;
 mod fleet;
 mod forced_transfer;
+mod history;
 mod journal;
 mod key_policy;
 mod key_scripts;

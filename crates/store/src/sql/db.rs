@@ -12,6 +12,7 @@ use super::dialect::SqlEngine;
 use super::error::SqlError;
 use super::schema::{CREATE_LEASES, create, create_triggers};
 use super::url::DatabaseAddress;
+use super::write::create_history;
 use std::time::Duration;
 
 /// Timeout for an administrative statement that waits for others.
@@ -40,12 +41,20 @@ pub async fn init(address: &DatabaseAddress) -> Result<Vec<String>, SqlError> {
         admin.command(&statement).await?;
     }
     admin.command(CREATE_LEASES).await?;
+    let mut warnings = Vec::new();
+    let history = create_history(admin.engine());
+    if let Err(error) = admin.command(&history).await.map_err(SqlError::from) {
+        warnings.push(format!(
+            "cannot create the table nameward_history: {error}; live zones have no history"
+        ));
+    }
     for statement in create_triggers(admin.engine()) {
         if let Err(error) = admin.command(&statement).await.map_err(SqlError::from) {
-            return Ok(vec![format!(
+            warnings.push(format!(
                 "cannot create triggers: {error}; running servers notice changes with a delay"
-            )]);
+            ));
+            break;
         }
     }
-    Ok(Vec::new())
+    Ok(warnings)
 }

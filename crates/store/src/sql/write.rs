@@ -18,6 +18,7 @@ mod derive;
 mod edit;
 mod error;
 mod group;
+mod history;
 mod insert;
 mod key_step;
 mod keys;
@@ -49,6 +50,7 @@ pub use content::{keeps_text, powerdns_text};
 pub use current::{ZoneProgress, ZoneProgressList};
 pub use error::{InvalidChange, ReadOnly, WriteError};
 pub(super) use group::CommitQueue;
+pub(super) use history::create as create_history;
 pub use key_step::{KEY_SERVER, KeyStep, ParentRecords};
 pub use keys::{KeyEdit, KeyRefusal, STORED_KEYS_MAX, StoredKey};
 pub use leases::{LEASE_TIME, LeaseHolder, LeaseRenewal, LeaseTask};
@@ -346,6 +348,7 @@ async fn attempt(
     own: &OwnCommits,
     members: &mut MembersWritten,
 ) -> Result<Vec<Result<Committed, WriteError>>, WriteError> {
+    session.find_history().await.map_err(WriteError::Sql)?;
     session.begin().await?;
     let logged = if session.can_follow_log() {
         own.begin_logged()
@@ -357,7 +360,7 @@ async fn attempt(
         Task::Change(zone, change) => {
             let row = commit::lock_zone(session, *zone).await?;
             let mut zone = LockedZone::of(session, row).await?;
-            vec![Ok(commit::change(
+            vec![Ok(history::change(
                 session,
                 &mut zone,
                 Asked::Change(change),
@@ -477,5 +480,5 @@ async fn conditional(
             unknown.insert(LockedZone::of(session, row).await?)
         }
     };
-    commit::change(session, zone, Asked::When(asked)).await
+    history::change(session, zone, Asked::When(asked)).await
 }

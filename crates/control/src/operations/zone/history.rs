@@ -1,7 +1,7 @@
-//! The history of a zone according to its journal: the list of versions, and the difference of two.
+//! The history of a zone, from its journal or from the table in its database: the list of versions, and the difference of two.
 
 use nameward_maintain::outgoing::condense;
-use nameward_store::state::{JournalEntry, JournalOrigin, StateStore};
+use nameward_store::state::{JournalEntry, JournalOrigin, JournalVersion};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::RecordList;
 use nameward_zone::change::Difference;
@@ -58,15 +58,13 @@ impl TableRow for ListedVersion {
 }
 
 impl Operations {
-    /// Lists the versions in the journal of a zone, the oldest first.
+    /// Lists the versions of a zone, the oldest first.
     pub fn list_history(
         &self,
         zone: &str,
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
-        let (name, store) = self.kept_journal(zone)?;
-        let versions = store.history(&name);
-        let versions = versions.map_err(|error| OperationError::backend(error.to_string()))?;
+        let (name, versions) = self.versions_of(zone)?;
         let home = if self.is_in_database(&name) {
             "database"
         } else {
@@ -119,15 +117,22 @@ impl Operations {
         zone: &str,
         (from, to): (u32, Option<u32>),
     ) -> Result<(NameBuf, u32, Difference), OperationError> {
-        let (name, entries) = self.journal_of(zone)?;
+        let (name, versions) = self.versions_of(zone)?;
+        let entries: Vec<_> = versions.into_iter().map(|(entry, _)| entry).collect();
         let newest = entries.last().map(|entry| entry.to.0);
         let to = to.or(newest).unwrap_or(from);
         let between = |from: u32, to: u32| -> Option<Difference> {
-            let first = entries.iter().rposition(|entry| entry.from.0 == from)?;
-            let count = entries[first..].iter().position(|entry| entry.to.0 == to)?;
-            let chain = &entries[first..=first + count];
+            let leaves = |entry: &JournalEntry| entry.from.0 == from && entry.to.0 != from;
+            let rest = &entries[entries.iter().rposition(leaves)?..];
+            let count = 1 + rest.iter().position(|entry| entry.to.0 == to)?;
+            // Changes that keep the serial are part of the version: databases have them.
+            let kept = rest[count..].iter();
+            let kept = kept.take_while(|entry| entry.from.0 == to && entry.to.0 == to);
+            let chain = &rest[..count + kept.count()];
+            // Another program may have changed the zone in its database.
+            let is_whole = chain.windows(2).all(|pair| pair[0].to == pair[1].from);
             let differences: Vec<_> = chain.iter().map(|entry| entry.difference.clone()).collect();
-            Some(condense(&differences))
+            is_whole.then(|| condense(&differences))
         };
         let reversed = |difference: Difference| Difference {
             removed: difference.added,
@@ -146,10 +151,10 @@ impl Operations {
             let oldest = entries.first().map(|entry| entry.from.0);
             OperationError::not_found(match (oldest, newest) {
                 (Some(oldest), Some(newest)) => format!(
-                    "zone {name}: the journal does not cover serials {from} to {to}; it has {oldest} to {newest}, see \
+                    "zone {name}: the history does not cover serials {from} to {to}; it has {oldest} to {newest}, see \
                      `nameward zone history {name}`"
                 ),
-                _ => format!("zone {name}: the journal has no versions yet"),
+                _ => format!("zone {name}: the history has no versions yet"),
             })
         })?;
         Ok((name, to, difference))
@@ -161,16 +166,8 @@ impl Operations {
         self.databases.iter().any(|one| Some(one.rank) == rank)
     }
 
-    /// Reads the journal of a served zone.
-    fn journal_of(&self, zone: &str) -> Result<(NameBuf, Vec<JournalEntry>), OperationError> {
-        let (name, store) = self.kept_journal(zone)?;
-        let entries = store.journal(&name);
-        let entries = entries.map_err(|error| OperationError::backend(error.to_string()))?;
-        Ok((name, entries))
-    }
-
-    /// Finds the store with the journal of a served zone.
-    fn kept_journal(&self, zone: &str) -> Result<(NameBuf, &StateStore), OperationError> {
+    /// Reads the versions of a served zone with their authors, the oldest first.
+    fn versions_of(&self, zone: &str) -> Result<(NameBuf, Vec<JournalVersion>), OperationError> {
         let name = zone_name(zone)?;
         let table = self.commits.table().load();
         let Some(served) = table.exact(name.as_name()) else {
@@ -179,15 +176,24 @@ impl Operations {
             )));
         };
         if served.live().is_some() {
-            return Err(OperationError::refused(format!(
-                "zone {name} is a live zone, which has no journal; use `mode = \"resident\"` to get one"
-            )));
+            let (database, row) = self.locate(&name)?;
+            let versions = self.runtime.block_on(database.backend.history(&row));
+            let versions = versions.map_err(|error| database.error(&error))?;
+            let versions = versions.ok_or_else(|| {
+                OperationError::refused(format!(
+                    "zone {name} is a live zone, and its database has no table for its history: run `nameward db init` for \
+                     the database, or use `mode = \"resident\"`"
+                ))
+            })?;
+            return Ok((name, versions));
         }
         let store = self
             .commits
             .store()
             .ok_or_else(|| OperationError::refused("no journal: set server.state_directory"))?;
-        Ok((name, store))
+        let versions = store.history(&name);
+        let versions = versions.map_err(|error| OperationError::backend(error.to_string()))?;
+        Ok((name, versions))
     }
 }
 

@@ -5,8 +5,9 @@
 use super::super::dialect::SqlEngine;
 use super::super::row::{Cells, write_name};
 use super::super::{SqlBackend, SqlError, ZoneRow};
-use super::commit::{self, LockedZone, lock_zone};
+use super::commit::{LockedZone, lock_zone};
 use super::derive::CachedDenial;
+use super::history;
 use super::keys::{self, KeyEdit, KeyRefusal};
 use super::rectify::rectify;
 use super::request::{Asked, SigningRows, read_signing};
@@ -234,7 +235,7 @@ async fn raise_serial(
         soa_edit: (before.map_or(after, |before| before.soa_edit), after),
         now,
     };
-    let committed = commit::change(session, &mut locked, Asked::When(&serial)).await?;
+    let committed = history::change(session, &mut locked, Asked::When(&serial)).await?;
     Ok(committed.is_changed.then_some(committed))
 }
 

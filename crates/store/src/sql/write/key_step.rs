@@ -10,7 +10,8 @@ use super::super::dialect::SqlEngine;
 use super::super::row::Cells;
 use super::super::{SqlBackend, ZoneRow};
 use super::attributes::{change_locked, read_metadata, write_metadata};
-use super::commit::{self, LockedZone, lock_zone};
+use super::commit::{LockedZone, lock_zone};
+use super::history;
 use super::keys::{self, KeyRefusal, StoredKey};
 use super::leases::{self, LeaseHolder, LeaseTask};
 use super::request::Asked;
@@ -114,7 +115,7 @@ pub(super) async fn take(
         step,
         soa_edit: locked.signing.soa_edit,
     };
-    let committed = commit::change(session, &mut locked, Asked::When(&records)).await?;
+    let committed = history::change(session, &mut locked, Asked::When(&records)).await?;
     if is_changed && !committed.is_changed {
         session.notify_change(id).await?;
     }

@@ -14,9 +14,10 @@ use nameward_dnssec::{MadeTypes, Nsec3Param, SigningPolicy, SoaEdit};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::SerialRule;
 use nameward_zone::change::{
-    ChangeOrigin, ConditionalChange, Edit, RecordsAt, SignedBy, ZoneChange,
+    ChangeAuthor, ChangeOrigin, ConditionalChange, Edit, RecordsAt, SignedBy, ZoneChange,
 };
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// A requested change.
 #[derive(Clone, Copy)]
@@ -33,6 +34,14 @@ impl Asked<'_> {
         match self {
             Asked::Change(change) => change.origin,
             Asked::When(asked) => asked.origin(),
+        }
+    }
+
+    /// Returns the author, if known.
+    pub(super) fn author(self) -> Option<Arc<ChangeAuthor>> {
+        match self {
+            Asked::Change(_) => None,
+            Asked::When(asked) => asked.author(),
         }
     }
 

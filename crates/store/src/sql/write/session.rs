@@ -12,6 +12,7 @@ use super::super::error::SqlError;
 use super::super::hosts::Server;
 use super::super::row::Cells;
 use super::super::schema::COUNTER;
+use super::history::HistoryTable;
 use super::local_changes::CommitMark;
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
@@ -65,6 +66,7 @@ pub(super) struct Session {
     process: Option<i32>,
     /// The log index shows who committed the current transaction.
     is_logged: bool,
+    pub(super) history: HistoryTable,
 }
 
 /// Writes to rows of a zone, as counted by triggers: an update counts once for the row before and once for the row
@@ -133,6 +135,7 @@ impl Session {
             has_changes_table: false,
             process: None,
             is_logged: false,
+            history: HistoryTable::default(),
         })
     }
 

@@ -7,6 +7,7 @@ use super::super::row::{
 use super::super::{SqlBackend, SqlError, ZoneRow, read_zone};
 use super::commit::{LockedZone, change, lock_zone};
 use super::content::keeps_text;
+use super::history;
 use super::request::Asked;
 use super::session::{Failure, Session, Value};
 use super::zone_copy::{self, CopyOrder};
@@ -207,6 +208,7 @@ pub(super) async fn delete_rows_of(session: &mut Session, id: i64) -> Result<(),
         let sql = format!("DELETE FROM {table} WHERE domain_id = ?");
         session.run(&sql, &[Value::Int(id)]).await?;
     }
+    history::forget(session, id).await?;
     let sql = "DELETE FROM domains WHERE id = ?";
     session.run(sql, &[Value::Int(id)]).await?;
     session.notify_change(id).await
