@@ -33,8 +33,12 @@ fn successors_continue_rollovers_wherever_they_are_and_answers_stay_valid() {
         life.succeed();
         life.live_until(life.now + 2 * HOUR);
     }
-    life.live_until(life.now + 60 * DAY);
-    assert_eq!(life.rrset(Type::DNSKEY).len(), 2);
+    // The last rollover ends; the next one by age may be under way at any fixed time.
+    let end = life.now + 120 * DAY;
+    while life.rrset(Type::DNSKEY).len() != 2 {
+        assert!(life.now < end, "{:?}", life.keys());
+        life.live_until(life.now + DAY);
+    }
     assert!(life.made() > 4, "{}", life.made());
     life.verify();
 }
