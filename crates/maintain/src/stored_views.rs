@@ -374,6 +374,7 @@ mod tests {
         ));
         drop(views);
         store.close();
+        drop(store);
         let (_store, table, views) = open();
         assert_eq!(shown(&table), expected);
         assert_eq!(

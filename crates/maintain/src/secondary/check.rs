@@ -218,10 +218,11 @@ impl<O: QueryPrimary> Secondaries<O> {
         };
         zone.failures = zone.failures.saturating_add(1);
         zone.is_forced = false;
-        let is_confirmed = zone.timers.refreshed >= zone.listed.seconds();
         let wait = match &zone.held {
             // After a start the network may not be up yet, and the retry time can be hours.
-            Some(held) if zone.failures == 1 && !is_confirmed => held.times.retry.min(FIRST_RETRY),
+            Some(held) if zone.failures == 1 && !zone.is_confirmed => {
+                held.times.retry.min(FIRST_RETRY)
+            }
             Some(held) => held.times.retry,
             // There is no configured interval: not too often, and less often over time.
             None => Duration::from_secs(5) * (1 << zone.failures.min(DOUBLED)),
@@ -266,6 +267,7 @@ impl<O: QueryPrimary> Secondaries<O> {
         }
         zone.timers = timers;
         (zone.failures, zone.last_error, zone.wants_whole) = (0, None, false);
+        zone.is_confirmed = true;
         (zone.behind, zone.is_forced) = (None, false);
         zone.serial_there = Some(serial);
         let was = std::mem::replace(&mut zone.state, ZoneState::Current);

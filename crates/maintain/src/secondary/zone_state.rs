@@ -48,6 +48,8 @@ pub(super) struct Secondary {
     pub(super) behind: Option<Serial>,
     /// The remaining lifetime of the primary's own copy, as last reported (RFC 7314).
     pub(super) expire_there: Option<Duration>,
+    /// A primary has confirmed the zone since the start.
+    pub(super) is_confirmed: bool,
     /// When the zone was listed here, since the start.
     pub(super) listed: Moment,
     /// When the last check started; not stored.
@@ -116,6 +118,7 @@ impl Secondary {
             serial_there: None,
             behind: None,
             expire_there: None,
+            is_confirmed: false,
             listed: now,
             checked: None,
             is_check_asked: false,

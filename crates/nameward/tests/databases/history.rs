@@ -91,34 +91,41 @@ fn change_and_turn_back(backend: &str, sql: &dyn Fn(&str)) {
         ask(&server, "www.one.test.") == Some((0, 1))
     });
     assert_eq!(history(&server).len(), 4);
-    // Another program changes the zone and its serial: no version before that can be restored.
+    changed_by_another_program(&other, sql, (&from, &serial(1).to_string()));
+    // It goes with the zone.
+    done(&other, &["zone", "delete", "one.test", "--no-copy"]);
+    done(&other, &ZONE);
+    assert_eq!(history(&other), Vec::<Value>::new());
+}
+
+/// Another program changes the zone and its serial: no version before that can be restored.
+fn changed_by_another_program(
+    server: &TestServer,
+    sql: &dyn Fn(&str),
+    (from, later): (&str, &str),
+) {
     sql(
         "UPDATE records SET content = 'ns.one.test hostmaster.one.test 4000000000 7200 3600 1209600 300' \
          WHERE type = 'SOA'; UPDATE records SET content = '192.0.2.77' WHERE name = 'www.one.test' AND type = 'A'",
     );
-    other.wait_until("the change", || {
-        ask(&other, "www.one.test.") == Some((0, 77))
+    server.wait_until("the change", || {
+        ask(server, "www.one.test.") == Some((0, 77))
     });
-    let later = serial(1).to_string();
-    let (code, said) = run(&other, &["zone", "rollback", "one.test", "--to", &later]);
+    let (code, said) = run(server, &["zone", "rollback", "one.test", "--to", later]);
     assert!(
         code == Some(5) && said.contains("4000000000"),
         "{code:?} {said}"
     );
     done(
-        &other,
+        server,
         &["record", "set", "one.test", "late", "A", "60", "192.0.2.5"],
     );
-    let (code, said) = run(&other, &["zone", "rollback", "one.test", "--to", &from]);
+    let (code, said) = run(server, &["zone", "rollback", "one.test", "--to", from]);
     assert!(
         code == Some(4) && said.contains("does not cover"),
         "{code:?} {said}"
     );
-    assert_eq!(ask(&other, "www.one.test."), Some((0, 77)));
-    // It goes with the zone.
-    done(&other, &["zone", "delete", "one.test", "--no-copy"]);
-    done(&other, &ZONE);
-    assert_eq!(history(&other), Vec::<Value>::new());
+    assert_eq!(ask(server, "www.one.test."), Some((0, 77)));
 }
 
 #[test]
