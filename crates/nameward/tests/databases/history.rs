@@ -177,10 +177,10 @@ fn without_the_table_the_command_that_makes_it_is_named() {
     // A running server finds the table.
     let path = format!("sqlite:{}", database.path.display());
     done(&server, &["db", "init", &path]);
-    let mut number = 0;
+    let mut number = 0_u32;
     server.wait_until("the table", || {
         number += 1;
-        let address = format!("192.0.2.{number}");
+        let address = std::net::Ipv4Addr::from_bits(0x0a00_0000 + number).to_string();
         done(
             &server,
             &["record", "set", "one.test", "a", "A", "60", &address],
