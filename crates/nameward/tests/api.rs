@@ -7,6 +7,7 @@ pub mod client;
 mod conditional;
 mod events;
 mod hostile;
+mod long_list;
 mod openapi;
 mod remote;
 pub mod tls;
