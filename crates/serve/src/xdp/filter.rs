@@ -4,7 +4,8 @@
 //! An address of a VLAN interface gets tagged frames, any other one untagged frames, as in the kernel. Where the hardware removes the
 //! tag, a frame for the former looks untagged here, and the kernel, which knows the tag, gets it.
 //!
-//! While the switch is 0, the kernel gets everything, so that packets wait in the ordinary sockets for whoever reads them.
+//! While the switch is 0, all packets are passed to the kernel: they wait in the ordinary sockets, which the UDP workers of this
+//! process or of its successor read.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;

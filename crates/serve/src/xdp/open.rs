@@ -23,7 +23,7 @@ const MTU_MIN: usize = 576;
 
 /// The filter of an interface: attached as long as this exists.
 pub(super) struct Attachment {
-    /// 1 while somebody reads the rings.
+    /// 1 while a worker reads the rings.
     switch: Mapping,
     _link: OwnedFd,
 }
