@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::process::Command;
 
 use super::binary;
+use crate::missing::require;
 
 /// Names the process in whose network servers are started.
 const SERVER_NETWORK: &str = "NAMEWARD_SERVER_NETWORK";
@@ -32,8 +33,13 @@ NAMEWARD_SERVER_NETWORK=$server "$TEST" "$NAME" --exact --include-ignored --noca
 /// passes. Such a test may be ignored otherwise.
 ///
 /// # Panics
-/// If the test fails, or the networks cannot be made: that takes root.
+/// If the test fails.
 pub fn run_over_xdp(test: &str) {
+    let try_out = Command::new("unshare").args(["--net", "true"]).output();
+    let is_allowed = try_out.is_ok_and(|output| output.status.success());
+    if require(is_allowed.then_some(()), "root (to make networks)").is_none() {
+        return;
+    }
     let output = Command::new("unshare")
         .args(["--net", "bash", "-e", "-c", SCRIPT])
         .env("TEST", std::env::current_exe().expect("a path"))
