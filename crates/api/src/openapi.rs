@@ -124,10 +124,7 @@ pub fn show(_: &Call<'_>, _: &[&str]) -> ApiResult {
 fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
     routes::each(&mut |pattern, method| {
-        let path = plain_path(pattern);
-        let mut known = DESCRIPTIONS.iter();
-        let found = known.find(|one| one.method == method && same_path(one.path, &path));
-        if let Some(found) = found {
+        if let Some(found) = find(pattern, method) {
             let entry = paths.entry(format!("/api{}", found.path));
             let methods = entry.or_insert_with(|| json!({}));
             methods[method.word()] = operation(found);
@@ -199,6 +196,17 @@ fn operation(found: &Description) -> Value {
         operation["requestBody"] = json!({ "required": true, "content": json_of(schema(body)) });
     }
     operation
+}
+
+fn find(pattern: &[&str], method: ApiMethod) -> Option<&'static Description> {
+    let path = plain_path(pattern);
+    let mut known = DESCRIPTIONS.iter();
+    known.find(|one| one.method == method && same_path(one.path, &path))
+}
+
+/// Checks whether a request has a query parameter of this name.
+pub fn takes(pattern: &[&str], method: ApiMethod, parameter: &str) -> bool {
+    find(pattern, method).is_some_and(|one| one.query.contains(&parameter))
 }
 
 fn plain_path(pattern: &[&str]) -> String {

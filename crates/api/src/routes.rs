@@ -102,7 +102,14 @@ pub fn dispatch(call: &Call<'_>) -> ApiResult {
     }
     let mut methods = route.methods.iter();
     let found = methods.find(|(method, _)| *method == call.request.method);
-    let (_, handler) = found.ok_or(ApiError::MethodNotAllowed)?;
+    let (method, handler) = found.ok_or(ApiError::MethodNotAllowed)?;
+    // A client that asks for a dry run where there is none wants no change.
+    let is_read = *method == Get || openapi::takes(route.pattern, *method, "check");
+    if !is_read && call.request.flag("check", false)? {
+        return Err(ApiError::invalid(
+            "check=true is not supported here: it covers changes of RRsets and rollbacks; nothing was changed",
+        ));
+    }
     let segments = route.pattern.iter().zip(path);
     let arguments: Vec<&str> = segments
         .filter(|(pattern, _)| **pattern == ANY)

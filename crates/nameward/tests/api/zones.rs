@@ -117,6 +117,13 @@ fn a_dry_run_shows_the_difference_and_changes_nothing() {
         &format!("{at}?check=true"),
         Some(&json!({ "account": "x" })),
     );
+    // A request that has no dry run changes nothing.
+    let new = json!({ "name": "new.test.", "kind": "Native" });
+    client.expect(422, "POST", "/zones?check=true", Some(&new));
+    client.expect(422, "DELETE", &format!("{at}?check=true"), None);
+    client.expect(422, "PUT", &format!("{at}/rectify?check=true"), None);
+    client.expect(404, "GET", "/zones/new.test.", None);
+    assert_eq!(client.expect(200, "GET", at, None), before);
     // A dry run is no change, so a read-only key may ask for it.
     let (_, text) = create_key(&server, &["--read-only"]);
     let reader = client.with_key(&text);
