@@ -22,6 +22,8 @@ pub mod views;
 pub mod zone_views;
 pub mod zones;
 
+use std::borrow::Cow;
+
 use crate::response::{ApiError, ApiResult};
 
 /// The path of the server.
@@ -51,18 +53,23 @@ pub fn zone_name(id: &str) -> ApiResult<String> {
 }
 
 /// The id of a zone: its name with a final dot; characters that a path gives a meaning as `=2F`.
-pub fn zone_id(name: &str) -> String {
+pub fn zone_id(name: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     if name == "." {
         return "=2E".into();
     }
+    if name.chars().all(is_plain) {
+        return name.into();
+    }
     let mut id = String::with_capacity(name.len());
     for c in name.chars() {
-        match c {
-            'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' | '_' => id.push(c),
-            other => id.push_str(&format!("={:02X}", u32::from(other))),
+        if is_plain(c) {
+            id.push(c);
+        } else {
+            id.push_str(&format!("={:02X}", u32::from(c)));
         }
     }
-    id
+    id.into()
 }
 
 #[cfg(test)]

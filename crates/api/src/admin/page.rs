@@ -282,7 +282,7 @@ pub fn escaped(text: &str) -> String {
     }
     match out.as_str() {
         // Browsers remove segments of dots.
-        "." => zone_id("."),
+        "." => zone_id(".").into_owned(),
         _ => out,
     }
 }

@@ -11,57 +11,53 @@ use crate::response::write_json;
 use super::paging::SortField;
 use super::{SERVER, zone_id};
 
-/// A zone in a list.
-#[derive(Debug, Serialize)]
-pub struct ZoneListEntry {
-    account: String,
-    catalog: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dnssec: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    edited_serial: Option<u32>,
-    id: String,
-    kind: &'static str,
-    last_check: i64,
-    masters: Vec<String>,
-    name: String,
-    notified_serial: u32,
-    serial: u32,
-    url: String,
-}
+/// The fields that lists of zones are sorted by.
+pub const ZONE_SORT_FIELDS: &[SortField<ZoneAttributes>] = &[
+    ("name", |a, b| a.name.cmp(&b.name)),
+    ("kind", |a, b| kind_word(a.kind).cmp(kind_word(b.kind))),
+    ("serial", |a, b| a.serial.cmp(&b.serial)),
+    ("account", |a, b| a.account.cmp(&b.account)),
+];
 
-impl ZoneListEntry {
-    /// The fields that lists are sorted by.
-    pub const SORT_FIELDS: &[SortField<Self>] = &[
-        ("name", |a, b| a.name.cmp(&b.name)),
-        ("kind", |a, b| a.kind.cmp(b.kind)),
-        ("serial", |a, b| a.serial.cmp(&b.serial)),
-        ("account", |a, b| a.account.cmp(&b.account)),
-    ];
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
+/// Appends the JSON of a zone in a list; `dnssec=false` leaves out what depends on keys. Lists have a hundred thousand of them, so that
+/// each is written at once and without working space.
+pub fn write_zone(zone: &ZoneAttributes, with_dnssec: bool, out: &mut Vec<u8>) {
+    let id = zone_id(&zone.name);
+    let text = |key: &str, text: &str, out: &mut Vec<u8>| {
+        out.extend_from_slice(key.as_bytes());
+        write_string(text, out);
+    };
+    let number = |key: &str, number: i64, out: &mut Vec<u8>| {
+        out.extend_from_slice(key.as_bytes());
+        write_number(number, out);
+    };
+    text("{\"account\": ", &zone.account, out);
+    text(", \"catalog\": ", &zone.catalog, out);
+    if with_dnssec {
+        let dnssec = if zone.is_signed {
+            ", \"dnssec\": true"
+        } else {
+            ", \"dnssec\": false"
+        };
+        out.extend_from_slice(dnssec.as_bytes());
+        number(", \"edited_serial\": ", zone.edited_serial.into(), out);
     }
-
-    /// Makes the summary; `dnssec=false` leaves out what depends on keys.
-    pub fn new(zone: ZoneAttributes, with_dnssec: bool) -> Self {
-        let id = zone_id(&zone.name);
-        ZoneListEntry {
-            account: zone.account,
-            catalog: zone.catalog,
-            dnssec: with_dnssec.then_some(zone.is_signed),
-            edited_serial: with_dnssec.then_some(zone.edited_serial),
-            url: format!("{SERVER}/zones/{id}"),
-            id,
-            kind: kind_word(zone.kind),
-            last_check: zone.last_check,
-            masters: zone.primaries,
-            name: zone.name,
-            notified_serial: zone.notified_serial,
-            serial: zone.serial,
-        }
+    text(", \"id\": ", &id, out);
+    text(", \"kind\": ", kind_word(zone.kind), out);
+    number(", \"last_check\": ", zone.last_check, out);
+    out.extend_from_slice(b", \"masters\": [");
+    for (i, primary) in zone.primaries.iter().enumerate() {
+        text(if i == 0 { "" } else { ", " }, primary, out);
     }
+    text("], \"name\": ", &zone.name, out);
+    number(", \"notified_serial\": ", zone.notified_serial.into(), out);
+    number(", \"serial\": ", zone.serial.into(), out);
+    out.extend_from_slice(b", \"url\": \"");
+    out.extend_from_slice(SERVER.as_bytes());
+    out.extend_from_slice(b"/zones/");
+    // It has no characters with a meaning in JSON.
+    out.extend_from_slice(id.as_bytes());
+    out.extend_from_slice(b"\"}");
 }
 
 /// A zone with everything there is about it.
@@ -117,7 +113,7 @@ impl ZoneDocument {
             dnssec: zone.is_signed,
             edited_serial: zone.edited_serial,
             url: format!("{SERVER}/zones/{id}"),
-            id,
+            id: id.into_owned(),
             kind: kind_word(zone.kind),
             last_check: zone.last_check,
             master_tsig_key_ids: keys("TSIG-ALLOW-AXFR"),
@@ -206,6 +202,15 @@ pub struct CommentJson {
     pub modified_at: i64,
 }
 
+/// Appends a number.
+fn write_number(number: i64, out: &mut Vec<u8>) {
+    match u8::try_from(number) {
+        Ok(digit @ 0..=9) => out.push(b'0' + digit),
+        // Writing to memory cannot fail.
+        _ => drop(write!(out, "{number}")),
+    }
+}
+
 /// Appends a JSON string.
 fn write_string(text: &str, out: &mut Vec<u8>) {
     // RFC 8259 section 7: all other characters may be themselves.
@@ -235,6 +240,51 @@ fn kind_word(kind: ListedKind) -> &'static str {
 mod tests {
     use super::*;
     use crate::response::to_json;
+    use serde_json::json;
+
+    #[test]
+    fn zones_are_written_as_the_serializer_writes_them() {
+        for (name, id) in [
+            ("example.org.", "example.org."),
+            (".", "=2E"),
+            ("0/25.\"\\.", "0=2F25.=22=5C."),
+        ] {
+            for primaries in [
+                &[][..],
+                &["192.0.2.1"],
+                &["192.0.2.1", "[2001:db8::1]:5300"],
+            ] {
+                let zone = ZoneAttributes {
+                    name: name.into(),
+                    kind: ListedKind::OfZone(ZoneKind::Secondary),
+                    account: "sales \u{fc} \"".into(),
+                    catalog: "catalog.test.".into(),
+                    primaries: primaries.iter().map(|one| (*one).into()).collect(),
+                    last_check: -1,
+                    notified_serial: 9,
+                    serial: 10,
+                    edited_serial: u32::MAX,
+                    is_signed: primaries.is_empty(),
+                    backend: 1,
+                    is_in_database: true,
+                    settings: Vec::new(),
+                };
+                let mut expected = json!({
+                    "account": zone.account, "catalog": zone.catalog, "dnssec": zone.is_signed, "edited_serial": zone.edited_serial,
+                    "id": id, "kind": "Slave", "last_check": -1, "masters": primaries, "name": name, "notified_serial": 9,
+                    "serial": 10, "url": format!("{SERVER}/zones/{id}"),
+                });
+                let mut written = Vec::new();
+                write_zone(&zone, true, &mut written);
+                assert_eq!(written, to_json(&expected));
+                let fields = expected.as_object_mut().unwrap();
+                fields.retain(|key, _| !matches!(key.as_str(), "dnssec" | "edited_serial"));
+                written.clear();
+                write_zone(&zone, false, &mut written);
+                assert_eq!(written, to_json(&expected));
+            }
+        }
+    }
 
     #[test]
     fn rrsets_are_written_as_the_serializer_writes_them() {

@@ -12,11 +12,11 @@ use crate::fields::{
     optional_strings,
 };
 use crate::operator::{ApiDefaults, Call};
-use crate::response::{ApiError, ApiResponse, ApiResult, media, to_json, write_json};
+use crate::response::{ApiError, ApiResponse, ApiResult, media, to_json};
 
 use super::paging::ListPage;
 use super::rrsets::ShownRrsets;
-use super::zone_views::{RrsetJson, ZoneDocument, ZoneListEntry};
+use super::zone_views::{RrsetJson, ZONE_SORT_FIELDS, ZoneDocument, write_zone};
 use super::{changes, conditional, metadata, rrsets, tsigkeys, zone_name};
 
 /// Octets of the texts in one reply.
@@ -54,7 +54,7 @@ pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
     }
     let listed = call.list(&OperationRequest::ZoneAttributes { zone }, &mut |item| {
         if let ListedItem::Attributes(zone) = item {
-            zones.push(ZoneListEntry::new(*zone, with_dnssec));
+            zones.push(*zone);
         }
         true
     });
@@ -62,11 +62,19 @@ pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
         Ok(_) | Err(ApiError::NotFound) => {}
         Err(error) => return Err(error),
     }
-    if page.is_whole() {
-        return Ok(ApiResponse::text(200, media::JSON, to_json(&zones)));
+    let is_whole = page.is_whole();
+    let total = page.apply(&mut zones, |zone| zone.name.as_str(), ZONE_SORT_FIELDS)?;
+    let mut body = vec![b'['];
+    for (at, zone) in zones.iter().enumerate() {
+        let start = if at == 0 { "" } else { ", " };
+        body.extend_from_slice(start.as_bytes());
+        write_zone(zone, with_dnssec, &mut body);
     }
-    let total = page.apply(&mut zones, ZoneListEntry::name, ZoneListEntry::SORT_FIELDS)?;
-    let reply = ApiResponse::text(200, media::JSON, to_json(&zones));
+    body.push(b']');
+    let reply = ApiResponse::text(200, media::JSON, body);
+    if is_whole {
+        return Ok(reply);
+    }
     Ok(reply.with("x-total-count", total.to_string()))
 }
 
@@ -96,7 +104,7 @@ impl ReplyRest {
                     if !std::mem::take(is_empty) {
                         body.extend_from_slice(b", ");
                     }
-                    write_json(&ZoneListEntry::new(*zone, with_dnssec), &mut body);
+                    write_zone(&zone, with_dnssec, &mut body);
                 }
                 true
             })?;

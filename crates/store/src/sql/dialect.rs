@@ -225,7 +225,7 @@ impl Statement {
             SqlEngine::Postgres => "CAST($1 AS BIGINT)",
         };
         let record_columns = record_columns(engine);
-        let zone_columns = zone_columns(engine);
+        let zone_columns = zone_columns(engine, "");
         let places = format!("(?{})", ",?".repeat(names.max(1) - 1));
         let zones = match engine {
             SqlEngine::Postgres => "domain_id = ANY(CAST($1 AS BIGINT[]))".to_owned(),
@@ -300,11 +300,14 @@ impl Statement {
     }
 }
 
-fn zone_columns(engine: SqlEngine) -> String {
-    let int = |column: &str| int(engine, column);
-    let text = |column: &str| text(engine, column);
-    format!(
-        "{}, {}, {}, {}, {}, {}, {}, {}, {}",
+/// The number of [`zone_columns`].
+pub(crate) const ZONE_COLUMNS: usize = 9;
+
+/// Returns the columns of a zone, for `read_zone`; `table` is empty, or the alias of the table with a dot.
+pub(crate) fn zone_columns(engine: SqlEngine, table: &str) -> String {
+    let int = |column: &str| int(engine, &format!("{table}{column}"));
+    let text = |column: &str| text(engine, &format!("{table}{column}"));
+    let columns: [String; ZONE_COLUMNS] = [
         int("id"),
         text("name"),
         text("type"),
@@ -313,8 +316,9 @@ fn zone_columns(engine: SqlEngine) -> String {
         int("notified_serial"),
         text("account"),
         text("options"),
-        text("catalog")
-    )
+        text("catalog"),
+    ];
+    columns.join(", ")
 }
 
 /// Returns the columns of the table of changes: domain_id, version, time.

@@ -61,7 +61,7 @@ pub use members::{CatalogMembers, MembersWritten, StoredMember};
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ChangeAuthor, ConditionalChange, Difference, ZoneChange};
 use nameward_zone::{Serial, Zone};
-pub use overview::{OverviewPage, ZoneOverview};
+pub use overview::{EachOverview, ZoneOverview};
 use request::Asked;
 use retry::ConflictRetries;
 use session::{Failure, Session};

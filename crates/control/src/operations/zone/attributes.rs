@@ -15,8 +15,8 @@ use super::list::served_serial;
 use super::place::ZoneLocation;
 use crate::operations::{Columns, TableRow};
 use crate::operations::{
-    Database, ItemSink, ListedItem, ListedKind, ListedMetadata, OperationError, OperationResult,
-    Operations, zone_name,
+    ItemSink, ListedItem, ListedKind, ListedMetadata, OperationError, OperationResult, Operations,
+    zone_name,
 };
 
 /// The attributes of a zone.
@@ -177,14 +177,15 @@ impl Operations {
         let overview = self.runtime.block_on(overview);
         let overview = overview.map_err(|error| self.failure_of(database, &error))?;
         let overview = overview.first().map(|(_, zone)| zone);
-        Ok(stored_attributes(database, &row, overview))
+        let now = now_seconds() as u32;
+        Ok(stored_attributes(database.number(), &row, overview, now))
     }
 
     /// Lists the zones of a page until `each` returns false, and returns the position of the next one.
     fn list_attributes_at(
         &self,
         position: &AttributesPosition,
-        each: &mut dyn FnMut(ZoneAttributes) -> bool,
+        each: &mut (dyn FnMut(ZoneAttributes) -> bool + Send),
     ) -> Result<Option<AttributesPosition>, OperationError> {
         let table = self.commits.table().load();
         let is_database = |rank| self.databases.iter().any(|one| one.rank == rank);
@@ -202,18 +203,24 @@ impl Operations {
         let Some(database) = self.databases.get(at) else {
             return Ok(None);
         };
-        let page = database.backend.zone_page(position.after.as_deref());
-        let page = self.runtime.block_on(page);
-        let page = page.map_err(|error| self.failure_of(database, &error))?;
-        for (row, overview) in &page.zones {
+        let (number, now) = (database.number(), now_seconds() as u32);
+        let mut goes_on = true;
+        let mut take = |row: &ZoneRow, overview: &ZoneOverview| {
             // Of two backends that have a zone one serves it.
             let served = table.exact(row.name.as_name());
             let is_ours = served.is_none_or(|zone| zone.rank() == database.rank);
-            if is_ours && !each(stored_attributes(database, row, overview.as_ref())) {
-                return Ok(None);
+            if is_ours && goes_on {
+                goes_on = each(stored_attributes(number, row, Some(overview), now));
             }
+        };
+        let after = position.after.as_deref();
+        let page = database.backend.zone_page(after, &mut take);
+        let end = self.runtime.block_on(page);
+        let end = end.map_err(|error| self.failure_of(database, &error))?;
+        if !goes_on {
+            return Ok(None);
         }
-        Ok(match page.end {
+        Ok(match end {
             Some(end) => Some(AttributesPosition {
                 source: position.source,
                 after: Some(end),
@@ -258,16 +265,18 @@ impl Operations {
     }
 }
 
+/// The attributes of a zone in the database with this number; `now` is in seconds since 1970.
 fn stored_attributes(
-    database: &Database,
+    backend: u32,
     row: &ZoneRow,
     overview: Option<&ZoneOverview>,
+    now: u32,
 ) -> ZoneAttributes {
     let text = |text: &Option<Box<str>>| text.as_deref().unwrap_or_default().to_owned();
-    let primaries = text(&row.primaries);
+    let primaries = row.primaries.as_deref().unwrap_or_default();
     let primaries = primaries.split([',', ' ', ';', '\t']);
     let serial = overview.and_then(|zone| zone.serial);
-    let edited = overview.and_then(|zone| zone.served_serial(now_seconds() as u32));
+    let edited = overview.and_then(|zone| zone.served_serial(now));
     ZoneAttributes {
         name: row.name.to_string(),
         kind: row.kind.into(),
@@ -288,7 +297,7 @@ fn stored_attributes(
         serial: serial.map_or(0, |serial| serial.0),
         edited_serial: edited.map_or(0, |serial| serial.0),
         is_signed: overview.is_some_and(|zone| zone.has_keys || zone.is_presigned),
-        backend: database.number(),
+        backend,
         is_in_database: true,
         settings: Vec::new(),
     }

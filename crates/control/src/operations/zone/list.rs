@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use nameward_maintain::policy::{
     CONFIGURED_RANK, Policies, PolicySource, UNCONFIGURED_RANK, ZonePolicy,
 };
+use nameward_store::sql::ZoneRow;
 use nameward_store::sql::write::ZoneOverview;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{SigningState, Zone, ZoneKind};
@@ -104,30 +105,30 @@ impl Operations {
         } else {
             "not served"
         };
-        let mut after = None;
-        loop {
-            let page = database.backend.zone_page(after.as_deref());
-            let page = self.runtime.block_on(page);
-            let page = page.map_err(|error| self.failure_of(database, &error))?;
-            for (row, overview) in &page.zones {
-                let (name, policy) = (row.name.to_string(), policies.of(row.name.as_name()));
-                if let Some(at) = places.get(&name.to_ascii_lowercase()) {
-                    zones[*at].kind = row.kind.into();
-                    complete(&mut zones[*at], overview.as_ref(), policy);
-                    continue;
-                }
-                let mut zone = ListedZone {
-                    name,
-                    kind: row.kind.into(),
-                    backend: number,
-                    serial: None,
-                    state: state.into(),
-                    signing: "unknown".into(),
-                };
-                complete(&mut zone, overview.as_ref(), policy);
-                zones.push(zone);
+        let now = now_seconds() as u32;
+        let mut take = |row: &ZoneRow, overview: &ZoneOverview| {
+            let (name, policy) = (row.name.to_string(), policies.of(row.name.as_name()));
+            if let Some(at) = places.get(&name.to_ascii_lowercase()) {
+                zones[*at].kind = row.kind.into();
+                complete(&mut zones[*at], Some(overview), policy, now);
+                return;
             }
-            after = page.end;
+            let mut zone = ListedZone {
+                name,
+                kind: row.kind.into(),
+                backend: number,
+                serial: None,
+                state: state.into(),
+                signing: "unknown".into(),
+            };
+            complete(&mut zone, Some(overview), policy, now);
+            zones.push(zone);
+        };
+        let mut after: Option<String> = None;
+        loop {
+            let page = database.backend.zone_page(after.as_deref(), &mut take);
+            let end = self.runtime.block_on(page);
+            after = end.map_err(|error| self.failure_of(database, &error))?;
             if after.is_none() {
                 return Ok(());
             }
@@ -163,7 +164,8 @@ impl Operations {
                 };
                 let overview = found.iter().find(|(found, _)| *found == name);
                 let overview = overview.map(|(_, zone)| zone);
-                complete(row, overview, policies.of(name.as_name()));
+                let now = now_seconds() as u32;
+                complete(row, overview, policies.of(name.as_name()), now);
             }
         }
         failures
@@ -231,12 +233,12 @@ fn signing_word(served: Option<&Zone>, policy: &ZonePolicy, is_database: bool) -
 }
 
 /// Completes a row of a live zone, or of one that is not served, with what its database has.
-fn complete(row: &mut ListedZone, overview: Option<&ZoneOverview>, policy: &ZonePolicy) {
+fn complete(row: &mut ListedZone, overview: Option<&ZoneOverview>, policy: &ZonePolicy, now: u32) {
     let is_in_memory = !matches!(row.state.as_str(), "live" | "not served" | "not loaded");
     let Some(overview) = overview.filter(|_| !is_in_memory) else {
         return;
     };
-    let serial = overview.served_serial(now_seconds() as u32);
+    let serial = overview.served_serial(now);
     row.serial = serial.map(|serial| serial.0);
     row.signing = match overview {
         zone if zone.is_presigned => "stored",

@@ -1,6 +1,6 @@
 //! Database zones as shown in lists: the stored serial, how the served serial is derived, and whether there are keys.
 
-use super::super::dialect::{SqlEngine, Statement, apex_name, int, text};
+use super::super::dialect::{SqlEngine, ZONE_COLUMNS, apex_name, int, text, zone_columns};
 use super::super::row::{Cells, read_content, read_zone_name};
 use super::super::{SqlBackend, ZoneRow, read_zone};
 use super::WriteError;
@@ -10,21 +10,14 @@ use nameward_dnssec::SoaEdit;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::Serial;
 use nameward_zone::change::soa_serial;
-use std::collections::HashMap;
 
 /// Names per statement.
 const NAMES_AT_ONCE: usize = 200;
-/// Zones of a page: few enough to take little memory, and enough that the two statements cost nothing beside their rows.
+/// Zones of a page: enough that its statement costs nothing beside its rows, and few enough that other requests do not wait for long.
 const PAGE: usize = 2000;
 
-/// Some of the zones of a database.
-#[derive(Debug, Default)]
-pub struct OverviewPage {
-    /// The zones; one that was created in between has no overview.
-    pub zones: Vec<(ZoneRow, Option<ZoneOverview>)>,
-    /// Where the next page starts; `None` after the last one.
-    pub end: Option<String>,
-}
+/// Receives the zones of a page.
+pub type EachOverview<'e> = &'e mut (dyn FnMut(&ZoneRow, &ZoneOverview) + Send);
 
 /// A database zone as shown in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,114 +43,138 @@ impl ZoneOverview {
         }
     }
 
-    /// Reads a row after its first column: content of the SOA, SOA-EDIT, active keys, PRESIGNED.
-    fn read(row: &dyn Cells) -> Self {
-        let serial = row.text(1).and_then(|content| {
-            let mut rdata = Vec::new();
-            read_content(Type::SOA, None, content, &mut rdata).ok()?;
-            soa_serial(&rdata)
+    /// Reads the columns of [`columns`], of which `at` is the first. `rdata` is working space.
+    fn read(row: &dyn Cells, at: usize, rdata: &mut Vec<u8>) -> Self {
+        let serial = row.text(at).and_then(|content| {
+            if let Some(serial) = plain_serial(content) {
+                return Some(serial);
+            }
+            rdata.clear();
+            read_content(Type::SOA, None, content, rdata).ok()?;
+            soa_serial(rdata)
         });
-        let soa_edit = row.text(2).and_then(|word| std::str::from_utf8(word).ok());
+        let soa_edit = row.text(at + 1);
+        let soa_edit = soa_edit.and_then(|word| std::str::from_utf8(word).ok());
         ZoneOverview {
             serial,
             soa_edit: soa_edit.and_then(SoaEdit::read).unwrap_or_default(),
-            has_keys: row.int(3).is_some_and(|keys| keys > 0),
-            is_presigned: row.int(4).is_some_and(|items| items > 0),
+            has_keys: row.int(at + 2).is_some_and(|keys| keys > 0),
+            is_presigned: row.int(at + 3).is_some_and(|items| items > 0),
         }
     }
 }
 
-/// Returns the statement without a condition. `first` is the column that identifies the zone.
-fn select(engine: SqlEngine, first: String, reads_keys: bool) -> String {
+/// Reads the serial of a SOA whose fields are all there and have nothing special, as nearly all do: a list reads a hundred thousand.
+/// `None` says nothing about the others.
+fn plain_serial(content: &[u8]) -> Option<Serial> {
+    let mut fields = content.split(|octet| *octet == b' ');
+    let is_plain_label = |label: &[u8]| {
+        let is_plain = |octet: &u8| octet.is_ascii_alphanumeric() || matches!(octet, b'-' | b'_');
+        (1..=63).contains(&label.len()) && label.iter().all(is_plain)
+    };
+    let is_plain_name = |name: &[u8]| {
+        let name = name.strip_suffix(b".").unwrap_or(name);
+        name.len() < 254 && name.split(|octet| *octet == b'.').all(is_plain_label)
+    };
+    let number = |field: &[u8]| -> Option<u32> {
+        let is_plain = (1..=10).contains(&field.len()) && field.iter().all(u8::is_ascii_digit);
+        let text = std::str::from_utf8(field).ok().filter(|_| is_plain)?;
+        text.parse().ok()
+    };
+    if !is_plain_name(fields.next()?) || !is_plain_name(fields.next()?) {
+        return None;
+    }
+    let serial = number(fields.next()?)?;
+    for _ in 0..4 {
+        number(fields.next()?)?;
+    }
+    fields.next().is_none().then_some(Serial(serial))
+}
+
+/// Returns the columns of an overview of the zone `d` with the SOA `r`: its content, SOA-EDIT, whether it has active keys, whether it is
+/// PRESIGNED.
+fn columns(engine: SqlEngine, reads_keys: bool) -> String {
     let content = match engine {
         SqlEngine::Mysql => "CAST(r.content AS BINARY)".to_owned(),
         _ => text(engine, "r.content"),
     };
+    if !reads_keys {
+        return format!("{content}, NULL, 0, 0");
+    }
     let metadata = |what: &str, kind: &str| {
         format!(
-            "(SELECT {what} FROM domainmetadata m WHERE m.domain_id = d.id AND m.kind = '{kind}')"
+            "SELECT {what} FROM domainmetadata m WHERE m.domain_id = d.id AND m.kind = '{kind}'"
         )
     };
-    let keys = "(SELECT COUNT(*) FROM cryptokeys k WHERE k.domain_id = d.id AND k.active)";
-    let (soa_edit, keys, presigned) = if reads_keys {
-        (
-            metadata("MAX(m.content)", "SOA-EDIT"),
-            keys.to_owned(),
-            metadata("COUNT(*)", "PRESIGNED"),
-        )
-    } else {
-        ("NULL".into(), "0".into(), "0".into())
+    let keys = "SELECT 1 FROM cryptokeys k WHERE k.domain_id = d.id AND k.active";
+    // Without keys SOA-EDIT does not apply, and most zones have none.
+    let soa_edit = format!(
+        "CASE WHEN EXISTS ({keys}) THEN ({}) END",
+        metadata("MAX(m.content)", "SOA-EDIT")
+    );
+    let flag = |select: &str| {
+        let is_there = format!("CASE WHEN EXISTS ({select}) THEN 1 ELSE 0 END");
+        int(engine, &is_there)
     };
-    let columns = [
-        first,
+    [
         content,
         text(engine, &soa_edit),
-        int(engine, &keys),
-        int(engine, &presigned),
+        flag(keys),
+        flag(&metadata("1", "PRESIGNED")),
     ]
-    .join(", ");
-    // The sum keeps planners off the zone index, with which they would read every zone as a whole.
+    .join(", ")
+}
+
+/// Returns the zones with their SOA records. The sum keeps planners off the zone index, with which they would read every zone as a whole.
+fn zones_with_soa(engine: SqlEngine) -> String {
     let apex = apex_name(engine);
     format!(
-        "SELECT {columns} FROM domains d LEFT JOIN records r \
+        "FROM domains d LEFT JOIN records r \
          ON r.name = {apex} AND r.type = 'SOA' AND NOT r.disabled AND r.domain_id + 0 = d.id"
     )
 }
 
 impl SqlBackend {
-    /// Reads a page of the zones, in the order in which the database sorts their names, after the end of another page.
-    pub async fn zone_page(&self, after: Option<&str>) -> Result<OverviewPage, WriteError> {
+    /// Reads a page of the zones, in the order in which the database sorts their names, after the end of another page. Returns its end,
+    /// where the next one starts; `None` after the last one.
+    pub async fn zone_page(
+        &self,
+        after: Option<&str>,
+        each: EachOverview<'_>,
+    ) -> Result<Option<String>, WriteError> {
         let mut session = self.reader().await?;
         let engine = session.engine();
-        let mut page = OverviewPage::default();
-        let mut values: Vec<Value<'_>> = after.map(Value::Text).into_iter().collect();
         let sql = format!(
-            "{}{} ORDER BY name LIMIT {PAGE}",
-            Statement::Zones.sql(engine, 0),
+            "SELECT {}, {} {}{} ORDER BY d.name LIMIT {PAGE}",
+            zone_columns(engine, "d."),
+            columns(engine, self.inner.options.security.is_read),
+            zones_with_soa(engine),
             if after.is_some() {
-                " WHERE name > ?"
+                " WHERE d.name > ?"
             } else {
                 ""
             },
         );
-        let (mut count, mut last) = (0, None);
-        let each = &mut |row: &dyn Cells| {
+        let values = after.map(Value::Text);
+        let (mut count, mut last_id, mut last, mut rdata) = (0, None, Vec::new(), Vec::new());
+        let read = &mut |row: &dyn Cells| {
             count += 1;
-            last = row
-                .text(1)
-                .map(|name| String::from_utf8_lossy(name).into_owned());
-            // A row that cannot be read is reported where zones are loaded.
-            page.zones
-                .extend(read_zone(row).ok().map(|zone| (zone, None)));
-        };
-        session.rows(&sql, &values, each).await?;
-        let Some(last) = last else {
-            self.inner.writer.give_back(session);
-            return Ok(page);
-        };
-        values.push(Value::Text(&last));
-        let reads_keys = self.inner.options.security.is_read;
-        let sql = format!(
-            "{} WHERE {}d.name <= ?",
-            select(engine, int(engine, "d.id"), reads_keys),
-            if after.is_some() {
-                "d.name > ? AND "
-            } else {
-                ""
-            },
-        );
-        let places = page.zones.iter().enumerate();
-        let places: HashMap<i64, usize> = places.map(|(at, (zone, _))| (zone.id, at)).collect();
-        let each = &mut |row: &dyn Cells| {
-            let at = row.int(0).and_then(|id| places.get(&id));
-            if let Some((_, overview)) = at.and_then(|at| page.zones.get_mut(*at)) {
-                *overview = Some(ZoneOverview::read(row));
+            let id = row.int(0);
+            // A zone with two SOA records, which is reported where zones are loaded, has two rows.
+            if last_id.replace(id) == Some(id) {
+                return;
+            }
+            last.clear();
+            last.extend_from_slice(row.text(1).unwrap_or_default());
+            // So is a row that cannot be read.
+            if let Ok(zone) = read_zone(row) {
+                each(&zone, &ZoneOverview::read(row, ZONE_COLUMNS, &mut rdata));
             }
         };
-        session.rows(&sql, &values, each).await?;
+        session.rows(&sql, values.as_slice(), read).await?;
         self.inner.writer.give_back(session);
-        page.end = (count == PAGE).then_some(last);
-        Ok(page)
+        let is_full = count == PAGE;
+        Ok(is_full.then(|| String::from_utf8_lossy(&last).into_owned()))
     }
 
     /// Reads the data for a list of these zones.
@@ -167,13 +184,17 @@ impl SqlBackend {
     ) -> Result<Vec<(NameBuf, ZoneOverview)>, WriteError> {
         let mut session = self.reader().await?;
         let engine = session.engine();
-        let reads_keys = self.inner.options.security.is_read;
-        let select = select(engine, text(engine, "d.name"), reads_keys);
-        let mut found = Vec::new();
+        let select = format!(
+            "SELECT {}, {} {}",
+            text(engine, "d.name"),
+            columns(engine, self.inner.options.security.is_read),
+            zones_with_soa(engine)
+        );
+        let (mut found, mut rdata) = (Vec::new(), Vec::new());
         let each = &mut |row: &dyn Cells| {
             let mut name = NameBuf::root();
             if read_zone_name(row.text(0).unwrap_or_default(), &mut name).is_ok() {
-                found.push((name, ZoneOverview::read(row)));
+                found.push((name, ZoneOverview::read(row, 1, &mut rdata)));
             }
         };
         for chunk in names.chunks(NAMES_AT_ONCE) {
@@ -185,5 +206,48 @@ impl SqlBackend {
         }
         self.inner.writer.give_back(session);
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_serials_are_those_of_the_parser_and_others_are_left_to_it() {
+        let parsed = |content: &str| {
+            let mut rdata = Vec::new();
+            read_content(Type::SOA, None, content.as_bytes(), &mut rdata).ok()?;
+            soa_serial(&rdata)
+        };
+        let label = "a".repeat(63);
+        let name = [label.as_str(); 4].join(".");
+        for (content, is_plain) in [
+            ("ns1.z.test host.z.test 7 3600 600 86400 300", true),
+            (
+                "ns1.z.test. host_a.z-1.test. 4294967295 0 0 0 4294967295",
+                true,
+            ),
+            ("ns1.z.test host.z.test 7", false),
+            ("ns1.z.test host.z.test 4294967296 1 1 1 1", false),
+            ("ns1.z.test host.z.test 7 1h 600 86400 300", false),
+            ("ns1.z.test host\\.a.z.test 7 1 1 1 1", false),
+            ("ns1.z.test  host.z.test 7 1 1 1 1", false),
+            ("ns1..test host.z.test 7 1 1 1 1", false),
+            (". host.z.test 7 1 1 1 1", false),
+            ("ns1.z.test host.z.test 7 1 1 1 1 1", false),
+            ("ns1.z.test host.z.test 7 1 1 1 +1", false),
+            ("@ host.z.test 7 1 1 1 1", false),
+            ("", false),
+            (&format!("{label}.test {label}a.test 7 1 1 1 1"), false),
+            (&format!("{name} a.test 7 1 1 1 1"), false),
+            (&format!("{label}.test a.test 7 1 1 1 1"), true),
+        ] {
+            let plain = plain_serial(content.as_bytes());
+            assert_eq!(plain.is_some(), is_plain, "{content}");
+            if is_plain {
+                assert_eq!(plain, parsed(content), "{content}");
+            }
+        }
     }
 }
