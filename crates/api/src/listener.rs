@@ -41,7 +41,7 @@ use crate::routes;
 
 use connections::{ApiConnection, Connections};
 use events::EventStreams;
-use reply::ReplyBody;
+use reply::{PiecedBody, ReplyBody};
 
 /// Bounds on what clients may take.
 #[derive(Debug, Clone, Copy)]
@@ -346,7 +346,9 @@ fn finish_with(
     response: ApiResponse,
     headers: &[(&'static str, &'static str)],
 ) -> Response<ReplyBody> {
-    let (response, held) = match shared.replies.hold(response.body.len()) {
+    let pieces = response.pieces.iter().map(Vec::len);
+    let octets = response.body.len() + pieces.sum::<usize>();
+    let (response, held) = match shared.replies.hold(octets) {
         Some(held) => (response, Some(held)),
         None => (ApiResponse::empty(503).with("retry-after", "1"), None),
     };
@@ -360,7 +362,10 @@ fn finish_with(
     for (name, value) in &response.headers {
         builder = builder.header(*name, value);
     }
-    let body = ReplyBody::Whole(HeldBody::new(response.body, held));
+    let body = match response.pieces {
+        pieces if pieces.is_empty() => ReplyBody::Whole(HeldBody::new(response.body, held)),
+        pieces => ReplyBody::Pieces(PiecedBody::new(response.body, pieces, held)),
+    };
     let empty = || ReplyBody::Whole(HeldBody::new(Vec::new(), None));
     builder
         .body(body)

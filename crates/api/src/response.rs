@@ -45,8 +45,10 @@ pub struct ApiResponse {
     pub status: u16,
     /// The media type; none for a reply without a body.
     pub media: Option<&'static str>,
-    /// The body.
+    /// The body, or its beginning.
     pub body: Vec<u8>,
+    /// The pieces that follow `body`; none but for large replies.
+    pub pieces: Vec<Vec<u8>>,
     /// Headers besides [`HEADERS`].
     pub headers: Vec<(&'static str, String)>,
     /// The events that follow; none for other replies.
@@ -138,6 +140,7 @@ impl ApiResponse {
             status,
             media: Some(media::JSON),
             body: to_json(value),
+            pieces: Vec::new(),
             headers: Vec::new(),
             events: None,
             rest: None,
@@ -150,6 +153,7 @@ impl ApiResponse {
             status,
             media: None,
             body: Vec::new(),
+            pieces: Vec::new(),
             headers: Vec::new(),
             events: None,
             rest: None,
@@ -162,6 +166,7 @@ impl ApiResponse {
             status,
             media: Some(media),
             body: body.into(),
+            pieces: Vec::new(),
             headers: Vec::new(),
             events: None,
             rest: None,
@@ -227,6 +232,32 @@ fn reason(status: u16) -> &'static str {
         429 => "Too Many Requests",
         503 => "Service Unavailable",
         _ => "Internal Server Error",
+    }
+}
+
+/// A long text in pieces. Unlike a vector it is not copied while it grows, and a reply gives it back piece by piece as the client reads.
+#[derive(Debug, Default)]
+pub struct PiecedText(pub Vec<Vec<u8>>);
+
+impl PiecedText {
+    /// Octets of a piece, from which on the next one begins.
+    const PIECE: usize = 256 << 10;
+    /// Room for the last item of a piece, which may be longer.
+    const ITEM: usize = 4 << 10;
+
+    /// Returns where the next item is appended.
+    pub fn end(&mut self) -> &mut Vec<u8> {
+        if self.0.last().is_none_or(|last| last.len() >= Self::PIECE) {
+            // Most zones are small.
+            let room = if self.0.is_empty() {
+                0
+            } else {
+                Self::PIECE + Self::ITEM
+            };
+            self.0.push(Vec::with_capacity(room));
+        }
+        let last = self.0.len() - 1;
+        &mut self.0[last]
     }
 }
 

@@ -1,5 +1,6 @@
 //! The bodies of replies: whole, made while the client reads, or events as they happen.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -114,10 +115,30 @@ impl PartedReply {
     }
 }
 
+/// A large body that is in memory: each piece is given back when the client has taken it.
+pub struct PiecedBody {
+    pieces: VecDeque<Bytes>,
+    _held: Option<Held>,
+}
+
+impl PiecedBody {
+    /// Makes the body of its first piece and the others.
+    pub fn new(first: Vec<u8>, pieces: Vec<Vec<u8>>, held: Option<Held>) -> Self {
+        let pieces = std::iter::once(first).chain(pieces);
+        let pieces = pieces.filter(|piece| !piece.is_empty());
+        PiecedBody {
+            pieces: pieces.map(Bytes::from).collect(),
+            _held: held,
+        }
+    }
+}
+
 /// The body of a reply.
 pub enum ReplyBody {
     /// All of it is in memory.
     Whole(HeldBody),
+    /// All of it is in memory, in pieces.
+    Pieces(PiecedBody),
     /// Made while the client reads.
     Parts(NextPart),
     /// Events as they happen.
@@ -143,6 +164,10 @@ impl Body for ReplyBody {
                 let frame = ready!(Pin::new(body).poll_frame(context));
                 return Poll::Ready(frame.map(|frame| frame.map_err(|never| match never {})));
             }
+            ReplyBody::Pieces(body) => {
+                let piece = body.pieces.pop_front();
+                return Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))));
+            }
             ReplyBody::Parts(next) => match ready!(next.as_mut().poll(context)) {
                 Ok(Some((reply, octets))) => (ReplyBody::Parts(Box::pin(reply.next())), octets),
                 ended => {
@@ -165,6 +190,7 @@ impl Body for ReplyBody {
     fn is_end_stream(&self) -> bool {
         match self {
             ReplyBody::Whole(body) => body.is_end_stream(),
+            ReplyBody::Pieces(body) => body.pieces.is_empty(),
             ReplyBody::Parts(_) | ReplyBody::Events(_) => false,
         }
     }
@@ -172,6 +198,10 @@ impl Body for ReplyBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             ReplyBody::Whole(body) => body.size_hint(),
+            ReplyBody::Pieces(body) => {
+                let octets: usize = body.pieces.iter().map(Bytes::len).sum();
+                SizeHint::with_exact(octets as u64)
+            }
             ReplyBody::Parts(_) | ReplyBody::Events(_) => SizeHint::default(),
         }
     }

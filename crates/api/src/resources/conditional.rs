@@ -11,7 +11,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::operator::Call;
 use crate::request::ApiRequest;
-use crate::response::{ApiError, ApiResult, to_json};
+use crate::response::{ApiError, ApiResult, PiecedText, to_json};
 
 use super::metadata;
 use super::rrsets::{self, ShownRrsets};
@@ -25,13 +25,13 @@ const DIGEST: usize = 12;
 pub fn entity_tag(
     zone: &ZoneAttributes,
     metadata: &[(String, Vec<String>)],
-    rrsets: &[u8],
+    rrsets: &PiecedText,
 ) -> String {
     let kind = zone.kind.name();
     let settings = (kind, &zone.account, &zone.catalog, &zone.primaries);
     let mut digest = Context::new(&SHA256);
     digest.update(&to_json(&(settings, zone.is_signed, metadata)));
-    digest.update(rrsets);
+    rrsets.0.iter().for_each(|piece| digest.update(piece));
     let digest = HEXLOWER.encode(&digest.finish().as_ref()[..DIGEST]);
     format!("\"{}-{digest}\"", zone.serial)
 }
@@ -76,7 +76,7 @@ pub fn check(call: &Call<'_>, zone: &ZoneAttributes) -> ApiResult<Option<u32>> {
         return Ok(None);
     }
     let metadata = metadata::stored(call, zone, None)?;
-    let mut rrsets = Vec::new();
+    let mut rrsets = PiecedText::default();
     rrsets::write(call, zone, ShownRrsets::default(), &mut rrsets)?;
     if matches(wanted, &entity_tag(zone, &metadata, &rrsets)) {
         // A zone without contents has no serial.

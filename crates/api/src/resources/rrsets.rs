@@ -13,7 +13,7 @@ use crate::fields::{
     canonical_name, optional_bool, optional_list, optional_string, string, unsigned,
 };
 use crate::operator::Call;
-use crate::response::{ApiError, ApiResult};
+use crate::response::{ApiError, ApiResult, PiecedText};
 
 use super::zone_views::{CommentJson, RecordJson, RrsetJson};
 use super::zones::{REPLY_MAX, too_large};
@@ -242,14 +242,14 @@ pub fn write(
     call: &Call<'_>,
     zone: &ZoneAttributes,
     filter: ShownRrsets<'_>,
-    out: &mut Vec<u8>,
+    out: &mut PiecedText,
 ) -> ApiResult<()> {
-    let start = out.len();
+    let mut separator = "";
     each(call, zone, filter, &mut |rrset| {
-        if out.len() > start {
-            out.extend_from_slice(b", ");
-        }
-        rrset.write(out);
+        let piece = out.end();
+        piece.extend_from_slice(separator.as_bytes());
+        separator = ", ";
+        rrset.write(piece);
     })
 }
 

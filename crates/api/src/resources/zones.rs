@@ -12,7 +12,7 @@ use crate::fields::{
     optional_strings,
 };
 use crate::operator::{ApiDefaults, Call};
-use crate::response::{ApiError, ApiResponse, ApiResult, media, to_json};
+use crate::response::{ApiError, ApiResponse, ApiResult, PiecedText, media, to_json};
 
 use super::paging::ListPage;
 use super::rrsets::ShownRrsets;
@@ -220,26 +220,27 @@ fn show_zone(call: &Call<'_>, name: &str, with_rrsets: bool, status: u16) -> Api
         return show_page(call, &zone, &metadata, (filter, page), status);
     }
     // The RRsets of a large zone take most of the memory: they are written where they stay.
+    let mut rrsets = PiecedText::default();
     let mut body = to_json(&ZoneDocument::new(
         zone.clone(),
         &metadata,
         Some(Vec::new()),
     ));
     let tail = split_at_rrsets(&mut body);
-    let start = body.len();
     if has_rrsets {
-        rrsets::write(call, &zone, filter, &mut body)?;
+        rrsets::write(call, &zone, filter, &mut rrsets)?;
     }
     let is_all = filter.name.is_none() && !filter.served_only;
-    let tag = is_all.then(|| conditional::entity_tag(&zone, &metadata, &body[start..]));
+    let tag = is_all.then(|| conditional::entity_tag(&zone, &metadata, &rrsets));
     let known = call.request.if_none_match.as_deref();
     if let (Some(tag), Some(known), 200) = (&tag, known, status)
         && conditional::matches(known, tag)
     {
         return Ok(ApiResponse::empty(304).with("etag", tag));
     }
-    body.extend_from_slice(&tail);
     let mut reply = ApiResponse::text(status, media::JSON, body);
+    reply.pieces = rrsets.0;
+    reply.pieces.push(tail);
     reply.headers.extend(tag.map(|tag| ("etag", tag)));
     Ok(reply)
 }
