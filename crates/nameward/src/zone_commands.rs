@@ -7,7 +7,7 @@ use std::{path::Path, sync::Arc};
 
 use nameward_control::operations::{
     BatchRecords, BatchRequest, ListedDifference, ListedItem, OperationError, OperationRequest,
-    OperationResult, RecordChange, ZoneBatch, ZoneTemplate, steps_of, zone_name,
+    RecordChange, ZoneBatch, ZoneTemplate, steps_of, zone_name,
 };
 use nameward_dnssec::MadeTypes;
 use nameward_store::file::{zone_from_file, zone_from_text};
@@ -201,55 +201,4 @@ pub fn creation(name: &NameBuf, zone: &Zone, template: ZoneTemplate) -> Operatio
         records,
         ..template
     })
-}
-
-/// Fetches the difference that leads from a journalled version back to an older one, and the serial it starts at.
-pub fn way_back(
-    zone: &str,
-    to: u32,
-    overrides: &Overrides,
-) -> Result<(Vec<ListedDifference>, u32), CommandError> {
-    let request = OperationRequest::ZoneDifference {
-        zone: zone.into(),
-        from: to,
-        to: None,
-    };
-    let mut records = Vec::new();
-    let result = remote::ask(request, overrides, &mut |item| {
-        if let ListedItem::Difference(record) = item {
-            records.push(record);
-        }
-    })?;
-    let OperationResult::ZoneDifference { to: newest, .. } = result else {
-        return Err(CommandError::Interrupted);
-    };
-    for record in &mut records {
-        record.change = match record.change {
-            RecordChange::Added => RecordChange::Removed,
-            RecordChange::Removed => RecordChange::Added,
-        };
-    }
-    Ok((records, newest))
-}
-
-/// Reads a listed difference.
-pub fn difference_of(records: &[ListedDifference]) -> Difference {
-    let mut difference = Difference::default();
-    for record in records {
-        let text = (record.name.as_str(), record.rtype.as_str());
-        let Some((owner, rtype, rdata)) = read_record(text, &record.content) else {
-            continue;
-        };
-        let list = match record.change {
-            RecordChange::Removed => &mut difference.removed,
-            RecordChange::Added => &mut difference.added,
-        };
-        list.push(WireRecord {
-            owner: owner.as_name(),
-            rtype,
-            ttl: record.ttl,
-            rdata: &rdata,
-        });
-    }
-    difference
 }

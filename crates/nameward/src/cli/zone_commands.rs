@@ -9,8 +9,8 @@ use std::{
 
 use clap::Subcommand;
 use nameward_control::operations::{
-    BatchRequest, ErrorKind, ListedDifference, ListedItem, ListedKind, OperationError,
-    OperationRequest, ZoneBatch, ZoneTemplate, default_ttl, steps_of, zone_name,
+    ErrorKind, ListedDifference, ListedItem, ListedKind, OperationError, OperationRequest,
+    ZoneTemplate, default_ttl, steps_of, zone_name,
 };
 use nameward_store::file::zone_from_file;
 use nameward_wire::zonefile::Severity;
@@ -252,21 +252,12 @@ fn roll_back(
     dry_run: bool,
     (overrides, form): (&Overrides, OutputForm),
 ) -> Result<ExitCode, CommandError> {
-    let (records, serial) = zone_commands::way_back(&zone, to, overrides)?;
-    let steps = steps_of(&zone_commands::difference_of(&records));
-    if steps.is_empty() {
-        return no_change(&zone, form);
-    }
-    let batches = BatchRequest {
-        zones: vec![ZoneBatch {
-            zone,
-            serial: Some(serial),
-            steps,
-        }],
+    let request = OperationRequest::ZoneRollback {
+        zone,
+        serial: to,
         dry_run,
-        differences: true,
     };
-    send(OperationRequest::Apply(batches), overrides, form)
+    send(request, overrides, form)
 }
 
 fn export(
