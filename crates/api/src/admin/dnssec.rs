@@ -210,6 +210,10 @@ fn read_action(visit: &Visit<'_>, zone: &str) -> PageResult<OperationRequest> {
         "deactivate" => change(KeyChange::Deactivate),
         "publish" => change(KeyChange::Publish),
         "unpublish" => change(KeyChange::Unpublish),
+        // A private key that is gone cannot be restored.
+        "remove" if visit.field("sure") != "1" => Err(OperationError::invalid(
+            "Confirm that the private key is deleted for good.",
+        )),
         "remove" => Ok(OperationRequest::KeyRemove {
             zone: zone.clone(),
             key: key()?,

@@ -370,6 +370,10 @@ fn a_zone_is_signed_its_ds_shown_and_its_history_rolled_back() {
         page.contains("files.test. IN DS ") && page.contains("ED25519"),
         "{page}"
     );
+    // One click deletes no private key.
+    let reply = visitor.post(path, &[("action", "remove"), ("key", "1")]);
+    assert_eq!(reply.status, 422, "{reply:?}");
+    assert!(visitor.page(path).contains("files.test. IN DS "));
     let reply = visitor.post(path, &[("action", "unsign"), ("typed", "other.test")]);
     assert_eq!(reply.status, 422);
     let unsign = [
