@@ -1,15 +1,15 @@
 //! Leases of the databases: which work this server does for all servers on a database.
 //!
-//! A thread for each database renews them (`store::sql::write::leases`). A lease counts here for the time that the database gave,
-//! from the moment of asking, by a clock that cannot be set: a server that is cut off stops before another one takes over. A database
-//! without leases has no such order, and every server does everything.
+//! A thread for each database renews them (`store::sql::write::leases`). A lease counts here from the moment of asking, by a clock
+//! that cannot be set: a server that is cut off stops before another one takes over. A database without leases has no such
+//! order, and every server does everything.
 
 use crate::core::Core;
 use crate::follow::databases::FollowedDatabase;
 use nameward_base::sync::Mutex;
 use nameward_base::worker::{self, Mailbox, panic_guard};
 pub use nameward_store::sql::write::LeaseTask;
-use nameward_store::sql::write::{LeaseRenewal, WriteError};
+use nameward_store::sql::write::{LeaseRenewal, SeenLeases, WriteError};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ use tokio::runtime::Handle;
 
 /// Interval at which leases are renewed, and those of others are checked.
 const RENEW_EVERY: Duration = Duration::from_secs(10);
+/// Shortest time between two checks.
+const LEAST_WAIT: Duration = Duration::from_secs(1);
 /// The same after a failure.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
@@ -109,6 +111,7 @@ impl Leases {
                 database: database.clone(),
                 terms: Arc::clone(&terms),
                 runtime: Handle::current(),
+                seen: SeenLeases::default(),
                 has_warned: false,
             };
             worker::start(format!("leases-{}", one.rank), move || keeper.run())?;
@@ -131,6 +134,7 @@ struct LeaseKeeper {
     database: FollowedDatabase,
     terms: Arc<LeaseUse>,
     runtime: Handle,
+    seen: SeenLeases,
     has_warned: bool,
 }
 
@@ -158,12 +162,15 @@ impl LeaseKeeper {
         let backend = &self.database.backend;
         let renewed = self
             .runtime
-            .block_on(backend.renew_leases(&self.terms.server, &tasks));
+            .block_on(backend.renew_leases(&self.terms.server, &tasks, &mut self.seen));
         let (state, wait) = match renewed {
             Ok(LeaseRenewal::Held(held)) => {
                 self.has_warned = false;
-                let until = held.into_iter().map(|(task, left)| (task, asked_at + left));
-                (LeaseState::Held(until.collect()), RENEW_EVERY)
+                let lease = backend.lease_time();
+                let end = self.seen.next_end(&self.terms.server, &tasks, lease);
+                let end = end.map(|end| end.saturating_duration_since(Instant::now()));
+                let wait = end.map_or(RENEW_EVERY, |end| end.clamp(LEAST_WAIT, RENEW_EVERY));
+                (LeaseState::Held(held), wait)
             }
             Ok(LeaseRenewal::Unavailable(reason)) => {
                 self.warn(&reason);

@@ -139,7 +139,7 @@ impl SqlBackend {
         })
     }
 
-    fn engine(&self) -> SqlEngine {
+    pub(super) fn engine(&self) -> SqlEngine {
         match &self.inner.reads {
             Driver::Sqlite(_) => SqlEngine::Sqlite,
             Driver::Postgres(_) => SqlEngine::Postgres,

@@ -53,7 +53,7 @@ pub(super) use group::CommitQueue;
 pub(super) use history::create as create_history;
 pub use key_step::{KEY_SERVER, KeyStep, ParentRecords};
 pub use keys::{KeyEdit, KeyRefusal, STORED_KEYS_MAX, StoredKey};
-pub use leases::{LEASE_TIME, LeaseHolder, LeaseRenewal, LeaseTask};
+pub use leases::{LeaseHolder, LeaseRenewal, LeaseTask, SeenLeases};
 pub use local_changes::CommitMark;
 use local_changes::LoggedTransaction;
 pub(super) use local_changes::OwnCommits;

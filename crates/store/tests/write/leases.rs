@@ -1,19 +1,31 @@
 //! Leases: one server has each, another takes over what has ended, and a database without the table has none.
 
 use crate::common::block_on;
-use nameward_store::sql::write::{LEASE_TIME, LeaseHolder, LeaseRenewal, LeaseTask};
+use nameward_store::sql::write::{LeaseHolder, LeaseRenewal, LeaseTask, SeenLeases};
 use nameward_store::sql::{DatabaseAddress, SqlBackend, SqlOptions, db};
 use nameward_testkit::databases::{Database, DatabaseKind};
+use std::time::Instant;
 
 const TASKS: [LeaseTask; 2] = [LeaseTask::Notify, LeaseTask::Keys];
 
-async fn held(backend: &SqlBackend, server: &str) -> Vec<LeaseTask> {
-    match backend.renew_leases(server, &TASKS).await.unwrap() {
-        LeaseRenewal::Held(held) => {
-            assert!(held.iter().all(|(_, left)| *left <= LEASE_TIME), "{held:?}");
-            held.into_iter().map(|(task, _)| task).collect()
+/// A server on a database, and the leases that it has seen.
+struct Server(SqlBackend, &'static str, SeenLeases);
+
+impl Server {
+    async fn held(&mut self) -> Vec<LeaseTask> {
+        let Server(backend, name, seen) = self;
+        let latest = Instant::now() + backend.lease_time();
+        match backend.renew_leases(name, &TASKS, seen).await.unwrap() {
+            LeaseRenewal::Held(held) => {
+                assert!(held.iter().all(|(_, until)| *until < latest), "{held:?}");
+                held.into_iter().map(|(task, _)| task).collect()
+            }
+            LeaseRenewal::Unavailable(reason) => panic!("{reason}"),
         }
-        LeaseRenewal::Unavailable(reason) => panic!("{reason}"),
+    }
+
+    async fn holder(&self) -> LeaseHolder {
+        self.0.lease_holder(LeaseTask::Keys).await.unwrap()
     }
 }
 
@@ -21,29 +33,32 @@ async fn held(backend: &SqlBackend, server: &str) -> Vec<LeaseTask> {
 fn check(address: DatabaseAddress, run: &dyn Fn(&str)) {
     block_on(async {
         let backend = || SqlBackend::new(SqlOptions::for_tests(address.clone())).unwrap();
-        let (one, two) = (backend(), backend());
-        let missing = one.renew_leases("one", &TASKS).await.unwrap();
+        let server = |name| Server(backend(), name, SeenLeases::default());
+        let (mut one, mut two) = (server("one"), server("two"));
+        let missing = one.0.renew_leases("one", &TASKS, &mut one.2).await.unwrap();
         assert!(matches!(missing, LeaseRenewal::Unavailable(_)));
-        let holder = one.lease_holder(LeaseTask::Keys).await.unwrap();
-        assert_eq!(holder, LeaseHolder::NoTable);
+        assert_eq!(one.holder().await, LeaseHolder::NoTable);
         assert_eq!(db::init(&address).await.unwrap(), Vec::<String>::new());
 
-        assert_eq!(held(&one, "one").await, TASKS);
-        assert_eq!(held(&two, "two").await, []);
-        assert_eq!(held(&one, "one").await, TASKS, "renewed");
-        let holder = two.lease_holder(LeaseTask::Keys).await.unwrap();
-        assert_eq!(holder, LeaseHolder::Server("one".into()));
+        assert_eq!(one.held().await, TASKS);
+        assert_eq!(two.held().await, []);
+        assert_eq!(one.held().await, TASKS, "renewed");
+        assert_eq!(two.holder().await, LeaseHolder::Server("one".into()));
 
-        run("UPDATE nameward_leases SET valid_until = valid_until - 1000 WHERE task = 'keys'");
-        assert_eq!(
-            two.lease_holder(LeaseTask::Keys).await.unwrap(),
-            LeaseHolder::Free
-        );
-        assert_eq!(held(&two, "two").await, [LeaseTask::Keys]);
-        assert_eq!(held(&one, "one").await, [LeaseTask::Notify]);
+        // Clocks that are far apart end nothing: neither that of a promoted standby, nor that of another node of a cluster.
+        for clock in [-300, 600, -300] {
+            run(&format!(
+                "UPDATE nameward_leases SET valid_until = valid_until + {clock}"
+            ));
+            assert_eq!(two.held().await, []);
+            one.2 = SeenLeases::default();
+            assert_eq!(one.held().await, TASKS, "renewed after a restart");
+        }
 
-        one.release_leases("one").await.unwrap();
-        assert_eq!(held(&two, "two").await, TASKS);
+        one.0.release_leases("one").await.unwrap();
+        assert_eq!(two.holder().await, LeaseHolder::Free);
+        assert_eq!(two.held().await, TASKS);
+        assert_eq!(one.held().await, []);
 
         // Many at once: one of them gets it.
         run("DELETE FROM nameward_leases");
@@ -53,7 +68,8 @@ fn check(address: DatabaseAddress, run: &dyn Fn(&str)) {
             tries.spawn(async move {
                 let name = format!("server{number}");
                 // A conflict is tried again by the next renewal.
-                match backend.renew_leases(&name, &TASKS).await {
+                let seen = &mut SeenLeases::default();
+                match backend.renew_leases(&name, &TASKS, seen).await {
                     Ok(LeaseRenewal::Held(held)) => held.len(),
                     _ => 0,
                 }

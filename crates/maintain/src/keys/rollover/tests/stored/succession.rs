@@ -1,13 +1,13 @@
 //! A server whose lease has ended has a successor, which continues with the keys as they are.
 
 use super::*;
-use nameward_store::sql::write::LeaseTask;
+use nameward_store::sql::write::{LeaseTask, SeenLeases};
 
 impl StoredLife {
     /// Ends the lease of the server, and starts the other one in its place.
     fn succeed(&mut self) {
         self.keeper = None;
-        self.sql("UPDATE nameward_leases SET valid_until = 0");
+        self.sql("DELETE FROM nameward_leases");
         let [state, other, aside] =
             ["state", "other", "aside"].map(|name| self.directory.path().join(name));
         std::fs::create_dir_all(&other).unwrap();
@@ -49,7 +49,10 @@ fn a_server_without_the_lease_leaves_the_keys_alone() {
     life.look().unwrap();
     let storages = life.keeper.as_ref().unwrap().storages();
     let server = storages.server_name().unwrap();
-    let renewed = life.backend.renew_leases(&server, &[LeaseTask::Keys]);
+    let mut seen = SeenLeases::default();
+    let renewed = life
+        .backend
+        .renew_leases(&server, &[LeaseTask::Keys], &mut seen);
     life.runtime.block_on(renewed).unwrap();
     let other = life.keeper_in(&life.directory.path().join("other"));
     let zone: NameBuf = "example.".parse().unwrap();
