@@ -1,7 +1,7 @@
 //! Loads the contents of resident zones from their rows.
 
 use super::{
-    follower::{DatabaseFollower, ReadContents},
+    follower::{DatabaseFollower, FollowedZone, ReadContents},
     publish::TableStep,
     read::LINES_MAX,
 };
@@ -71,7 +71,7 @@ impl DatabaseFollower {
         report: LoadReport,
         steps: &mut Vec<TableStep>,
     ) {
-        let Some(known) = self.zones.get_mut(&id) else {
+        let Some(known) = self.zones.get_mut(&id).and_then(FollowedZone::in_memory) else {
             return;
         };
         let read = ReadContents::Rows(report.fingerprint);
@@ -101,7 +101,7 @@ impl DatabaseFollower {
         match zone {
             Some(zone) if before == ReadContents::Changed && self.is_behind(&zone) => {
                 tracing::debug!("{}: zone {apex}: the replica lags behind", self.name);
-                if let Some(known) = self.zones.get_mut(&id) {
+                if let Some(known) = self.zones.get_mut(&id).and_then(FollowedZone::in_memory) {
                     known.contents = ReadContents::Changed;
                 }
             }

@@ -114,7 +114,7 @@ impl DatabaseFollower {
             }
             return is_own;
         }
-        if version.is_some_and(|version| version <= zone.version) {
+        if version.is_some_and(|version| version <= zone.version()) {
             return true;
         }
         if self.backend.unfollowed_commits(id) == 0 {
@@ -144,7 +144,7 @@ impl DatabaseFollower {
             && self
                 .zones
                 .get(&zone)
-                .is_none_or(|zone| zone.version < version)
+                .is_none_or(|zone| zone.version() < version)
         {
             self.pending.add(Change::Zone(zone, Some(version)));
         }
@@ -194,10 +194,13 @@ impl DatabaseFollower {
         let version = self.commits.table().version(known.name(), self.rank);
         let is_whole = version
             .is_some_and(|version| !version.is_stand_in() && !version.is_broken_at(&difference));
-        if !known.is_in_memory() || !is_whole || self.pending.include(id) {
-            return OwnOutcome::Unfit(done);
-        }
         let zone = NameBuf::from(known.name());
+        let Some(known) = known
+            .in_memory()
+            .filter(|_| is_whole && !self.pending.include(id))
+        else {
+            return OwnOutcome::Unfit(done);
+        };
         let source = VersionSource {
             zone,
             rank: self.rank,

@@ -9,11 +9,11 @@ use super::{
 use crate::follow::unknown;
 use nameward_base::text::counted;
 use nameward_base::text::zone_text;
-use nameward_store::sql::{Change, PackedZones, SqlBackend, SqlError, ZoneRow, db};
+use nameward_store::sql::{Change, PackedZone, PackedZones, SqlBackend, SqlError, ZoneRow, db};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{Live, Zone, ZoneKind};
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -84,7 +84,8 @@ impl DatabaseFollower {
             match self.read_changed_zone(id).await {
                 Ok(()) => {
                     self.pending.zones.remove(&id);
-                    if let Some(zone) = self.zones.get_mut(&id) {
+                    let zone = self.zones.get_mut(&id);
+                    if let Some(zone) = zone.and_then(FollowedZone::in_memory) {
                         zone.version = zone.version.max(version);
                     }
                 }
@@ -112,7 +113,7 @@ impl DatabaseFollower {
         self.apply_policy(id, row.as_ref()).await;
         self.follow_withholding(id);
         let mut steps = Vec::new();
-        let before = self.zones.get(&id).map(|known| known.name.clone());
+        let before = self.zones.get(&id).map(|known| NameBuf::from(known.name()));
         match &row {
             Some(row) => self.add_listed(row, &mut steps),
             None => {
@@ -121,7 +122,7 @@ impl DatabaseFollower {
             }
         }
         if let [TableStep::Withdraw(_), ..] = steps[..] {
-            self.read_namesake_again(before.as_deref());
+            self.read_namesake_again(before);
         }
         let is_in_memory = |known: &FollowedZone| known.is_in_memory();
         let loaded = if self.zones.get(&id).is_some_and(is_in_memory) {
@@ -135,9 +136,10 @@ impl DatabaseFollower {
     }
 
     /// Publishes a zone again that took over another's name before that one was seen to release it.
-    fn read_namesake_again(&mut self, name: Option<&[u8]>) {
+    fn read_namesake_again(&mut self, name: Option<NameBuf>) {
         let mut zones = self.zones.iter();
-        let namesake = zones.find(|(_, zone)| Some(&zone.name[..]) == name);
+        let namesake =
+            zones.find(|(_, zone)| Some(zone.name()) == name.as_ref().map(NameBuf::as_name));
         if let Some((&id, _)) = namesake {
             self.zones.remove(&id);
             self.pending.add(Change::Zone(id, None));
@@ -153,9 +155,7 @@ impl DatabaseFollower {
         } = listed;
         self.apply_policies(&list.zones, terms);
         self.log_bad_rows(&list.bad);
-        let there: HashSet<i64> = list.zones.iter().map(|row| row.id).collect();
-        let ids = self.zones.keys().copied();
-        let gone: Vec<i64> = ids.filter(|id| !there.contains(id)).collect();
+        let gone = self.gone_from(&list);
         let mut steps = Vec::new();
         for (n, id) in gone.iter().enumerate() {
             if n < LINES_MAX {
@@ -167,18 +167,22 @@ impl DatabaseFollower {
             let (name, zones) = (&self.name, counted(gone.len(), "zone"));
             tracing::info!("{name}: removed {zones} in total");
         }
-        for row in &list.zones {
-            self.add_listed(&row.row(), &mut steps);
+        let rows = list.zones.iter().map(PackedZone::row);
+        let new = rows.filter_map(|row| Some((row.id, self.listed(&row, &mut steps)?)));
+        let new: Vec<(i64, FollowedZone)> = new.collect();
+        if self.zones.is_empty() {
+            self.zones = new.into_iter().collect();
+        } else {
+            self.zones.extend(new);
         }
         self.publish(&steps);
         self.soa_check.request();
         let all = self.pending.contents;
         self.pending.sweep.clear();
-        let in_memory = self
-            .zones
-            .iter_mut()
-            .filter(|(_, zone)| zone.is_in_memory());
-        for (id, zone) in in_memory {
+        for (id, zone) in &mut self.zones {
+            let Some(zone) = zone.in_memory() else {
+                continue;
+            };
             if all || zone.contents == ReadContents::None {
                 zone.version = versions.get(id).copied().unwrap_or(0);
                 self.pending.sweep.push(*id);
@@ -193,6 +197,17 @@ impl DatabaseFollower {
             self.warn_of_foreign_content();
         }
         (self.give_back)();
+    }
+
+    /// Returns the zones that a list no longer has.
+    fn gone_from(&self, list: &PackedZones) -> Vec<i64> {
+        if self.zones.is_empty() {
+            return Vec::new();
+        }
+        let mut there: Vec<i64> = list.zones.iter().map(|row| row.id).collect();
+        there.sort_unstable();
+        let ids = self.zones.keys().copied();
+        ids.filter(|id| there.binary_search(id).is_err()).collect()
     }
 
     /// Warns of content that PowerDNS treats differently, once. It reads the names of all records, so it runs in the
@@ -237,22 +252,26 @@ impl DatabaseFollower {
         result
     }
 
-    /// Adds a zone of the list to the table with a stand-in for its contents, unless it is there.
+    /// Adds a zone to the table with a stand-in for its contents, unless it is there.
     fn add_listed(&mut self, row: &ZoneRow, steps: &mut Vec<TableStep>) {
+        if let Some(zone) = self.listed(row, steps) {
+            self.zones.insert(row.id, zone);
+        }
+    }
+
+    /// Returns the zone of a row with a stand-in for its contents, unless it is known.
+    fn listed(&mut self, row: &ZoneRow, steps: &mut Vec<TableStep>) -> Option<FollowedZone> {
+        let serving = self.serving(row.name.as_name(), row.kind);
         match self.zones.get(&row.id) {
-            Some(known)
-                if known.name() == row.name.as_name()
-                    && known.serving == self.serving(row.name.as_name(), row.kind) =>
-            {
-                return;
+            Some(known) if known.name() == row.name.as_name() && known.serving() == serving => {
+                return None;
             }
             // Renamed, a catalog from now on, or signed elsewhere.
             Some(_) => self.remove(row.id, steps),
             None => {}
         }
         self.list_file.note_change();
-        let serving = self.serving(row.name.as_name(), row.kind);
-        self.stand_in(row.id, row.name.as_name(), serving, steps);
+        Some(self.stand_in(row.id, row.name.as_name(), serving, steps))
     }
 
     /// Returns how a zone is served: consumed catalogs are read as a whole, and produced ones have their own version,
@@ -268,62 +287,67 @@ impl DatabaseFollower {
         }
     }
 
+    /// Offers the stand-in of a zone.
     fn stand_in(
-        &mut self,
+        &self,
         id: i64,
         name: Name<'_>,
         serving: ZoneServing,
         steps: &mut Vec<TableStep>,
-    ) {
-        let (live, zone) = match serving {
-            ZoneServing::Lookups => {
-                let live = Live::new(self.lookup_source, id);
-                (Some(Arc::clone(&live)), Zone::stand_in(name, live))
-            }
-            ZoneServing::Memory | ZoneServing::Made => (None, Zone::not_ready(name)),
+    ) -> FollowedZone {
+        let is_withheld = self.withheld.has(name);
+        let is_live = serving == ZoneServing::Lookups && !is_withheld;
+        let zone = if is_live {
+            Zone::stand_in(name, Live::new(self.lookup_source, id))
+        } else {
+            Zone::not_ready(name)
         };
-        let followed = FollowedZone {
-            name: name.as_wire().into(),
-            serving,
-            live,
-            contents: ReadContents::None,
-            version: 0,
-            is_withheld: self.withheld.has(name),
-        };
-        self.zones.insert(id, followed);
-        self.offer(id, zone, steps);
+        let zone = self.offered(id, zone, steps);
+        if is_live {
+            FollowedZone::Live(zone)
+        } else {
+            FollowedZone::without_contents(name, serving, is_withheld)
+        }
     }
 
     /// Withdraws a zone that must be withheld, or lets one start over that no longer is.
     fn follow_withholding(&mut self, id: i64) {
-        let Some(known) = self.zones.get_mut(&id) else {
+        let Some(known) = self.zones.get(&id) else {
             return;
         };
-        let is_withheld = self.withheld.has(known.name());
-        if known.is_withheld == is_withheld {
+        if known.is_withheld() == self.withheld.has(known.name()) {
             return;
         }
-        let (name, serving) = (NameBuf::from(known.name()), known.serving);
+        let (name, serving) = (NameBuf::from(known.name()), known.serving());
         // A stand-in does not replace a version by itself.
-        let mut steps = vec![TableStep::Withdraw(known.name.clone())];
-        self.stand_in(id, name.as_name(), serving, &mut steps);
+        let mut steps = vec![TableStep::Withdraw(name.as_name().as_wire().into())];
+        let zone = self.stand_in(id, name.as_name(), serving, &mut steps);
+        self.zones.insert(id, zone);
         self.publish(&steps);
     }
 
+    /// Offers the contents of a zone, unless it is withheld.
     pub(super) fn offer(&self, id: i64, mut zone: Zone, steps: &mut Vec<TableStep>) {
-        if self.zones.get(&id).is_some_and(|known| known.is_withheld) {
+        if self.zones.get(&id).is_some_and(FollowedZone::is_withheld) {
             zone = Zone::not_ready(zone.id());
         }
+        self.offered(id, zone, steps);
+    }
+
+    fn offered(&self, id: i64, mut zone: Zone, steps: &mut Vec<TableStep>) -> Arc<Zone> {
         zone.set_rank(self.rank);
-        steps.push(TableStep::Offer(id, Arc::new(zone)));
+        let zone = Arc::new(zone);
+        steps.push(TableStep::Offer(id, Arc::clone(&zone)));
+        zone
     }
 
     /// Removes a zone that is no longer in the database.
     fn remove(&mut self, id: i64, steps: &mut Vec<TableStep>) {
         if let Some(zone) = self.zones.remove(&id) {
             self.list_file.note_change();
-            self.faults.forget(&zone.name);
-            steps.push(TableStep::Withdraw(zone.name));
+            let name = zone.name().as_wire();
+            self.faults.forget(name);
+            steps.push(TableStep::Withdraw(name.into()));
         }
         self.logged_contests.remove(&id);
     }
@@ -344,12 +368,13 @@ impl DatabaseFollower {
         let restored = self.list_file.read();
         let names: Vec<Box<[u8]>> = restored.iter().map(|(_, name)| name[..].into()).collect();
         self.close_policies(&names);
-        for (id, name) in restored {
+        let zones = restored.into_iter().map(|(id, name)| {
             let name = Name::from_wire(&name).unwrap_or(Name::ROOT);
             // Its kind is unknown.
             let serving = self.serving(name, ZoneKind::Native);
-            self.stand_in(id, name, serving, &mut steps);
-        }
+            (id, self.stand_in(id, name, serving, &mut steps))
+        });
+        self.zones = zones.collect();
         self.publish(&steps);
         if !steps.is_empty() {
             let (name, zones) = (&self.name, counted(steps.len(), "zone"));
