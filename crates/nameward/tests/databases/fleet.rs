@@ -128,6 +128,106 @@ fn check(kind: DatabaseKind) {
     wait_until("a NOTIFY of the last server", || secondary.count() > before);
 }
 
+/// A version of the zone that the primary has; it is checked every second.
+fn primary_zone(serial: u32, octet: u8) -> String {
+    format!(
+        "$ORIGIN s.test.\n@ 60 SOA ns1 host {serial} 1 1 1209600 60\n@ 60 NS ns1\nns1 60 A 192.0.2.1\nwww 60 A 192.0.2.{octet}\n"
+    )
+}
+
+/// The number of transfers of the secondary zone that a server has made.
+fn transferred(server: &TestServer) -> usize {
+    let log = server.log();
+    let lines = log.lines().filter(|line| line.contains("zone s.test"));
+    lines
+        .filter(|line| line.contains("completed: serial"))
+        .count()
+}
+
+/// The members of the catalog that a server shows.
+fn members(server: &TestServer) -> usize {
+    let listed = server.command(&["catalog", "members", "cat.test"]);
+    String::from_utf8_lossy(&listed.stdout).lines().count()
+}
+
+/// Adds a zone to the catalog, as another program does.
+fn add_member(database: &Database, kind: DatabaseKind, number: usize) {
+    let zone = format!("m{number}.test");
+    let sql = format!(
+        "INSERT INTO domains (id, name, type, catalog) VALUES ({number}, '{zone}', 'MASTER', 'cat.test');
+         INSERT INTO records (domain_id, name, type, content, ttl) VALUES
+         ({number}, '{zone}', 'SOA', 'ns1.{zone} h.{zone} 1 7200 3600 1209600 300', 60);"
+    );
+    run(database, kind, &sql);
+}
+
+fn catalog_serial(server: &TestServer) -> Option<String> {
+    let shown = server.command(&["zone", "show", "cat.test", "--json"]);
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let serial = text.split("\"serial\":").nth(1)?;
+    let digits = serial.trim_start().split(|c: char| !c.is_ascii_digit());
+    digits.into_iter().next().map(str::to_owned)
+}
+
+/// Two servers have a secondary zone and a catalog: one refreshes the first and makes the second, and the other one goes on.
+fn check_secondaries(kind: DatabaseKind) {
+    let Some(database) = started(kind) else {
+        return;
+    };
+    let primary = Setup::new()
+        .without_web()
+        .config("[zone_defaults]\nallow_transfer = [\"127.0.0.1\"]")
+        .zone("s.test", &primary_zone(1, 10))
+        .start();
+    wait_for(&primary, "www.s.test.", (0, 10));
+    run(&database, kind, &fill(&[zone("one.test", "192.0.2.10")]));
+    let address = primary.address();
+    let zones = format!(
+        "INSERT INTO domains (id, name, type, master) VALUES (2, 's.test', 'SLAVE', '{address}'), (3, 'cat.test', 'PRODUCER', NULL);
+         INSERT INTO records (domain_id, name, type, content, ttl) VALUES
+         (3, 'cat.test', 'SOA', 'ns1.cat.test h.cat.test 1 7200 3600 1209600 300', 60);"
+    );
+    run(&database, kind, &zones);
+    add_member(&database, kind, 11);
+    let mut servers = vec![
+        start(&database, kind, "resident"),
+        start(&database, kind, "resident"),
+    ];
+    let mut octet = 10;
+    for (round, killed) in [false, true].into_iter().enumerate() {
+        let sent: Vec<usize> = servers.iter().map(transferred).collect();
+        octet += 1;
+        primary.write_zone("s.test", &primary_zone(u32::from(octet), octet));
+        assert!(primary.command(&["reload"]).status.success());
+        add_member(&database, kind, 20 + round);
+        for server in &servers {
+            wait_for(server, "www.s.test.", (0, octet));
+            wait_until("the member", || members(server) == 2 + round);
+        }
+        let serials: Vec<_> = servers.iter().map(catalog_serial).collect();
+        wait_until("one serial", || {
+            let mut serials = servers.iter().map(catalog_serial);
+            let first = serials.next().flatten();
+            first.is_some() && serials.all(|serial| serial == first)
+        });
+        if killed {
+            break;
+        }
+        let sent = servers.iter().zip(&sent);
+        let by = sent.map(|(server, before)| transferred(server) - before);
+        let by: Vec<usize> = by.collect();
+        assert_eq!(by.iter().sum::<usize>(), 1, "{by:?}, {serials:?}");
+        let holder = servers.remove(by.iter().position(|count| *count > 0).unwrap());
+        holder.signal("KILL");
+        holder.wait();
+    }
+}
+
+#[test]
+fn one_of_two_servers_on_postgres_refreshes_secondaries_and_makes_catalogs() {
+    check_secondaries(DatabaseKind::Postgres);
+}
+
 #[test]
 fn a_change_of_sqlite_is_seen_whatever_the_clock_was_before() {
     for mode in ["live", "resident"] {
