@@ -63,7 +63,7 @@ use result::{dash_if_empty, or_dash};
 pub use scope::KeyScope;
 pub use server::ServerProcess;
 pub use server::audit::{AuditRequest, ListedAudit};
-pub use server::backend_status::{BackendLag, BackendStatus, UnseenChanges};
+pub use server::backend_status::{BackendLag, BackendStatus, FailedBackendServer, UnseenChanges};
 pub use server::fault::{FaultKind, ServerFault};
 pub use server::health::{ForcedTarget, HealthTarget};
 pub use server::logs::{QueryLogStatus, QueryLogTemplate};

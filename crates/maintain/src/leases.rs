@@ -160,9 +160,9 @@ impl LeaseKeeper {
         let asked_at = Instant::now();
         let tasks = (self.terms.tasks)();
         let backend = &self.database.backend;
-        let renewed = self
-            .runtime
-            .block_on(backend.renew_leases(&self.terms.server, &tasks, &mut self.seen));
+        let renewed =
+            self.runtime
+                .block_on(backend.renew_leases(&self.terms.server, &tasks, &mut self.seen));
         let (state, wait) = match renewed {
             Ok(LeaseRenewal::Held(held)) => {
                 self.has_warned = false;

@@ -39,6 +39,7 @@ mod postgres_pooler;
 mod postgres_role;
 mod row;
 mod schema;
+mod server_checks;
 mod shared_fragments;
 mod signing_facts;
 mod source;
@@ -75,6 +76,8 @@ pub use packed_zones::{PackedZone, PackedZones};
 pub use peer_settings::{SettingItem, SettingItems, StoredAutoprimary, StoredTsigKey, term_kind};
 use postgres::Postgres;
 use row::{Cells, read_zone_name, shown};
+pub use server_checks::FailedServer;
+use server_checks::ServerChecks;
 use shared_fragments::SharedFragments;
 use sqlite::Sqlite;
 use std::collections::HashMap;
@@ -294,6 +297,7 @@ struct BackendParts {
     commits: write::CommitQueue,
     own_commits: write::OwnCommits,
     lag: LagMeter,
+    server_checks: ServerChecks,
     condition: Condition,
     /// Whether changes by others are detected.
     watched: Condition,
@@ -343,6 +347,7 @@ impl SqlBackend {
                 commits: write::CommitQueue::default(),
                 own_commits,
                 lag: LagMeter::default(),
+                server_checks: ServerChecks::default(),
                 condition: Condition::new("database not responding", "database responding again"),
                 watched: Condition::new("change detection lost", "change detection restored"),
                 keys,

@@ -89,6 +89,9 @@ fn check_silent(kind: DatabaseKind) {
         assert_eq!(backend.zones().await.unwrap().zones.len(), 0);
         assert_eq!(silent.connections(), 1);
         backend.create_zone(&zone("one.test")).await.unwrap();
+        assert_eq!(backend.zones().await.unwrap().zones.len(), 1);
+        assert_eq!(silent.connections(), 1, "the good host is asked first");
+        // From now on each host is probed, and the silent one is reported.
         let mut changes = backend.watch();
         until_noticed(&mut changes, Change::Zone(9, None), || {
             let sql = "INSERT INTO domains (id, name, type) VALUES (9, 'nine.test', 'NATIVE')";
@@ -97,7 +100,14 @@ fn check_silent(kind: DatabaseKind) {
         })
         .await;
         assert_eq!(backend.zones().await.unwrap().zones.len(), 2);
-        assert_eq!(silent.connections(), 1, "the good host is asked first");
+        let failed = || {
+            let failed = backend.failed_servers().into_iter();
+            failed.map(|one| one.server).collect::<Vec<_>>()
+        };
+        wait("the silent host is reported", || {
+            failed() == [silent.address.to_string()]
+        })
+        .await;
     });
 }
 

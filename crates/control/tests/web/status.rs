@@ -59,6 +59,7 @@ fn a_server_without_a_live_database_says_that_its_caches_are_not_used() {
         zones: 1,
         is_lost: false,
         unseen_changes: None,
+        failed_servers: Vec::new(),
         lag: None,
     };
     for (mode, notes, charts) in [("resident", 3, 4), ("live", 0, 5)] {

@@ -27,7 +27,7 @@ use nameward_store::state::{StateError, StoreFault};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::ZoneSums;
 
-use backends::{of_backend, of_lag, of_unseen_changes};
+use backends::{of_backend, of_failed_servers, of_lag, of_unseen_changes};
 use process::{
     of_certificate, of_geo_database, of_internal_error, of_memory, of_peers, of_scripts, of_start,
     of_targets, of_xdp,
@@ -97,7 +97,8 @@ impl FaultSources<'_> {
         faults.extend(down.map(of_backend));
         let up = self.status.backends.iter().filter(|one| one.is_up);
         faults.extend(up.clone().filter_map(of_unseen_changes));
-        faults.extend(up.filter_map(of_lag));
+        faults.extend(up.clone().filter_map(of_lag));
+        faults.extend(up.filter_map(of_failed_servers));
         faults.extend(self.store.map(of_store));
         faults.extend(self.empty_zones());
         faults.extend(self.never_transferred());

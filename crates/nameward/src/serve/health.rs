@@ -18,8 +18,8 @@ use std::{
 
 use arc_swap::ArcSwap;
 use nameward_control::operations::{
-    BackendLag, BackendStatus, InternalError, MemoryRefusal, QueryRates, QueueStatus, ServerFault,
-    ServerStatus, TransferCounts, UnseenChanges, XdpStatus,
+    BackendLag, BackendStatus, FailedBackendServer, InternalError, MemoryRefusal, QueryRates,
+    QueueStatus, ServerFault, ServerStatus, TransferCounts, UnseenChanges, XdpStatus,
 };
 use nameward_maintain::follow::{
     FaultyZones,
@@ -303,6 +303,7 @@ fn backends(sources: &HealthSources, sums: &ZoneSums) -> Vec<BackendStatus> {
         last_error: None,
         last_error_at: None,
         unseen_changes: None,
+        failed_servers: Vec::new(),
         lag: None,
         zones: sums.of_rank(rank),
         // Zones declared in `[[zone]]` have no backend that could be lost.
@@ -332,6 +333,7 @@ fn backends(sources: &HealthSources, sums: &ZoneSums) -> Vec<BackendStatus> {
                 error: watch.reason,
                 since: seconds_since_1970(watch.since.max(started)),
             }),
+            failed_servers: failed_servers_of(database),
             lag: lag_of(database),
             zones: sums.of_rank(database.rank),
             // Zones that wait for their primaries are not the database's fault.
@@ -345,6 +347,16 @@ fn backends(sources: &HealthSources, sums: &ZoneSums) -> Vec<BackendStatus> {
     let mut all: Vec<_> = files.chain(databases).collect();
     all.sort_by_key(|backend| backend.backend);
     all
+}
+
+fn failed_servers_of(database: &FollowedDatabase) -> Vec<FailedBackendServer> {
+    let failed = database.backend.failed_servers().into_iter();
+    let shown = failed.map(|one| FailedBackendServer {
+        server: one.server,
+        error: one.reason,
+        since: seconds_since_1970(one.since),
+    });
+    shown.collect()
 }
 
 fn lag_of(database: &FollowedDatabase) -> Option<BackendLag> {

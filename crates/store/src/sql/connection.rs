@@ -5,7 +5,7 @@
 
 use super::dialect::SqlEngine;
 use super::error::SqlError;
-use super::hosts::Server;
+use super::hosts::{Hosts, Server};
 use super::row::Cells;
 use super::url::DatabaseAddress;
 use super::{mysql, postgres};
@@ -78,22 +78,37 @@ impl ConnectTarget {
         }
     }
 
+    fn hosts(&self) -> Option<&Hosts> {
+        match self {
+            ConnectTarget::Sqlite(_) => None,
+            ConnectTarget::Postgres(target) => Some(target.hosts()),
+            ConnectTarget::Mysql(target) => Some(target.hosts()),
+        }
+    }
+
+    /// Returns its servers in the order of the address; none for a file, or if they cannot be resolved.
+    pub(super) async fn listed_servers(&self) -> Vec<Server> {
+        match self.hosts() {
+            Some(hosts) => hosts.listed().await.unwrap_or_default(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Checks whether there is more than one server to choose from.
+    pub(super) fn has_several_servers(&self) -> bool {
+        self.hosts().is_some_and(Hosts::are_several)
+    }
+
     /// Records that a server failed or accepts no changes: it is tried last.
     pub(super) fn avoid(&self, server: &Server) {
-        match self {
-            ConnectTarget::Sqlite(_) => {}
-            ConnectTarget::Postgres(target) => target.hosts().avoid(server),
-            ConnectTarget::Mysql(target) => target.hosts().avoid(server),
+        if let Some(hosts) = self.hosts() {
+            hosts.avoid(server);
         }
     }
 
     /// Checks whether a connection to this server should still be used.
     pub(super) fn prefers(&self, server: &Server) -> bool {
-        match self {
-            ConnectTarget::Sqlite(_) => true,
-            ConnectTarget::Postgres(target) => target.hosts().prefers(server),
-            ConnectTarget::Mysql(target) => target.hosts().prefers(server),
-        }
+        self.hosts().is_none_or(|hosts| hosts.prefers(server))
     }
 }
 

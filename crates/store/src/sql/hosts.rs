@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a server may be unresponsive while there is another one to try.
-const SILENCE_MAX: Duration = Duration::from_secs(2);
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// Maximum number of servers tried for one connection.
 const SERVERS_MAX: usize = 16;
 
@@ -81,6 +81,9 @@ struct ServerOrder {
     avoided: Option<Server>,
     /// Number of servers when the URL was last resolved.
     count: usize,
+    /// The last server that a connection was opened to, and how often that was another one than before.
+    used: Option<Server>,
+    moves: u64,
 }
 
 impl Hosts {
@@ -135,10 +138,33 @@ impl Hosts {
             order.avoided = None;
         }
         order.preferred = Some(server.clone());
+        if order.used.as_ref() != Some(server) {
+            order.moves += u64::from(order.used.is_some());
+            order.used = Some(server.clone());
+        }
+    }
+
+    /// Counts how often another server was used than before.
+    pub(crate) fn moves(&self) -> u64 {
+        self.order().moves
     }
 
     /// Returns the servers in the order in which they are tried.
     async fn servers(&self) -> Result<Vec<Server>, SqlError> {
+        let mut servers = self.listed().await?;
+        let mut order = self.order();
+        order.count = servers.len();
+        // Stable: others keep their order in the URL.
+        servers.sort_by_key(|server| {
+            let is = |one: &Option<Server>| one.as_ref() == Some(server);
+            (!is(&order.preferred), is(&order.avoided))
+        });
+        servers.truncate(SERVERS_MAX);
+        Ok(servers)
+    }
+
+    /// Returns the servers in the order of the URL.
+    pub(crate) async fn listed(&self) -> Result<Vec<Server>, SqlError> {
         let (mut servers, mut unresolved) = (Vec::new(), None);
         for host in &self.listed {
             match host {
@@ -164,14 +190,6 @@ impl Hosts {
             return Err(SqlError::Unavailable(reason));
         }
         servers.dedup();
-        let mut order = self.order();
-        order.count = servers.len();
-        // Stable: others keep their order in the URL.
-        servers.sort_by_key(|server| {
-            let is = |one: &Option<Server>| one.as_ref() == Some(server);
-            (!is(&order.preferred), is(&order.avoided))
-        });
-        servers.truncate(SERVERS_MAX);
         Ok(servers)
     }
 
@@ -284,11 +302,13 @@ mod tests {
         let hosts = hosts(&["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]);
         assert_eq!(tried(&hosts, &[2, 3], &[]).await, (vec![1, 2], Some(2)));
         assert_eq!(tried(&hosts, &[1, 2], &[]).await, (vec![2], Some(2)));
+        assert_eq!(hosts.moves(), 0);
         let second = Server::Tcp("127.0.0.1".into(), "127.0.0.1:2".parse().unwrap());
         assert!(hosts.prefers(&second));
         hosts.avoid(&second);
         assert!(!hosts.prefers(&second), "there are others");
         assert_eq!(tried(&hosts, &[2, 3], &[]).await, (vec![1, 3], Some(3)));
+        assert_eq!(hosts.moves(), 1);
         assert_eq!(tried(&hosts, &[], &[]).await, (vec![3, 1, 2], None));
     }
 

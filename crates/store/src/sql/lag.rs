@@ -149,11 +149,20 @@ impl SqlBackend {
 }
 
 impl Driver {
+    /// Counts how often another server was read than before: it may lack what the last one had.
+    pub(super) fn moves(&self) -> u64 {
+        match self {
+            Driver::Sqlite(_) => 0,
+            Driver::Postgres(postgres) => postgres.hosts().moves(),
+            Driver::Mysql(mysql) => mysql.moves(),
+        }
+    }
+
     /// Moves to another server, if there is one: this one is too far behind.
     fn leave_late_server(&self) {
         match self {
             Driver::Sqlite(_) => {}
-            Driver::Postgres(postgres) => postgres.leave_late_server(),
+            Driver::Postgres(postgres) => drop(postgres.hosts().avoid_preferred()),
             Driver::Mysql(mysql) => mysql.leave_late_server(),
         }
     }

@@ -104,7 +104,7 @@ impl OpenConnection for MysqlTarget {
 }
 
 /// Checks whether a server is a node of a Galera cluster that is joining or cut off: it refuses statements about tables.
-async fn is_unready(connection: &mut Conn) -> bool {
+pub(super) async fn is_unready(connection: &mut Conn) -> bool {
     // A server without this variable refuses the statement; one without a cluster is never "ready".
     let in_cluster = connection.query_first::<i64, _>("SELECT @@wsrep_on").await;
     if !matches!(in_cluster, Ok(Some(1))) {
@@ -233,10 +233,22 @@ impl Mysql {
         let mut result = self
             .run(&mut seated.connection, statement, zone, names, &mut each)
             .await;
-        if matches!(result, Err(SqlError::Unavailable(_))) && !has_rows.load(Ordering::Relaxed) {
-            // It may have been idle while the server restarted, or the server has left its cluster: one more try.
+        let is_repeated = match &result {
+            // It may have been idle while the server restarted, or the server has left its cluster.
+            Err(SqlError::Unavailable(_)) => true,
+            Err(SqlError::Timeout(_)) => self.target.hosts.are_several(),
+            _ => false,
+        };
+        if is_repeated && !has_rows.load(Ordering::Relaxed) {
+            if let Err(SqlError::Timeout(_)) = &result {
+                self.kill(&seated);
+            }
             self.leave(&seated.server);
-            drop(seated);
+            let Seated {
+                connection, _seat, ..
+            } = seated;
+            drop(_seat);
+            tokio::spawn(connection.disconnect());
             seated = self.connection().await?;
             result = self
                 .run(&mut seated.connection, statement, zone, names, &mut each)
@@ -259,6 +271,11 @@ impl Mysql {
         // Rows that are no longer read may still be in transit.
         tokio::spawn(seated.connection.disconnect());
         result
+    }
+
+    /// Counts how often another server was used than before.
+    pub(crate) fn moves(&self) -> u64 {
+        self.target.hosts.moves()
     }
 
     /// Moves to another server, if there is one.

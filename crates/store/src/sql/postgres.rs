@@ -1,7 +1,7 @@
 //! PostgreSQL: a few connections, each running many statements at once.
 //!
 //! Statements are sent without waiting for earlier results (pipelining), so a few connections carry many lookups.
-//! Statements that read a lot have their own connection, so that no lookup waits behind them.
+//! Statements that read a lot have their own connection: one that waits behind them would time out, and take them with it.
 //!
 //! Among several servers, the one that accepts changes is preferred: a standby lags behind.
 
@@ -27,7 +27,7 @@ use tokio_postgres::{Client, Config, Row, RowStream, Socket, Statement as Prepar
 pub(crate) struct Postgres {
     target: PostgresTarget,
     timeout: Duration,
-    /// The last one is for statements that read a lot.
+    /// The last two are for change detection, and for statements that read a lot: neither waits behind the other.
     slots: Box<[ConnectionSlot]>,
     next: AtomicUsize,
 }
@@ -231,14 +231,14 @@ impl Postgres {
         Postgres {
             target,
             timeout,
-            slots: (0..=connections.max(1))
+            slots: (0..connections.max(1) + 2)
                 .map(|_| ConnectionSlot::default())
                 .collect(),
             next: AtomicUsize::new(0),
         }
     }
 
-    /// Runs a statement and passes each row on. A connection that turns out to be broken is replaced once.
+    /// Runs a statement and passes each row on; once more if its connection is broken, or another server may respond.
     pub(crate) async fn query(
         &self,
         statement: Statement,
@@ -253,35 +253,43 @@ impl Postgres {
         };
         let slot = self.slot(statement);
         let (session, is_fresh) = self.session(slot).await?;
-        match self.run(&session, statement, zone, names, &mut each).await {
-            Err(SqlError::Unavailable(_)) if !is_fresh && !has_rows.load(Ordering::Relaxed) => {
-                self.leave(slot, &session);
-                let (session, _) = self.session(slot).await?;
-                self.run(&session, statement, zone, names, &mut each).await
-            }
-            Err(error @ SqlError::Timeout(_)) => {
-                self.leave(slot, &session);
-                self.cancel(&session);
-                Err(error)
-            }
-            Err(error @ SqlError::Unavailable(_)) => {
-                self.leave(slot, &session);
-                Err(error)
-            }
-            result => result,
+        let result = self.run(&session, statement, zone, names, &mut each).await;
+        let has_rows = has_rows.load(Ordering::Relaxed);
+        let is_repeated = match &result {
+            Err(SqlError::Unavailable(_)) => !is_fresh && !has_rows,
+            Err(SqlError::Timeout(_)) => self.target.hosts.are_several() && !has_rows,
+            _ => false,
+        };
+        self.leave_failed(slot, &session, &result);
+        if !is_repeated {
+            return result;
+        }
+        let (session, _) = self.session(slot).await?;
+        let result = self.run(&session, statement, zone, names, &mut each).await;
+        self.leave_failed(slot, &session, &result);
+        result
+    }
+
+    /// Takes a session out of use if its server is the reason why a statement failed, and tries that server last.
+    fn leave_failed(
+        &self,
+        slot: &ConnectionSlot,
+        session: &Arc<PostgresSession>,
+        result: &Result<(), SqlError>,
+    ) {
+        let is_timeout = matches!(result, Err(SqlError::Timeout(_)));
+        if is_timeout || matches!(result, Err(SqlError::Unavailable(_))) {
+            discard(slot, session);
+            self.target.hosts.avoid(&session.server);
+        }
+        if is_timeout {
+            self.cancel(session);
         }
     }
 
-    /// Moves to another server, if there is one.
-    pub(crate) fn leave_late_server(&self) {
-        // Its sessions are then no longer used.
-        self.target.hosts.avoid_preferred();
-    }
-
-    /// Takes a session out of use, and tries its server last.
-    fn leave(&self, slot: &ConnectionSlot, session: &Arc<PostgresSession>) {
-        discard(slot, session);
-        self.target.hosts.avoid(&session.server);
+    /// Returns its servers. Sessions to one that is no longer preferred are not used.
+    pub(crate) fn hosts(&self) -> &Hosts {
+        &self.target.hosts
     }
 
     /// Makes the server cancel the statement of an abandoned session; otherwise it would run to completion. Statements
@@ -296,12 +304,13 @@ impl Postgres {
     }
 
     fn slot(&self, statement: Statement) -> &ConnectionSlot {
-        let lookups = self.slots.len() - 1;
+        let lookups = self.slots.len() - 2;
         match statement {
             Statement::Lookup | Statement::Zone | Statement::Keys | Statement::Metadata => {
                 &self.slots[self.next.fetch_add(1, Ordering::Relaxed) % lookups]
             }
-            _ => &self.slots[lookups],
+            Statement::Changes | Statement::LastChange => &self.slots[lookups],
+            _ => &self.slots[lookups + 1],
         }
     }
 

@@ -16,7 +16,7 @@ use super::connection::ConnectTarget;
 use super::error::SqlError;
 use super::{DatabaseAddress, Driver, SqlBackend};
 use listen::listen;
-use notices::TableNotices;
+use notices::{SeenRows, TableNotices};
 use sqlite::watch_sqlite;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -52,6 +52,8 @@ const REPEATS: [Duration; 5] = [
 const TABLE_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum pause before a database that is down is tried again.
 const MAX_BACK_OFF: Duration = Duration::from_secs(2);
+/// How long a change is repeated if another server is read: contents may have been read there before it had the change.
+const REPEATED: Duration = Duration::from_secs(60);
 /// Zone ID in notifications of changes that belong to no zone. No zone has it.
 pub(super) const NO_ZONE_CHANGED: i64 = 0;
 /// Pause before a database without a table of changes is tried again.
@@ -192,11 +194,13 @@ async fn watch(mut notices: ChangeSender) {
             tokio::select! {
                 _ = following => {}
                 () = backend.measure_lag() => {}
+                () = backend.check_servers() => {}
             }
         }
         ConnectTarget::Mysql(_) => tokio::select! {
             () = poll_versions(&mut notices, &backend.inner.reads) => {}
             () = backend.measure_lag() => {}
+            () = backend.check_servers() => {}
         },
     }
 }
@@ -284,11 +288,19 @@ async fn look_at_transactions(
                 notices.send(Change::All);
                 return Ok(());
             };
+            let own = &backend.inner.own_commits;
             for (zone, transactions) in changed {
-                if let Some(change) = table.seen(zone, transactions, backend.has_replica()) {
+                let is_own = |transaction: &&i64| own.claim_transaction(zone, **transaction);
+                let rows = SeenRows {
+                    own: transactions.iter().filter(is_own).count(),
+                    all: transactions.len(),
+                };
+                if let Some(change) = table.seen(zone, rows, backend.has_replica()) {
                     notices.send(change);
                 }
             }
+            let repeated = seen.take_repeated().into_iter();
+            repeated.for_each(|zone| notices.send(transactions::change(zone)));
             Ok(())
         }
         Err(error) => {

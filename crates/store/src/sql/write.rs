@@ -293,10 +293,7 @@ impl SqlBackend {
         let primary = &self.inner.primary;
         let (mut retries, mut moves) = (ConflictRetries::default(), 0);
         loop {
-            let mut session = match writer.take(primary) {
-                Some(session) => session,
-                None => Session::open(primary).await.map_err(WriteError::Sql)?,
-            };
+            let mut session = self.changer().await?;
             match attempt(&mut session, task, &self.inner.own_commits, members).await {
                 Ok(results) => {
                     writer.give_back(session);

@@ -29,6 +29,9 @@ pub struct BackendStatus {
     /// How far the server that is read is behind the one that accepts changes, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<BackendLag>,
+    /// Servers of the database that do not respond, if it has several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_servers: Vec<FailedBackendServer>,
     /// Number of zones that it serves.
     pub zones: usize,
     /// None of its zones can be answered, except from the caches.
@@ -45,6 +48,17 @@ pub struct BackendLag {
     pub seconds: u64,
     /// Seconds that it may be behind.
     pub seconds_max: u64,
+}
+
+/// A database server that does not respond, while others of the same database may.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedBackendServer {
+    /// Its address.
+    pub server: String,
+    /// Why.
+    pub error: String,
+    /// Since when.
+    pub since: u64,
 }
 
 /// A failure to see changes of a database.

@@ -57,6 +57,8 @@ fault_kinds! {
     ChangesUnseen = "changes_unseen", "changes of a backend are not seen";
     /// A database server that is read is too far behind the one that accepts changes.
     BackendBehind = "backend_behind", "a backend is too far behind the server that accepts changes";
+    /// One of several servers of a database does not respond.
+    BackendServerDown = "backend_server_down", "one of several servers of a backend does not respond";
     /// The state store cannot be written, or its file is lost.
     StateStore = "state_store", "the state store cannot be written: changes are refused";
     /// Zones have no data to serve.

@@ -358,6 +358,7 @@ mod tests {
             last_error: None,
             last_error_at: None,
             unseen_changes: None,
+            failed_servers: Vec::new(),
             lag: None,
             zones: 9,
             is_lost: true,

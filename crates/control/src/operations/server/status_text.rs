@@ -141,6 +141,10 @@ fn backends(text: &mut String, backends: &[BackendStatus]) {
                 "         change detection lost since {since}: {error}"
             );
         }
+        for failed in &backend.failed_servers {
+            let (server, since, error) = (&failed.server, utc_text(failed.since), &failed.error);
+            let _ = writeln!(text, "         server {server} down since {since}: {error}");
+        }
     }
     if backends.is_empty() {
         let none = counted(0, "backend");
@@ -204,6 +208,7 @@ mod tests {
                 last_error: Some("no such file".into()),
                 last_error_at: Some(951_782_401),
                 unseen_changes: None,
+                failed_servers: Vec::new(),
                 lag: None,
                 zones: 3,
                 is_lost: true,

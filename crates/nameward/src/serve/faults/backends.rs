@@ -1,4 +1,4 @@
-//! The faults of databases: they do not respond, their changes are not seen, or the server that is read is behind.
+//! The faults of databases: they or one of their servers do not respond, their changes are not seen, or the server that is read is behind.
 
 use nameward_base::text::counted;
 use nameward_control::operations::{BackendStatus, FaultKind, ServerFault};
@@ -53,6 +53,27 @@ pub(super) fn of_unseen_changes(backend: &BackendStatus) -> Option<ServerFault> 
         "Check the database server and the network path to it. The server keeps retrying, then reads everything again.",
     );
     fault.since = unseen.since;
+    Some(fault)
+}
+
+/// Returns the fault of a database with servers that do not respond.
+pub(super) fn of_failed_servers(backend: &BackendStatus) -> Option<ServerFault> {
+    let first = backend.failed_servers.iter().map(|one| one.since).min()?;
+    let servers = backend.failed_servers.iter();
+    let servers: Vec<String> = servers
+        .map(|one| format!("{} ({})", one.server, one.error))
+        .collect();
+    let (number, address) = (backend.backend, &backend.address);
+    let mut fault = fault(
+        FaultKind::BackendServerDown,
+        format!(
+            "Backend {number} ({address}): no response from {}.",
+            servers.join(", ")
+        ),
+        "Its other servers are used. If another one fails, changes or look-ups may fail, too.",
+        "Check that server and the network path to it. It is probed every two seconds.",
+    );
+    fault.since = first;
     Some(fault)
 }
 

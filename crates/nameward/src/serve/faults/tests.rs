@@ -34,6 +34,7 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
         last_error: None,
         last_error_at: None,
         unseen_changes: None,
+        failed_servers: Vec::new(),
         lag: None,
         zones: 3,
         is_lost,

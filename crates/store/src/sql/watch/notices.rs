@@ -1,7 +1,7 @@
 //! Matches notifications of PostgreSQL with rows of its table of changes, so that each change is passed on once.
 //!
 //! A transaction sends one notification for a zone and has one row for it. Whichever is seen first is passed on, and the other
-//! is expected. If reads go to a replica, changes of others are passed on when the replica shows them.
+//! is expected. Rows of this server's transactions are known by their numbers, since a look may precede the notification. If reads go to a replica, changes of others are passed on when the replica shows them.
 
 use super::{Change, transactions};
 use nameward_base::sync::Mutex;
@@ -25,8 +25,19 @@ struct Unmatched {
     own: usize,
     /// Notifications about changes of others.
     others: usize,
-    /// Rows of the table.
+    /// Rows of this server.
+    own_rows: usize,
+    /// Rows of others, or of unknown origin.
     rows: usize,
+}
+
+/// New rows of a zone in the table.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SeenRows {
+    /// Rows known to be of this server.
+    pub(super) own: usize,
+    /// All rows.
+    pub(super) all: usize,
 }
 
 impl TableNotices {
@@ -61,9 +72,14 @@ impl TableNotices {
         }
         let mut zones = self.zones.lock();
         let unmatched = zones.entry(zone).or_default();
-        let is_seen = unmatched.rows > 0;
+        let expected = if is_own && unmatched.own_rows > 0 {
+            &mut unmatched.own_rows
+        } else {
+            &mut unmatched.rows
+        };
+        let is_seen = *expected > 0;
         if is_seen {
-            unmatched.rows -= 1;
+            *expected -= 1;
         } else if is_own {
             unmatched.own += 1;
         } else {
@@ -77,14 +93,19 @@ impl TableNotices {
     }
 
     /// Takes new rows of a zone, and returns the change to pass on.
-    pub(super) fn seen(&self, zone: i64, rows: usize, has_replica: bool) -> Option<Change> {
+    pub(super) fn seen(&self, zone: i64, rows: SeenRows, has_replica: bool) -> Option<Change> {
         let mut zones = self.zones.lock();
         let unmatched = zones.entry(zone).or_default();
-        let others = rows.min(unmatched.others);
-        let own = (rows - others).min(unmatched.own);
-        let new = rows - others - own;
+        let own = rows.own.min(unmatched.own);
+        let new_own = rows.own - own;
+        let unknown = rows.all - rows.own;
+        let others = unknown.min(unmatched.others);
+        // A row of this server whose number was forgotten.
+        let forgotten = (unknown - others).min(unmatched.own - own);
+        let new = unknown - others - forgotten;
         unmatched.others -= others;
-        unmatched.own -= own;
+        unmatched.own -= own + forgotten;
+        unmatched.own_rows += new_own;
         // With a replica, changes of others send nothing that would have to be matched.
         if !has_replica {
             unmatched.rows += new;
@@ -92,12 +113,12 @@ impl TableNotices {
         if *unmatched == Unmatched::default() {
             zones.remove(&zone);
         }
-        match (new, own) {
-            (1.., _) => Some(transactions::change(zone)),
-            // What was read from the replica before it showed the change is obsolete.
-            (0, 1..) if has_replica => Some(Change::Own(zone)),
-            (0, _) => None,
+        if new > 0 {
+            return Some(transactions::change(zone));
         }
+        // What was read from a replica before it showed the change is obsolete.
+        let is_late = has_replica && own + forgotten > 0;
+        (new_own > 0 || is_late).then_some(Change::Own(zone))
     }
 }
 
@@ -111,16 +132,40 @@ mod tests {
         table
     }
 
+    fn others(all: usize) -> SeenRows {
+        SeenRows { own: 0, all }
+    }
+
+    #[test]
+    fn a_row_of_this_server_is_its_own_change_before_the_notification_as_well() {
+        let (table, own) = (with_table(), Change::Own(7));
+        let one = SeenRows { own: 1, all: 1 };
+        for has_replica in [false, true] {
+            assert_eq!(table.seen(7, one, has_replica), Some(own));
+            assert_eq!(table.notified(own, has_replica), Some(own));
+            assert!(table.zones.lock().is_empty());
+        }
+        assert_eq!(table.notified(own, false), Some(own));
+        assert_eq!(table.seen(7, one, false), None);
+        // One of another server is never taken for it.
+        let both = SeenRows { own: 1, all: 2 };
+        let change = Change::Zone(7, None);
+        assert_eq!(table.seen(7, both, false), Some(change));
+        assert_eq!(table.notified(change, false), None);
+        assert_eq!(table.notified(own, false), Some(own));
+        assert!(table.zones.lock().is_empty());
+    }
+
     #[test]
     fn a_change_is_passed_on_by_whichever_is_first() {
         let (table, change) = (with_table(), Change::Zone(7, None));
         assert_eq!(table.notified(change, false), Some(change));
-        assert_eq!(table.seen(7, 1, false), None);
-        assert_eq!(table.seen(7, 1, false), Some(change));
+        assert_eq!(table.seen(7, others(1), false), None);
+        assert_eq!(table.seen(7, others(1), false), Some(change));
         assert_eq!(table.notified(change, false), None);
         assert_eq!(table.notified(change, false), Some(change));
         assert_eq!(
-            table.seen(7, 2, false),
+            table.seen(7, others(2), false),
             Some(change),
             "one was not announced"
         );
@@ -131,17 +176,21 @@ mod tests {
         let (table, change) = (with_table(), Change::Zone(7, None));
         assert_eq!(table.notified(change, false), Some(change));
         table.forget();
-        assert_eq!(table.seen(7, 1, false), Some(change));
+        assert_eq!(table.seen(7, others(1), false), Some(change));
     }
 
     #[test]
     fn a_replica_decides_when_changes_of_others_are_passed_on() {
         let (table, change) = (with_table(), Change::Zone(7, None));
         assert_eq!(table.notified(change, true), None);
-        assert_eq!(table.seen(7, 1, true), Some(change));
+        assert_eq!(table.seen(7, others(1), true), Some(change));
         let own = Change::Own(7);
         assert_eq!(table.notified(own, true), Some(own));
-        assert_eq!(table.seen(7, 1, true), Some(own), "the replica was behind");
+        assert_eq!(
+            table.seen(7, others(1), true),
+            Some(own),
+            "the replica was behind"
+        );
         assert!(table.zones.lock().is_empty());
     }
 

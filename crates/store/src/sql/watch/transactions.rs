@@ -10,7 +10,7 @@ use super::super::Driver;
 use super::super::dialect::Statement;
 use super::super::error::SqlError;
 use super::super::schema::{CHANGES_KEPT, NEWEST_ON_STANDBY, OLDEST_IN_PROGRESS};
-use super::{Change, NO_ZONE_CHANGED};
+use super::{Change, NO_ZONE_CHANGED, REPEATED};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,10 @@ pub(super) struct SeenTransactions {
     has_gap: bool,
     /// The newest time in the table, if it was read on a standby.
     newest: Option<i64>,
+    /// How often another server was read than before.
+    moves: u64,
+    /// Zones whose changes were seen on another server.
+    repeated: HashSet<i64>,
 }
 
 /// The table as one statement read it.
@@ -43,19 +47,8 @@ struct TransactionRows {
     newest: Option<i64>,
 }
 
-impl SeenTransactions {
-    /// Notes that the database could not be read.
-    pub(super) fn note_gap(&mut self) {
-        self.has_gap = true;
-        self.has_missed |= self.last.is_none();
-    }
-
-    /// Returns the zones that changed since the last look, and by how many transactions; `None` if that is unknown.
-    pub(super) async fn look(
-        &mut self,
-        driver: &Driver,
-    ) -> Result<Option<HashMap<i64, usize>>, SqlError> {
-        let since = self.since();
+impl TransactionRows {
+    async fn read(driver: &Driver, since: i64) -> Result<Self, SqlError> {
         let mut rows = TransactionRows::default();
         driver
             .query(Statement::Changes, Some(since), &[], &mut |row| {
@@ -68,7 +61,42 @@ impl SeenTransactions {
                 Ok(())
             })
             .await?;
+        Ok(rows)
+    }
+}
+
+impl SeenTransactions {
+    /// Notes that the database could not be read.
+    pub(super) fn note_gap(&mut self) {
+        self.has_gap = true;
+        self.has_missed |= self.last.is_none();
+    }
+
+    /// Returns the zones that changed since the last look, and by which transactions; `None` if that is unknown.
+    pub(super) async fn look(
+        &mut self,
+        driver: &Driver,
+    ) -> Result<Option<HashMap<i64, Vec<i64>>>, SqlError> {
+        self.note_moves(driver.moves());
+        let mut rows = TransactionRows::read(driver, self.since()).await?;
+        if driver.moves() != self.moves {
+            // Another server has answered: its rows are read again from further back.
+            self.note_moves(driver.moves());
+            rows = TransactionRows::read(driver, self.since()).await?;
+        }
         Ok(self.take(rows, Instant::now()))
+    }
+
+    /// Notes how often another server was read than before.
+    fn note_moves(&mut self, moves: u64) {
+        if std::mem::replace(&mut self.moves, moves) != moves && self.last.is_some() {
+            self.has_gap = true;
+        }
+    }
+
+    /// Returns the zones whose changes have to be passed on again, since another server is read.
+    pub(super) fn take_repeated(&mut self) -> HashSet<i64> {
+        std::mem::take(&mut self.repeated)
     }
 
     /// Returns the first transaction that the next look reads.
@@ -79,7 +107,7 @@ impl SeenTransactions {
         first_seen.map_or(oldest, |first| first.min(oldest))
     }
 
-    fn take(&mut self, rows: TransactionRows, now: Instant) -> Option<HashMap<i64, usize>> {
+    fn take(&mut self, rows: TransactionRows, now: Instant) -> Option<HashMap<i64, Vec<i64>>> {
         let oldest = rows.oldest;
         let last = self.last.replace((oldest, now));
         let has_gap = std::mem::take(&mut self.has_gap);
@@ -101,10 +129,14 @@ impl SeenTransactions {
             self.seen.clear();
             return None;
         }
-        let mut changed = HashMap::new();
-        for row in rows {
-            if self.seen.insert(row, now).is_none() {
-                *changed.entry(row.0).or_default() += 1;
+        if has_gap {
+            let recent = self.seen.iter().filter(|(_, at)| now - **at < REPEATED);
+            self.repeated = recent.map(|((zone, _), _)| *zone).collect();
+        }
+        let mut changed = HashMap::<i64, Vec<i64>>::new();
+        for (zone, transaction) in rows {
+            if self.seen.insert((zone, transaction), now).is_none() {
+                changed.entry(zone).or_default().push(transaction);
             }
         }
         let is_full = self.seen.len() > SEEN_MAX;
@@ -127,9 +159,10 @@ pub(super) fn change(zone: i64) -> Change {
 mod tests {
     use super::*;
 
-    fn zones(changed: Option<HashMap<i64, usize>>) -> Option<Vec<(i64, usize)>> {
+    fn zones(changed: Option<HashMap<i64, Vec<i64>>>) -> Option<Vec<(i64, usize)>> {
         changed.map(|changed| {
-            let mut list: Vec<(i64, usize)> = changed.into_iter().collect();
+            let counts = changed.into_iter().map(|(zone, rows)| (zone, rows.len()));
+            let mut list: Vec<(i64, usize)> = counts.collect();
             list.sort_unstable();
             list
         })
@@ -195,6 +228,28 @@ mod tests {
         assert!(seen.take(at(5000), now).is_some());
         assert!(seen.take(at(5001), now).is_some());
         assert!(seen.take(at(9000), now).is_none());
+    }
+
+    #[test]
+    fn changes_are_repeated_when_another_server_is_read() {
+        let (mut seen, now) = started(100);
+        seen.note_moves(0);
+        seen.take(rows(&[(7, 100)], 101), now);
+        assert!(seen.take_repeated().is_empty());
+        seen.note_moves(1);
+        let later = now + REPEATED;
+        seen.take(rows(&[(8, 101)], 102), later - Duration::from_secs(1));
+        assert_eq!(
+            seen.take_repeated(),
+            HashSet::new(),
+            "the other one lacks 7: all"
+        );
+        seen.note_moves(2);
+        seen.take(rows(&[(8, 102)], 103), later);
+        seen.note_moves(3);
+        let changed = zones(seen.take(rows(&[(8, 102), (9, 103)], 104), later));
+        assert_eq!(changed, Some(vec![(9, 1)]));
+        assert_eq!(seen.take_repeated(), HashSet::from([8]));
     }
 
     #[test]

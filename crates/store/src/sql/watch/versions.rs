@@ -9,7 +9,7 @@ use super::super::Driver;
 use super::super::dialect::Statement;
 use super::super::error::SqlError;
 use super::super::schema::COUNTING;
-use super::{Change, NO_ZONE_CHANGED};
+use super::{Change, NO_ZONE_CHANGED, REPEATED};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,10 @@ pub(super) struct ZoneVersions {
     compare_at: Option<Instant>,
     /// Changes were possible before the first look.
     has_missed: bool,
+    /// How often another server was read than before.
+    moves: u64,
+    /// Zones that changed lately, and when that was seen.
+    recent: HashMap<i64, Instant>,
 }
 
 /// The rows of the table that belong to no zone.
@@ -83,8 +87,27 @@ impl ZoneVersions {
         self.has_missed |= self.known.is_none();
     }
 
-    /// Returns what changed since the last look.
+    /// Returns what changed since the last look, and what changed shortly before another server was read: contents
+    /// may have been read there before it had the change.
     pub(super) async fn look(&mut self, driver: &Driver) -> Result<Vec<Change>, SqlError> {
+        let changes = self.look_once(driver).await?;
+        Ok(self.repeat(changes, driver.moves(), Instant::now()))
+    }
+
+    fn repeat(&mut self, mut changes: Vec<Change>, moves: u64, now: Instant) -> Vec<Change> {
+        self.recent.retain(|_, seen_at| now - *seen_at < REPEATED);
+        if std::mem::replace(&mut self.moves, moves) != moves {
+            changes.extend(self.recent.keys().map(|zone| Change::Zone(*zone, None)));
+        }
+        let seen = changes.iter().filter_map(|change| match change {
+            Change::Zone(zone, Some(_)) => Some((*zone, now)),
+            _ => None,
+        });
+        self.recent.extend(seen);
+        changes
+    }
+
+    async fn look_once(&mut self, driver: &Driver) -> Result<Vec<Change>, SqlError> {
         let is_due = self.compare_at.is_none_or(|at| Instant::now() >= at);
         if is_due || self.known.is_none() {
             return self.compare(driver).await;
@@ -223,6 +246,19 @@ mod tests {
         assert_eq!(versions.replace(rows(&[(1, 5)], 3)), [Change::All]);
         let mut versions = started(&[(1, 5)], 3);
         assert_eq!(versions.replace(rows(&[(1, 4)], 3)), [Change::All]);
+    }
+
+    #[test]
+    fn changes_are_repeated_when_another_server_is_read() {
+        let (mut versions, now) = (ZoneVersions::default(), Instant::now());
+        let change = Change::Zone(7, Some(5));
+        assert_eq!(versions.repeat(vec![change], 0, now), [change]);
+        assert_eq!(versions.repeat(vec![], 0, now), []);
+        let repeated = Change::Zone(7, None);
+        let later = now + REPEATED - Duration::from_secs(1);
+        assert_eq!(versions.repeat(vec![], 1, later), [repeated]);
+        assert_eq!(versions.repeat(vec![], 1, later), [], "once for each move");
+        assert_eq!(versions.repeat(vec![], 2, now + REPEATED), [], "long ago");
     }
 
     #[test]

@@ -223,7 +223,8 @@ async fn renew(
     if !due.is_empty() {
         let rows = read(session).await?;
         seen.note(rows, Instant::now());
-        seen.renewed.extend(due.iter().map(|task| (*task, asked_at)));
+        seen.renewed
+            .extend(due.iter().map(|task| (*task, asked_at)));
     }
     let held = tasks.iter().filter_map(|task| {
         let renewed = *seen.renewed.get(task)?;

@@ -2,8 +2,8 @@
 //!
 //! A database sends a notification for every change, regardless of who made it, and a zone in memory would be reloaded
 //! as a whole. The records that a commit of this server changed are known here, so its notification need not trigger a
-//! read. It is recognised by the versions in the table of changes (SQLite, MySQL), by the session that sent it
-//! (PostgreSQL), or by the heads of the log index before and after it (SQLite without that table). Commits are registered
+//! read. It is recognised by the versions in the table of changes (SQLite, MySQL), by the session that sent it and the
+//! number of its transaction (PostgreSQL), or by the heads of the log index before and after it (SQLite without that table). Commits are registered
 //! before they end, because a notification can overtake the result of its commit.
 
 use super::super::DatabaseAddress;
@@ -23,13 +23,21 @@ pub enum CommitMark {
         after: i64,
     },
     /// The commit was made by this PostgreSQL session, which sends one notification for it.
-    Session(i32),
+    Session {
+        /// The process of the session.
+        process: i32,
+        /// The number of the transaction in the table of changes, if there is one.
+        transaction: Option<i64>,
+    },
     /// The heads of the log index show that the commit was made here.
     Log,
 }
 
 /// Maximum number of commits between two checks for changes; with more of them, everything counts as changed.
 const LOGGED_MAX: usize = 4096;
+
+/// Maximum number of transactions that the table of changes has not shown yet; beyond it they count as those of others.
+const TRANSACTIONS_MAX: usize = 16_384;
 
 /// The commits of this server that the follower has not received yet.
 pub(in crate::sql) struct OwnCommits {
@@ -46,6 +54,8 @@ struct NotedCommits {
     unfollowed: HashMap<i64, usize>,
     /// Expected notifications for a zone from a session.
     notices: HashMap<(i64, i32), usize>,
+    /// Rows that the table of changes will show: zone and transaction.
+    transactions: HashSet<(i64, i64)>,
     logged: LoggedCommits,
 }
 
@@ -191,6 +201,10 @@ impl OwnCommits {
         for notice in notices(changes) {
             *noted.notices.entry(notice).or_default() += 1;
         }
+        if noted.transactions.len() >= TRANSACTIONS_MAX {
+            noted.transactions.clear();
+        }
+        noted.transactions.extend(transactions(changes));
     }
 
     /// Unregisters a transaction that was not committed, or whose outcome is unknown: its notifications are then
@@ -201,6 +215,9 @@ impl OwnCommits {
         }
         for (zone, session) in notices(changes) {
             self.claim_notice(zone, session);
+        }
+        for (zone, transaction) in transactions(changes) {
+            self.claim_transaction(zone, transaction);
         }
     }
 
@@ -224,6 +241,11 @@ impl OwnCommits {
         lessen(&mut self.noted().notices, &(zone, session))
     }
 
+    /// Checks whether a row of the table of changes belongs to a commit of this server, and no longer expects it.
+    pub(in crate::sql) fn claim_transaction(&self, zone: i64, transaction: i64) -> bool {
+        self.noted().transactions.remove(&(zone, transaction))
+    }
+
     /// Stops expecting notifications: the connection that would deliver them has ended.
     pub(in crate::sql) fn forget_notices(&self) {
         self.noted().notices.clear();
@@ -233,10 +255,18 @@ impl OwnCommits {
 /// Returns the notifications that PostgreSQL sends for a transaction, without duplicates.
 fn notices(changes: &[(i64, CommitMark)]) -> HashSet<(i64, i32)> {
     let notices = changes.iter().filter_map(|(zone, mark)| match mark {
-        CommitMark::Session(session) => Some((*zone, *session)),
+        CommitMark::Session { process, .. } => Some((*zone, *process)),
         CommitMark::Versions { .. } | CommitMark::Log => None,
     });
     notices.collect()
+}
+
+/// Returns the rows that a transaction adds to the table of changes of PostgreSQL.
+fn transactions(changes: &[(i64, CommitMark)]) -> impl Iterator<Item = (i64, i64)> {
+    changes.iter().filter_map(|(zone, mark)| match mark {
+        CommitMark::Session { transaction, .. } => Some((*zone, (*transaction)?)),
+        CommitMark::Versions { .. } | CommitMark::Log => None,
+    })
 }
 
 /// Decrements a count; returns false if there is none.
@@ -259,22 +289,36 @@ mod tests {
     fn each_transaction_claims_one_notice_of_its_session_and_zone() {
         let own = OwnCommits::new(&DatabaseAddress::Sqlite("none.db".into()));
         own.begin_watch();
-        let change = (1, CommitMark::Session(7));
+        let mark = CommitMark::Session {
+            process: 7,
+            transaction: Some(50),
+        };
+        let change = (1, mark);
         own.begin(&[change, change]);
         own.begin(&[change]);
         assert_eq!(own.unfollowed(1), 3);
         assert!(!own.claim_notice(1, 8) && !own.claim_notice(2, 7));
         assert!(own.claim_notice(1, 7) && own.claim_notice(1, 7));
         assert!(!own.claim_notice(1, 7));
+        assert!(!own.claim_transaction(2, 50) && !own.claim_transaction(1, 51));
+        assert!(own.claim_transaction(1, 50), "the table has one row for it");
+        assert!(!own.claim_transaction(1, 50));
         own.follow(1);
         own.undo(&[change, change]);
         assert_eq!(own.unfollowed(1), 0);
+        own.begin(&[change]);
+        own.undo(&[change]);
+        assert!(!own.claim_transaction(1, 50));
     }
 
     #[test]
     fn nothing_is_noted_where_nobody_waits_for_notices() {
         let own = OwnCommits::new(&DatabaseAddress::Sqlite("none.db".into()));
-        own.begin(&[(1, CommitMark::Session(7))]);
+        let mark = CommitMark::Session {
+            process: 7,
+            transaction: None,
+        };
+        own.begin(&[(1, mark)]);
         assert!(!own.claim_notice(1, 7));
         assert_eq!(own.unfollowed(1), 0);
     }

@@ -9,7 +9,7 @@ pub(super) use super::super::connection::Value;
 use super::super::connection::{ClientError, ConnectTarget, Each, EachUntil, SqlConnection, Terms};
 use super::super::dialect::{SqlEngine, int};
 use super::super::error::SqlError;
-use super::super::hosts::Server;
+use super::super::hosts::{SILENCE_MAX, Server};
 use super::super::row::Cells;
 use super::super::schema::COUNTER;
 use super::history::HistoryTable;
@@ -64,6 +64,8 @@ pub(super) struct Session {
     has_changes_table: bool,
     /// The session number, if notifications carry it.
     process: Option<i32>,
+    /// The number of the current transaction, once it has a row in the table of changes of PostgreSQL.
+    transaction: Option<i64>,
     /// The log index shows who committed the current transaction.
     is_logged: bool,
     pub(super) history: HistoryTable,
@@ -134,9 +136,23 @@ impl Session {
             can_notify: false,
             has_changes_table: false,
             process: None,
+            transaction: None,
             is_logged: false,
             history: HistoryTable::default(),
         })
+    }
+
+    /// Checks whether the server responds to a session that was idle. If there are others, it has little time: a change would
+    /// wait for a machine that has vanished.
+    pub(super) async fn responds(&mut self, has_others: bool) -> bool {
+        let limit = if has_others { SILENCE_MAX } else { PATIENCE };
+        // A node that has left its cluster only refuses statements about tables.
+        let probe = self.run("SELECT id FROM domains LIMIT 0", &[]);
+        match tokio::time::timeout(limit, probe).await {
+            Err(_) => false,
+            Ok(Err(Failure::Sql(error))) => !error.is_of_server(),
+            Ok(_) => true,
+        }
     }
 
     /// Returns the server it is connected to; none for a file.
@@ -263,7 +279,7 @@ impl Session {
 
     pub(super) async fn begin(&mut self) -> Result<(), Failure> {
         self.claimed.clear();
-        self.undone = None;
+        (self.undone, self.transaction) = (None, None);
         let sql = match self.engine() {
             // Takes the lock at once: a reader that becomes a writer could not wait for another.
             SqlEngine::Sqlite => "BEGIN IMMEDIATE",
@@ -317,7 +333,14 @@ impl Session {
             return Ok(self.is_logged.then_some(CommitMark::Log));
         }
         let after = match self.engine() {
-            SqlEngine::Postgres => return Ok(self.process.map(CommitMark::Session)),
+            SqlEngine::Postgres => {
+                let transaction = self.transaction;
+                let mark = |process| CommitMark::Session {
+                    process,
+                    transaction,
+                };
+                return Ok(self.process.map(mark));
+            }
             SqlEngine::Sqlite | SqlEngine::Mysql => self.version(zone).await?,
         };
         // SQLite has one writer. In MySQL others may have changed rows of the zone after the version was read.
@@ -348,11 +371,15 @@ impl Session {
             SqlEngine::Postgres => {
                 let payload = zone.to_string();
                 let sql = if self.has_changes_table {
-                    "SELECT CAST(nameward_note_change(?) AS TEXT)"
+                    "SELECT CAST(nameward_note_change(?) AS TEXT), CAST(txid_current() AS BIGINT)"
                 } else {
-                    "SELECT pg_notify('nameward', ?)"
+                    "SELECT pg_notify('nameward', ?), CAST(NULL AS BIGINT)"
                 };
-                return self.rows(sql, &[Value::Text(&payload)], &mut |_| {}).await;
+                let mut transaction = None;
+                let each = &mut |row: &dyn Cells| transaction = row.int(1);
+                self.rows(sql, &[Value::Text(&payload)], each).await?;
+                self.transaction = transaction;
+                return Ok(());
             }
         };
         self.run(&sql, &[Value::Int(zone)]).await

@@ -341,16 +341,26 @@ impl SqlBackend {
     /// Returns a connection to the primary that is known to respond.
     pub(super) async fn reader(&self) -> Result<Session, WriteError> {
         let (writer, primary) = (&self.inner.writer, &self.inner.primary);
+        let has_others = primary.has_several_servers();
         if let Some(mut session) = writer.take(primary) {
-            if session.engine() == SqlEngine::Sqlite {
+            if session.engine() == SqlEngine::Sqlite || session.responds(has_others).await {
                 return Ok(session);
             }
-            // A node that has left its cluster only refuses statements about tables.
-            match session.run("SELECT id FROM domains LIMIT 0", &[]).await {
-                Err(Failure::Sql(error)) if error.is_of_server() => writer.leave(session, primary),
-                _ => return Ok(session),
-            }
+            writer.leave(session, primary);
         }
         Session::open(primary).await.map_err(WriteError::Sql)
+    }
+
+    /// Returns a session for a change, which is repeated if the session turns out to be broken. One that hangs is found out
+    /// before, if there is another server.
+    pub(super) async fn changer(&self) -> Result<Session, WriteError> {
+        let (writer, primary) = (&self.inner.writer, &self.inner.primary);
+        if primary.has_several_servers() {
+            return self.reader().await;
+        }
+        match writer.take(primary) {
+            Some(session) => Ok(session),
+            None => Session::open(primary).await.map_err(WriteError::Sql),
+        }
     }
 }

@@ -1,0 +1,187 @@
+//! Which of several servers of a database do not respond. No statement goes to a spare server until it is needed, so each is
+//! probed on a connection of its own.
+
+use super::SqlBackend;
+use super::connection::ConnectTarget;
+use super::error::SqlError;
+use super::hosts::{OpenConnection, SILENCE_MAX, Server, Suitable};
+use super::mysql;
+use mysql_async::prelude::Queryable;
+use nameward_base::sync::Mutex;
+use std::time::{Duration, SystemTime};
+use tokio::task::JoinSet;
+
+/// Interval between two probes of a server.
+const PROBE_EVERY: Duration = Duration::from_secs(2);
+/// Interval at which an address with a single server is resolved again.
+const RESOLVE_EVERY: Duration = Duration::from_secs(30);
+
+/// A server of a database that does not respond, while others may.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedServer {
+    /// Its address.
+    pub server: String,
+    /// Why.
+    pub reason: String,
+    /// Since when.
+    pub since: SystemTime,
+}
+
+/// The servers that failed when they were last probed.
+#[derive(Default)]
+pub(super) struct ServerChecks(Mutex<Vec<FailedServer>>);
+
+enum ProbeConnection {
+    Postgres(tokio_postgres::Client),
+    Mysql(Box<mysql_async::Conn>),
+}
+
+/// A server, and the connection that it is probed on.
+struct ProbedServer {
+    target: ConnectTarget,
+    server: Server,
+    connection: Option<ProbeConnection>,
+}
+
+impl ProbedServer {
+    /// Probes the server; returns it with the result. A connection that failed is not used again.
+    async fn probe(mut self) -> (Self, Result<(), SqlError>) {
+        let connection = self.connection.take();
+        let probing = async {
+            let mut connection = match connection {
+                Some(connection) => connection,
+                None => open(&self.target, &self.server).await?,
+            };
+            connection.probe().await?;
+            Ok(connection)
+        };
+        let probed = tokio::time::timeout(SILENCE_MAX, probing).await;
+        let probed = probed.unwrap_or(Err(SqlError::Timeout(SILENCE_MAX.as_millis())));
+        let result = probed.map(|connection| self.connection = Some(connection));
+        (self, result)
+    }
+}
+
+async fn open(target: &ConnectTarget, server: &Server) -> Result<ProbeConnection, SqlError> {
+    match target {
+        ConnectTarget::Sqlite(_) => Err(SqlError::Unavailable("a file has no servers".into())),
+        ConnectTarget::Postgres(target) => match target.open(server, false).await? {
+            Suitable::Good(client) | Suitable::Fallback(client) => {
+                Ok(ProbeConnection::Postgres(client))
+            }
+        },
+        ConnectTarget::Mysql(target) => match target.open(server, false).await? {
+            Suitable::Good(connection) | Suitable::Fallback(connection) => {
+                Ok(ProbeConnection::Mysql(Box::new(connection)))
+            }
+        },
+    }
+}
+
+impl ProbeConnection {
+    async fn probe(&mut self) -> Result<(), SqlError> {
+        match self {
+            ProbeConnection::Postgres(client) => {
+                let probed = client.batch_execute("SELECT 1").await;
+                probed.map_err(|error| super::postgres::failure(&error))
+            }
+            ProbeConnection::Mysql(connection) => {
+                let probed = connection.query_drop("SELECT 1").await;
+                probed.map_err(|error| mysql::failure(&error))?;
+                if mysql::is_unready(connection).await {
+                    let reason = "it is joining its cluster, or cut off from it";
+                    return Err(SqlError::Unavailable(reason.into()));
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl SqlBackend {
+    /// Returns the servers of the database that do not respond, if it has several.
+    pub fn failed_servers(&self) -> Vec<FailedServer> {
+        self.inner.server_checks.0.lock().clone()
+    }
+
+    /// Probes the servers of the database until the future is dropped.
+    pub(super) async fn check_servers(&self) {
+        let mut known: Vec<ProbedServer> = Vec::new();
+        loop {
+            let servers = self.all_servers().await;
+            if servers.len() <= 1 {
+                self.inner.server_checks.0.lock().clear();
+                tokio::time::sleep(RESOLVE_EVERY).await;
+                continue;
+            }
+            let mut probes = JoinSet::new();
+            for (target, server) in servers {
+                let before = known.iter().position(|one| one.server == server);
+                let probed = before.map_or(
+                    ProbedServer {
+                        target,
+                        server,
+                        connection: None,
+                    },
+                    |before| known.swap_remove(before),
+                );
+                probes.spawn(probed.probe());
+            }
+            known.clear();
+            let mut failed = Vec::new();
+            while let Some(probed) = probes.join_next().await {
+                let Ok((server, result)) = probed else {
+                    continue;
+                };
+                if let Err(error) = result {
+                    failed.push((server.server.to_string(), error.reason()));
+                }
+                known.push(server);
+            }
+            self.note_failed(failed);
+            tokio::time::sleep(PROBE_EVERY).await;
+        }
+    }
+
+    /// Returns the servers that changes and reads may go to.
+    async fn all_servers(&self) -> Vec<(ConnectTarget, Server)> {
+        let mut all: Vec<(ConnectTarget, Server)> = Vec::new();
+        let replica = self.inner.options.replica.as_ref();
+        let replica = replica.and_then(|replica| ConnectTarget::new(replica).ok());
+        for target in [Some(self.inner.primary.clone()), replica] {
+            let Some(target) = target else { continue };
+            for server in target.listed_servers().await {
+                if all.iter().all(|(_, known)| *known != server) {
+                    all.push((target.clone(), server));
+                }
+            }
+        }
+        all
+    }
+
+    fn note_failed(&self, mut failed: Vec<(String, String)>) {
+        failed.sort_unstable();
+        let mut known = self.inner.server_checks.0.lock();
+        let database = &self.inner.options.address;
+        for (server, reason) in &failed {
+            if known.iter().all(|one| one.server != *server) {
+                tracing::warn!(%database, "server {server} does not respond: {reason}");
+            }
+        }
+        for one in known.iter() {
+            if failed.iter().all(|(server, _)| one.server != *server) {
+                tracing::info!(%database, "server {} responds again", one.server);
+            }
+        }
+        let since = |server: &str| {
+            let before = known.iter().find(|one| one.server == server);
+            before.map_or_else(SystemTime::now, |one| one.since)
+        };
+        let failed = failed.into_iter().map(|(server, reason)| FailedServer {
+            since: since(&server),
+            server,
+            reason,
+        });
+        *known = failed.collect();
+    }
+}
