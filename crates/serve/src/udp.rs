@@ -20,16 +20,11 @@ pub(crate) use crate::sys::batch::ReturnPath;
 use crate::sys::batch::Wait;
 pub use crate::sys::batch::{BATCH, DatagramBatch, QUERY_MAX, Queries, REPLY_MAX, Replies};
 pub use switch::WorkerSwitch;
-pub(crate) use switch::WorkerTurn;
+pub(crate) use switch::{IDLE_INTERVAL, SwitchedWorker};
 
 /// Pause after an error that reading again would only repeat.
 const ERROR_REST: Duration = Duration::from_millis(10);
 
-/// How long a worker waits for datagrams before it calls [`BatchHandler::idle`]. Also how late an idle worker notices
-/// that it must stop.
-pub(crate) const IDLE_INTERVAL: Duration = Duration::from_millis(100);
-/// The same while the worker is about to rest.
-pub(crate) const BRIEF_INTERVAL: Duration = Duration::from_millis(1);
 /// Maximum number of batches a stopping worker still takes from its sockets.
 pub(crate) const DRAIN_BATCHES: usize = 512;
 
@@ -81,8 +76,8 @@ impl UdpWorker {
             batch: DatagramBatch::new(),
             interval: IDLE_INTERVAL,
         };
-        worker.set_interval(IDLE_INTERVAL)?;
-        UdpWorker::start(format!("udp-{index}"), move || worker.run(&switch))
+        worker.limit_wait(IDLE_INTERVAL)?;
+        UdpWorker::start(format!("udp-{index}"), move || switch.run(&mut worker))
     }
 
     /// Starts a thread that receives datagrams until its switch is stopped.
@@ -135,40 +130,8 @@ struct Worker<H> {
 }
 
 impl<H: BatchHandler> Worker<H> {
-    fn run(&mut self, switch: &WorkerSwitch) {
-        while switch.enter() {
-            let is_hurried = self.read(switch);
-            self.drain();
-            self.handler.idle();
-            switch.leave(is_hurried);
-        }
-    }
-
-    /// Serves until the worker must leave. Returns whether it has noted that it waits only briefly.
-    fn read(&mut self, switch: &WorkerSwitch) -> bool {
-        let (mut full, mut is_hurried) = (false, false);
-        // The system refuses no time limit of a socket that had one.
-        let _ = self.set_interval(IDLE_INTERVAL);
-        loop {
-            match switch.turn() {
-                WorkerTurn::Read => {}
-                WorkerTurn::ReadBriefly if is_hurried => {}
-                WorkerTurn::ReadBriefly => {
-                    let _ = self.set_interval(BRIEF_INTERVAL);
-                    is_hurried = true;
-                    switch.hurry();
-                }
-                WorkerTurn::Leave => return is_hurried,
-            }
-            full = match self.sockets.len() {
-                1 => self.round_of_one(full),
-                _ => self.round_of_many(full),
-            };
-        }
-    }
-
     /// Sets how long the worker waits for datagrams.
-    fn set_interval(&mut self, interval: Duration) -> io::Result<()> {
+    fn limit_wait(&mut self, interval: Duration) -> io::Result<()> {
         self.interval = interval;
         match &self.sockets[..] {
             [only] => only.socket.set_read_timeout(Some(interval)),
@@ -205,19 +168,6 @@ impl<H: BatchHandler> Worker<H> {
         any_full
     }
 
-    /// Answers the queries received before the worker stops.
-    fn drain(&mut self) {
-        for _ in 0..DRAIN_BATCHES {
-            let mut received = 0;
-            for index in 0..self.sockets.len() {
-                received += self.serve(index, Wait::Never);
-            }
-            if received == 0 {
-                break;
-            }
-        }
-    }
-
     /// Receives, answers and sends one batch on one socket; returns how many datagrams were received.
     fn serve(&mut self, index: usize, wait: Wait) -> usize {
         let socket = &self.sockets[index];
@@ -244,6 +194,33 @@ impl<H: BatchHandler> Worker<H> {
         };
         self.handler.sent(&self.batch, timing);
         self.batch.len()
+    }
+}
+
+impl<H: BatchHandler> SwitchedWorker for Worker<H> {
+    fn set_interval(&mut self, interval: Duration) {
+        // The system refuses no time limit of a socket that had one.
+        let _ = self.limit_wait(interval);
+    }
+
+    fn round(&mut self, is_busy: bool) -> bool {
+        match self.sockets.len() {
+            1 => self.round_of_one(is_busy),
+            _ => self.round_of_many(is_busy),
+        }
+    }
+
+    fn finish(&mut self) {
+        for _ in 0..DRAIN_BATCHES {
+            let mut received = 0;
+            for index in 0..self.sockets.len() {
+                received += self.serve(index, Wait::Never);
+            }
+            if received == 0 {
+                break;
+            }
+        }
+        self.handler.idle();
     }
 }
 

@@ -21,14 +21,30 @@ const STOPPED: u8 = 3;
 /// How long [`WorkerSwitch::rest`] waits for workers: one may be writing to a terminal that does not scroll.
 const REST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The next step of a worker, before each batch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum WorkerTurn {
-    Read,
-    /// Read, but wait for datagrams only briefly, and say so once ([`WorkerSwitch::hurry`]).
-    ReadBriefly,
-    /// Answer what has arrived, then leave.
-    Leave,
+/// How long a worker waits for datagrams before it calls [`super::BatchHandler::idle`]. Also how late an idle worker notices
+/// that it must stop.
+pub(crate) const IDLE_INTERVAL: Duration = Duration::from_millis(100);
+/// The same while the worker is about to rest.
+const BRIEF_INTERVAL: Duration = Duration::from_millis(1);
+
+/// A worker that reads when the switch allows it.
+pub(crate) trait SwitchedWorker {
+    /// Called before it reads for the first time, and again after each rest.
+    fn start(&mut self) {}
+
+    /// Sets how long it waits for datagrams.
+    fn set_interval(&mut self, interval: Duration);
+
+    /// Serves each source that has datagrams. `is_busy` means that more are likely; returns the same for the next round.
+    fn round(&mut self, is_busy: bool) -> bool;
+
+    /// Answers the queries received before it stops reading.
+    fn finish(&mut self);
+
+    /// Checks whether it must end for a reason of its own.
+    fn is_closing(&self) -> bool {
+        false
+    }
 }
 
 /// Lets workers read their sockets, rest, or end.
@@ -103,8 +119,38 @@ impl WorkerSwitch {
         is_reached(&present)
     }
 
-    /// Waits until this worker may read; false if it must end.
-    pub(crate) fn enter(&self) -> bool {
+    /// Runs a worker until it must end.
+    pub(crate) fn run(&self, worker: &mut impl SwitchedWorker) {
+        while !worker.is_closing() && self.enter() {
+            worker.start();
+            let was_hurried = self.read_until_leave(worker);
+            worker.finish();
+            self.leave(was_hurried);
+        }
+    }
+
+    /// Lets a worker read until it must leave. Returns whether it was counted as one that waits only briefly.
+    fn read_until_leave(&self, worker: &mut impl SwitchedWorker) -> bool {
+        let (mut is_busy, mut is_hurried) = (false, false);
+        worker.set_interval(IDLE_INTERVAL);
+        while !worker.is_closing() {
+            match self.state.load(Ordering::Relaxed) {
+                READING => {}
+                CLOSING if is_hurried => {}
+                CLOSING => {
+                    worker.set_interval(BRIEF_INTERVAL);
+                    is_hurried = true;
+                    self.hurry();
+                }
+                _ => break,
+            }
+            is_busy = worker.round(is_busy);
+        }
+        is_hurried
+    }
+
+    /// Waits until a worker may read; false if it must end.
+    fn enter(&self) -> bool {
         let mut present = self.present.lock();
         loop {
             match self.state.load(Ordering::Relaxed) {
@@ -119,25 +165,16 @@ impl WorkerSwitch {
     }
 
     /// Ends the reading of a worker.
-    pub(crate) fn leave(&self, was_hurried: bool) {
+    fn leave(&self, was_hurried: bool) {
         let mut present = self.present.lock();
         present.reading -= 1;
         present.hurried -= usize::from(was_hurried);
         self.changed.notify_all();
     }
 
-    /// Notes that this worker waits only briefly from now on.
-    pub(crate) fn hurry(&self) {
+    /// Notes that a worker waits only briefly from now on.
+    fn hurry(&self) {
         self.present.lock().hurried += 1;
         self.changed.notify_all();
-    }
-
-    #[inline]
-    pub(crate) fn turn(&self) -> WorkerTurn {
-        match self.state.load(Ordering::Relaxed) {
-            READING => WorkerTurn::Read,
-            CLOSING => WorkerTurn::ReadBriefly,
-            _ => WorkerTurn::Leave,
-        }
     }
 }

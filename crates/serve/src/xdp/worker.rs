@@ -9,14 +9,14 @@ use super::XdpClosing;
 use super::frame::{self, ReplyHead};
 use super::open::{XdpPorts, XdpQueue};
 use crate::listen::UdpListener;
-use crate::sys::PollSet;
+use crate::sys::{PollSet, coarse_time};
 use crate::udp::{
-    BATCH, BRIEF_INTERVAL, BatchHandler, BatchTiming, DRAIN_BATCHES, DatagramBatch, IDLE_INTERVAL,
-    UdpWorker, WorkerSwitch, WorkerTurn, answer, nanoseconds,
+    BATCH, BatchHandler, BatchTiming, DRAIN_BATCHES, DatagramBatch, IDLE_INTERVAL, SwitchedWorker,
+    UdpWorker, WorkerSwitch, answer, nanoseconds,
 };
 
-/// How often a worker that is never idle checks whether its interfaces still exist.
-const CHECK_ROUNDS: u32 = 1 << 14;
+/// How often a worker that is never idle checks its sockets: whether their interfaces still exist, and what they dropped.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Starts at most `threads` workers, which share the queues of all interfaces.
 pub(crate) fn spawn_workers<H: BatchHandler>(
@@ -41,12 +41,14 @@ pub(crate) fn spawn_workers<H: BatchHandler>(
             batch: DatagramBatch::new(),
             heads: vec![ReplyHead::default(); BATCH],
             identification: 0,
-            rounds: 0,
             interval: IDLE_INTERVAL,
+            next_check: Duration::ZERO,
+            closing: closing.clone(),
         };
-        let (switch, closing) = (Arc::clone(switch), closing.clone());
+        let switch = Arc::clone(switch);
         UdpWorker::start(format!("xdp-{index}"), move || {
-            worker.run(&switch, &closing);
+            switch.run(&mut worker);
+            worker.end();
         })
     });
     workers.collect()
@@ -66,66 +68,30 @@ struct XdpWorker<H> {
     heads: Vec<ReplyHead>,
     /// Identification of the last IPv4 packet.
     identification: u16,
-    rounds: u32,
     interval: Duration,
+    /// When it checks its sockets at the latest, by [`coarse_time`].
+    next_check: Duration,
+    closing: XdpClosing,
 }
 
-impl<H: BatchHandler> XdpWorker<H> {
-    fn run(&mut self, switch: &WorkerSwitch, closing: &XdpClosing) {
-        while !closing.is_closing() && switch.enter() {
-            self.set_filters(true);
-            let is_hurried = self.read(switch, closing);
-            // From now on packets wait in the ordinary sockets.
-            self.set_filters(false);
-            self.drain();
-            self.handler.idle();
-            switch.leave(is_hurried);
-        }
-        if closing.is_closing() {
-            for queue in &self.queues {
-                queue.state.end_queue("closed for a new process");
-            }
-        }
+impl<H: BatchHandler> SwitchedWorker for XdpWorker<H> {
+    fn start(&mut self) {
+        self.set_filters(true);
     }
 
-    fn set_filters(&self, is_on: bool) {
-        for queue in &self.queues {
-            queue.attachment.set(is_on);
-        }
+    fn set_interval(&mut self, interval: Duration) {
+        self.interval = interval;
     }
 
-    /// Serves until the worker must leave. Returns whether it has noted that it waits only briefly.
-    fn read(&mut self, switch: &WorkerSwitch, closing: &XdpClosing) -> bool {
-        let (mut is_busy, mut is_hurried) = (false, false);
-        self.interval = IDLE_INTERVAL;
-        loop {
-            match switch.turn() {
-                _ if closing.is_closing() => return is_hurried,
-                WorkerTurn::Read => {}
-                WorkerTurn::ReadBriefly if is_hurried => {}
-                WorkerTurn::ReadBriefly => {
-                    self.interval = BRIEF_INTERVAL;
-                    is_hurried = true;
-                    switch.hurry();
-                }
-                WorkerTurn::Leave => return is_hurried,
-            }
-            is_busy = self.round(is_busy);
-        }
-    }
-
-    /// Serves each queue that has packets. `is_busy` means that more are likely; returns the same for the next round.
     fn round(&mut self, is_busy: bool) -> bool {
         let timeout = if is_busy {
             Duration::ZERO
         } else {
             self.interval
         };
-        // A poll does not tell that an interface is gone.
-        self.rounds = self.rounds.wrapping_add(1);
         let is_empty = self.poll.wait(timeout) == 0;
-        if is_empty && !is_busy || self.rounds.is_multiple_of(CHECK_ROUNDS) {
-            self.remove_failed();
+        if is_empty && !is_busy || coarse_time() >= self.next_check {
+            self.check();
         }
         if is_empty {
             if !is_busy {
@@ -142,9 +108,45 @@ impl<H: BatchHandler> XdpWorker<H> {
         any_full
     }
 
-    /// Closes the sockets of interfaces that are gone.
+    fn finish(&mut self) {
+        // From now on packets wait in the ordinary sockets.
+        self.set_filters(false);
+        for _ in 0..DRAIN_BATCHES {
+            let mut taken = 0;
+            for index in 0..self.queues.len() {
+                taken += self.serve(index);
+            }
+            if taken == 0 {
+                break;
+            }
+        }
+        self.handler.idle();
+    }
+
+    fn is_closing(&self) -> bool {
+        self.closing.is_closing()
+    }
+}
+
+impl<H: BatchHandler> XdpWorker<H> {
+    fn set_filters(&self, is_on: bool) {
+        for queue in &self.queues {
+            queue.attachment.set(is_on);
+        }
+    }
+
+    fn end(&self) {
+        if self.closing.is_closing() {
+            for queue in &self.queues {
+                queue.state.end_queue("closed for a new process");
+            }
+        }
+    }
+
+    /// Counts the datagrams that were dropped, and closes the sockets of interfaces that are gone: a poll does not tell either.
     #[cold]
-    fn remove_failed(&mut self) {
+    fn check(&mut self) {
+        self.next_check = coarse_time() + CHECK_INTERVAL;
         let number = self.queues.len();
         self.queues.retain(|queue| match queue.socket.failure() {
             None => true,
@@ -157,19 +159,6 @@ impl<H: BatchHandler> XdpWorker<H> {
         });
         if self.queues.len() != number {
             self.poll = poll_set(&self.queues);
-        }
-    }
-
-    /// Answers what arrived before the worker stops.
-    fn drain(&mut self) {
-        for _ in 0..DRAIN_BATCHES {
-            let mut taken = 0;
-            for index in 0..self.queues.len() {
-                taken += self.serve(index);
-            }
-            if taken == 0 {
-                break;
-            }
         }
     }
 
