@@ -49,6 +49,9 @@ pub trait BatchHandler: Send + 'static {
     /// empty. The clock is read a few times per batch, not per datagram.
     fn sent(&mut self, batch: &DatagramBatch, timing: BatchTiming);
 
+    /// Called with the number of datagrams that were dropped because a ring was full.
+    fn dropped(&mut self, _count: u64) {}
+
     /// Called when nothing was received for the idle interval: buffered work can be flushed.
     fn idle(&mut self) {}
 }

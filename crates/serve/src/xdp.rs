@@ -55,6 +55,8 @@ pub struct XdpState {
     mode: Option<XdpMode>,
     /// Queues that are served.
     queues: AtomicUsize,
+    /// Datagrams that found a ring full.
+    dropped: AtomicUsize,
     failure: Mutex<Option<String>>,
 }
 
@@ -64,6 +66,7 @@ impl XdpState {
             interface: interface.into(),
             mode: Some(mode),
             queues: AtomicUsize::new(queues),
+            dropped: AtomicUsize::new(0),
             failure: Mutex::new(None),
         }
     }
@@ -73,6 +76,7 @@ impl XdpState {
             interface: interface.into(),
             mode: None,
             queues: AtomicUsize::new(0),
+            dropped: AtomicUsize::new(0),
             failure: Mutex::new(Some(error)),
         }
     }
@@ -82,7 +86,13 @@ impl XdpState {
         let queues = self.queues.load(Ordering::Relaxed);
         match (self.failure(), self.mode) {
             (Some(failure), _) => format!("not used: {failure}"),
-            (None, Some(mode)) => format!("{}, {}", mode.text(), counted(queues, "queue")),
+            (None, Some(mode)) => {
+                let text = format!("{}, {}", mode.text(), counted(queues, "queue"));
+                match self.dropped.load(Ordering::Relaxed) {
+                    0 => text,
+                    dropped => format!("{text}, {} dropped", counted(dropped, "datagram")),
+                }
+            }
             (None, None) => "not used".into(),
         }
     }
@@ -90,6 +100,10 @@ impl XdpState {
     /// Returns why ordinary sockets answer what arrives at the interface.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().clone()
+    }
+
+    fn count_dropped(&self, count: u64) {
+        self.dropped.fetch_add(count as usize, Ordering::Relaxed);
     }
 
     fn end_queue(&self, reason: &str) {

@@ -214,6 +214,7 @@ counters! {
         QueryDenied,
         BlackholeDrops,
         ProxyHeaderErrors,
+        XdpDrops,
         ClientShareRefusals,
         TsigFailures,
         TransfersOut,

@@ -331,6 +331,11 @@ pub static FAMILIES: &[Family] = &[
         counter: Counter::ProxyHeaderErrors,
     },
     Family {
+        name: "xdp_drops",
+        description: "Datagrams dropped because the XDP ring of their queue was full",
+        counter: Counter::XdpDrops,
+    },
+    Family {
         name: "client_share_refusals",
         description: "Queries refused because their client held its share of the queries that wait",
         counter: Counter::ClientShareRefusals,

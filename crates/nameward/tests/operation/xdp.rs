@@ -130,24 +130,6 @@ fn large_answers_and_wildcard_addresses_work_over_xdp() {
 #[test]
 #[ignore = "runs in two networks"]
 fn answers_in_fragments_and_from_wildcards() {
-    let inside = |arguments: &[&str]| {
-        assert!(
-            in_server_network("ip")
-                .args(arguments)
-                .status()
-                .unwrap()
-                .success()
-        );
-    };
-    let outside = |arguments: &[&str]| {
-        assert!(
-            Command::new("ip")
-                .args(arguments)
-                .status()
-                .unwrap()
-                .success()
-        );
-    };
     let setup = Setup::new().without_web().listen(&["0.0.0.0:0", "[::]:0"]);
     let setup = setup.config("[server]\nudp_payload_max = 4096\n");
     let server = setup.zone("one.example", &with_large_rrset()).start();
@@ -167,7 +149,7 @@ fn answers_in_fragments_and_from_wildcards() {
     assert_eq!(large.lines().count(), 60, "{large}");
     assert_eq!(datagrams_of_sockets(&server), 0);
     // An address of the host on another network card, or on none, as those of anycast services.
-    inside(&["address", "add", "203.0.113.1/32", "dev", "lo"]);
+    inside(&["ip", "address", "add", "203.0.113.1/32", "dev", "lo"]);
     outside(&["route", "add", "203.0.113.1", "via", "192.0.2.1"]);
     is_answered(at("203.0.113.1"), &[]);
 }
@@ -245,28 +227,52 @@ fn filters_of_servers_that_end_and_of_others() {
     drop(first);
     let third = server();
     is_answered(third.address(), &[]);
-    let set = |state: &str| {
-        let arguments = ["link", "set", "nw0", state];
-        assert!(
-            in_server_network("ip")
-                .args(arguments)
-                .status()
-                .unwrap()
-                .success()
-        );
-    };
-    set("down");
-    set("up");
+    inside(&["ip", "link", "set", "nw0", "down"]);
+    inside(&["ip", "link", "set", "nw0", "up"]);
     let before = datagrams_of_sockets(&third);
     is_answered(third.address(), &["+retry=5"]);
     assert_eq!(datagrams_of_sockets(&third), before);
-    let removed = in_server_network("ip")
-        .args(["link", "delete", "nw0"])
-        .status();
-    assert!(removed.unwrap().success());
+    inside(&["ip", "link", "delete", "nw0"]);
     third.wait_until("the loss is a fault", || {
         done(&third, &["status"]).contains("the interface was removed")
     });
+}
+
+/// Runs `ip` or another command in the network of the server.
+fn inside(command: &[&str]) {
+    let status = in_server_network(command[0]).args(&command[1..]).status();
+    assert!(status.unwrap().success(), "{command:?}");
+}
+
+/// Runs `ip` in the network of the client.
+fn outside(arguments: &[&str]) {
+    let status = Command::new("ip").args(arguments).status();
+    assert!(status.unwrap().success(), "{arguments:?}");
+}
+
+#[test]
+fn datagrams_that_find_a_ring_full_are_counted() {
+    run_over_xdp("operation::xdp::drops_of_a_full_ring");
+}
+
+#[test]
+#[ignore = "runs in two networks"]
+fn drops_of_a_full_ring() {
+    let server = server();
+    is_answered(server.address(), &[]);
+    assert!(done(&server, &["stats"]).contains("nameward_xdp_drops_total 0"));
+    server.signal("STOP");
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    socket.connect(server.address()).unwrap();
+    // The ring has room for 2,048.
+    for id in 0..4096 {
+        socket.send(&question(id, "www.one.example", "A")).unwrap();
+    }
+    server.signal("CONT");
+    server.wait_until("the drops are counted", || {
+        done(&server, &["status"]).contains("queue, 2048 datagrams dropped")
+    });
+    assert!(done(&server, &["stats"]).contains("nameward_xdp_drops_total 2048"));
 }
 
 #[test]

@@ -179,6 +179,10 @@ impl BatchHandler for UdpPipeline {
         }
     }
 
+    fn dropped(&mut self, count: u64) {
+        self.recorder.add(Counter::XdpDrops, count);
+    }
+
     fn idle(&mut self) {
         self.snapshots.renew();
         self.recorder.flush(Stamp::now(), None);

@@ -133,6 +133,8 @@ pub(crate) struct XdpSocket {
     /// Buffers that can be sent, the most recently used last: it is still in the processor's cache.
     free: Vec<u64>,
     is_zero_copy: bool,
+    /// Datagrams that were dropped, as of the last check.
+    dropped: u64,
     socket: OwnedFd,
     /// After the socket: the kernel uses the buffers as long as it is open.
     buffers: Mapping,
@@ -163,7 +165,7 @@ impl XdpSocket {
         set(&socket, libc::XDP_UMEM_COMPLETION_RING, &TRANSMIT_FRAMES)?;
         set(&socket, libc::XDP_RX_RING, &RECEIVE_FRAMES)?;
         set(&socket, libc::XDP_TX_RING, &TRANSMIT_FRAMES)?;
-        let offsets = ring_offsets(&socket)?;
+        let offsets = option::<libc::xdp_mmap_offsets>(&socket, libc::XDP_MMAP_OFFSETS)?;
         let fill_at = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
         let completion_at = libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t;
         let mut fill = SharedRing::map(&socket, &offsets.fr, RECEIVE_FRAMES, fill_at)?;
@@ -185,6 +187,7 @@ impl XdpSocket {
             completion,
             free: free.map(address_of).collect(),
             is_zero_copy: zero_copy,
+            dropped: 0,
             socket,
             buffers,
         })
@@ -291,6 +294,19 @@ impl XdpSocket {
         }
     }
 
+    /// Returns how many datagrams were dropped for lack of room in a ring since the last call.
+    pub(crate) fn newly_dropped(&mut self) -> u64 {
+        let Ok(statistics) = option::<libc::xdp_statistics>(&self.socket, libc::XDP_STATISTICS)
+        else {
+            return 0;
+        };
+        // The first is without a free buffer, the second without room in the receive ring.
+        let dropped = statistics.rx_dropped + statistics.rx_ring_full;
+        let new = dropped.saturating_sub(self.dropped);
+        self.dropped = dropped;
+        new
+    }
+
     /// Returns why the socket can no longer be used: its interface is gone. One that is down may come back.
     pub(crate) fn failure(&self) -> Option<io::Error> {
         let error = self.wake_sender().err()?;
@@ -360,27 +376,34 @@ fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
     }
 }
 
-fn ring_offsets(socket: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
-    // SAFETY: zero bytes are a valid value of this plain structure.
-    let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
-    let mut len = size_of::<libc::xdp_mmap_offsets>() as libc::socklen_t;
+/// Returns an option, whose structure must be plain numbers. It fails on kernels whose structure is shorter.
+fn option<T: PlainNumbers>(socket: &OwnedFd, option: libc::c_int) -> io::Result<T> {
+    // SAFETY: zero bytes are a valid value of a structure of plain numbers.
+    let mut value: T = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the pointers are to objects that live through the call, and the length is that of the structure.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
             libc::SOL_XDP,
-            libc::XDP_MMAP_OFFSETS,
-            (&raw mut offsets).cast(),
+            option,
+            (&raw mut value).cast(),
             &mut len,
         )
     };
     match result {
-        // Kernels before 5.4 have shorter structures, without flags.
-        0 if len as usize == size_of::<libc::xdp_mmap_offsets>() => Ok(offsets),
+        0 if len as usize == size_of::<T>() => Ok(value),
         0 => Err(io::ErrorKind::Unsupported.into()),
         _ => Err(io::Error::last_os_error()),
     }
 }
+
+/// A structure of which any octets are a valid value.
+trait PlainNumbers {}
+// Kernels before 5.4 have offsets without flags.
+impl PlainNumbers for libc::xdp_mmap_offsets {}
+// Kernels before 5.9 have fewer numbers.
+impl PlainNumbers for libc::xdp_statistics {}
 
 fn bind(socket: &OwnedFd, interface: u32, queue: u32, zero_copy: bool) -> io::Result<()> {
     let copying = if zero_copy {

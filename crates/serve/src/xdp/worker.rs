@@ -147,6 +147,13 @@ impl<H: BatchHandler> XdpWorker<H> {
     #[cold]
     fn check(&mut self) {
         self.next_check = coarse_time() + CHECK_INTERVAL;
+        for queue in &mut self.queues {
+            let dropped = queue.socket.newly_dropped();
+            if dropped > 0 {
+                queue.state.count_dropped(dropped);
+                self.handler.dropped(dropped);
+            }
+        }
         let number = self.queues.len();
         self.queues.retain(|queue| match queue.socket.failure() {
             None => true,
