@@ -22,7 +22,7 @@ use nameward_base::sync::Mutex;
 use nameward_base::text::counted;
 
 pub(crate) use frame::Inbound;
-pub use open::{HostAddress, XdpPorts};
+pub use open::{HostAddress, XdpPorts, XdpReplies};
 pub(crate) use worker::spawn_workers;
 
 /// How packets of an interface reach this process, from the fastest to the slowest.

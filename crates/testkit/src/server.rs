@@ -252,7 +252,7 @@ impl Setup {
         } else {
             self.config
         };
-        let (mut command, listen, xdp) = network::server(self.listen);
+        let (mut command, listen, xdp) = network::server(self.listen, &config);
         let text = format!("{config}\n{xdp}{backend}\nwatch = {watch}\n");
         fs::write(&config_path, text).expect("the configuration can be written");
         let log = LogFile::new();

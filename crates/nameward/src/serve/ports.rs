@@ -15,7 +15,7 @@ use nameward_control::socket::{ControlSocket, SocketError};
 use nameward_import::bind::interfaces;
 use nameward_serve::inherited::InheritedSockets;
 use nameward_serve::listen::{self, Bound, ListenError, UdpListener};
-use nameward_serve::xdp::{HostAddress, XdpPorts};
+use nameward_serve::xdp::{HostAddress, XdpPorts, XdpReplies};
 
 use super::{encrypted::EncryptedPorts, take_over::TakeOver};
 use crate::{
@@ -237,7 +237,12 @@ fn open_xdp(config: &Config, dns: &Bound, is_take_over: bool) -> XdpPorts {
     } else {
         Duration::ZERO
     };
-    XdpPorts::open(names, listeners, &hosts, patience)
+    let replies = if config.xdp.route_check {
+        XdpReplies::ByRoute
+    } else {
+        XdpReplies::ToSender
+    };
+    XdpPorts::open((names, replies), listeners, &hosts, patience)
 }
 
 fn bind_web(what: &'static str, address: SocketAddr) -> Result<TcpListener, PortError> {

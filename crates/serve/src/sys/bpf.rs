@@ -231,6 +231,11 @@ pub(crate) mod instruction {
         encode(0x63, to, from, offset, 0)
     }
 
+    /// Stores the lower 2 octets of a register.
+    pub(crate) const fn store_half(to: Register, offset: i16, from: Register) -> u64 {
+        encode(0x6b, to, from, offset, 0)
+    }
+
     /// Stores 4 octets.
     pub(crate) const fn store_value(to: Register, offset: i16, value: i32) -> u64 {
         encode(0x62, to, 0, offset, value)

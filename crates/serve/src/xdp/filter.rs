@@ -4,6 +4,10 @@
 //! An address of a VLAN interface gets tagged frames, any other one untagged frames, as in the kernel. Where the hardware removes the
 //! tag, a frame for the former looks untagged here, and the kernel, which knows the tag, gets it.
 //!
+//! With the check of routes, a datagram is taken only if its reply leaves by the same interface and the station it goes to is known;
+//! that station then replaces the sender in the Ethernet header, so that the reply goes there. The kernel does the look-up for each
+//! datagram (`bpf_fib_lookup`) as for packets from the loopback interface, whose forwarding must be on for that.
+//!
 //! While the switch is 0, all packets are passed to the kernel: they wait in the ordinary sockets, which the UDP workers of this
 //! process or of its successor read.
 
@@ -12,7 +16,7 @@ use std::os::fd::RawFd;
 
 use crate::sys::bpf::instruction::{
     EXIT, JUMP, JUMP_ABOVE, JUMP_BELOW, JUMP_DIFFERENT, JUMP_EQUAL, JUMP_NOT_EQUAL, Register, add,
-    call, copy, encode, load, map, map_value, mask, set, store, store_value,
+    call, copy, encode, load, map, map_value, mask, set, store, store_half, store_value,
 };
 use crate::sys::xsk::PACKET_MAX;
 
@@ -24,6 +28,7 @@ const XDP_PASS: i32 = 2;
 /// Functions of the kernel.
 const MAP_LOOKUP: i32 = 1;
 const REDIRECT_MAP: i32 = 51;
+const FIND_ROUTE: i32 = 69;
 /// Offsets in `struct xdp_md`.
 const DATA: i16 = 0;
 const DATA_END: i16 = 4;
@@ -42,6 +47,7 @@ const RESULT: Register = 0;
 const A: Register = 1;
 const B: Register = 2;
 const C: Register = 3;
+const D: Register = 4;
 const KIND: Register = 5;
 const CONTEXT: Register = 6;
 const IP: Register = 7;
@@ -52,6 +58,18 @@ const STACK: Register = 10;
 /// Where the key is on the stack, and whether the frame has a VLAN tag.
 const KEY_AT: i16 = -24;
 const TAGGED_AT: i16 = -28;
+
+/// Where `struct bpf_fib_lookup` is on the stack, its size, and the offsets in it.
+const ROUTE_AT: i16 = -96;
+const ROUTE_SIZE: i32 = 64;
+const ROUTE_INTERFACE: i16 = ROUTE_AT + 8;
+const ROUTE_SOURCE: i16 = ROUTE_AT + 16;
+const ROUTE_TARGET: i16 = ROUTE_AT + 32;
+const ROUTE_STATION: i16 = ROUTE_AT + 58;
+/// The number of the loopback interface in every network name space.
+const LOOPBACK: i32 = 1;
+/// Where the sender is in an Ethernet header.
+const SENDER: i16 = 6;
 
 /// Frames of an address that are taken: those without a VLAN tag, or those with one.
 pub(super) const UNTAGGED: i32 = 1;
@@ -69,9 +87,11 @@ pub(super) fn key(address: SocketAddr) -> [u8; KEY] {
     key
 }
 
-/// The descriptors of the program's maps.
+/// The descriptors of the program's maps, and its variants.
 #[derive(Clone, Copy)]
-pub(super) struct FilterMaps {
+pub(super) struct FilterSetup {
+    /// The interface by which replies must leave, if routes are checked.
+    pub(super) route_check: Option<u32>,
     pub(super) switch: RawFd,
     pub(super) addresses: RawFd,
     pub(super) sockets: RawFd,
@@ -128,6 +148,54 @@ impl Assembler {
         self
     }
 
+    /// Prepares the look-up of the reply's route: from the address that was queried to that of the client, at these offsets of the
+    /// IP header, of so many words.
+    fn describe_reply(
+        &mut self,
+        setup: &FilterSetup,
+        family: i32,
+        (queried, client, words): (i16, i16, i16),
+    ) -> &mut Self {
+        if setup.route_check.is_none() {
+            return self;
+        }
+        for word in 0..ROUTE_SIZE as i16 / 4 {
+            self.push(&[store_value(STACK, ROUTE_AT + 4 * word, 0)]);
+        }
+        self.push(&[
+            store_value(STACK, ROUTE_AT, family | UDP << 8),
+            store_value(STACK, ROUTE_INTERFACE, LOOPBACK),
+        ]);
+        for word in 0..words {
+            self.push(&[
+                load(4, A, IP, queried + 4 * word),
+                store(STACK, ROUTE_SOURCE + 4 * word, A),
+                load(4, A, IP, client + 4 * word),
+                store(STACK, ROUTE_TARGET + 4 * word, A),
+            ]);
+        }
+        self
+    }
+
+    /// Leaves the packet to the kernel unless its reply leaves by the same interface to a known station, which becomes the sender.
+    fn check_route(&mut self, setup: &FilterSetup) -> &mut Self {
+        let Some(interface) = setup.route_check else {
+            return self;
+        };
+        self.push(&[copy(A, CONTEXT), copy(B, STACK), add(B, ROUTE_AT.into())])
+            .push(&[set(C, ROUTE_SIZE), set(D, 0), call(FIND_ROUTE)])
+            .unless_equal(RESULT, 0)
+            .push(&[load(4, A, STACK, ROUTE_INTERFACE)])
+            .unless_equal(A, interface as i32);
+        for octet in [0, 2, 4] {
+            self.push(&[
+                load(2, A, STACK, ROUTE_STATION + octet),
+                store_half(PACKET, SENDER + octet, A),
+            ]);
+        }
+        self
+    }
+
     fn finish(mut self) -> Vec<u64> {
         for (at, to) in self.jumps {
             let place = self.labels.iter().find(|(label, _)| *label == to);
@@ -140,11 +208,11 @@ impl Assembler {
 }
 
 /// Returns the program.
-pub(super) fn program(maps: FilterMaps) -> Vec<u64> {
+pub(super) fn program(setup: FilterSetup) -> Vec<u64> {
     let mut program = Assembler::default();
     program
         .push(&[copy(CONTEXT, A)])
-        .push(&map_value(A, maps.switch))
+        .push(&map_value(A, setup.switch))
         .push(&[load(4, A, A, 0)])
         .jump(JUMP_EQUAL, A, (0, 0), Label::Pass)
         .push(&[
@@ -181,8 +249,9 @@ pub(super) fn program(maps: FilterMaps) -> Vec<u64> {
             store_value(STACK, KEY_AT + 8, 0xffff_0000_u32 as i32),
             load(4, A, IP, 16),
             store(STACK, KEY_AT + 12, A),
-            load(2, A, IP, 22),
         ])
+        .describe_reply(&setup, libc::AF_INET, (16, 12, 1))
+        .push(&[load(2, A, IP, 22)])
         .jump(JUMP, 0, (0, 0), Label::Find)
         .label(Label::Ipv6)
         .require(IP, 48)
@@ -195,15 +264,17 @@ pub(super) fn program(maps: FilterMaps) -> Vec<u64> {
         ]);
     }
     program
+        .describe_reply(&setup, libc::AF_INET6, (24, 8, 4))
         .push(&[load(2, A, IP, 42)])
         .label(Label::Find)
         .push(&[store(STACK, KEY_AT + 16, A)])
-        .push(&map(A, maps.addresses))
+        .push(&map(A, setup.addresses))
         .push(&[copy(B, STACK), add(B, KEY_AT.into()), call(MAP_LOOKUP)])
         .jump(JUMP_EQUAL, RESULT, (0, 0), Label::Pass)
         .push(&[load(4, A, RESULT, 0), load(4, B, STACK, TAGGED_AT)])
         .jump(JUMP_DIFFERENT, A, (B, 0), Label::Pass)
-        .push(&map(A, maps.sockets))
+        .check_route(&setup)
+        .push(&map(A, setup.sockets))
         .push(&[
             load(4, B, CONTEXT, QUEUE),
             set(C, XDP_PASS),
@@ -221,7 +292,14 @@ mod tests {
 
     #[test]
     fn every_jump_ends_within_the_program() {
-        let program = program(FilterMaps {
+        for route_check in [None, Some(2)] {
+            every_jump_of_a_program_ends_within_it(route_check);
+        }
+    }
+
+    fn every_jump_of_a_program_ends_within_it(route_check: Option<u32>) {
+        let program = program(FilterSetup {
+            route_check,
             switch: 3,
             addresses: 4,
             sockets: 5,

@@ -1,6 +1,7 @@
 //! Opens the interfaces: loads the filter, binds a socket to each queue, and attaches the filter. Needs CAP_NET_ADMIN, CAP_NET_RAW
 //! and CAP_BPF.
 
+use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::filter::{self, FilterMaps};
+use super::filter::{self, FilterSetup};
 use super::{XdpMode, XdpState};
 use crate::listen::UdpListener;
 use crate::sys::bpf::{self, AttachMode, MapKind};
@@ -60,6 +61,8 @@ enum XdpError {
     Unsupported,
     #[error("the limit of locked memory (ulimit -l) is too low: a queue takes 8 MiB")]
     LockedMemory,
+    #[error("xdp.route_check takes the kernel setting {0} = 1 (sysctl)")]
+    NoForwarding(&'static str),
     #[error("cannot {0}: {1}")]
     Refused(&'static str, #[source] io::Error),
 }
@@ -92,7 +95,7 @@ impl XdpPorts {
     /// this host. An interface that cannot be opened is left to the ordinary sockets. One that is in use is tried again for
     /// `patience`.
     pub fn open(
-        names: &[String],
+        (names, replies): (&[String], XdpReplies),
         listeners: Vec<UdpListener>,
         hosts: &[HostAddress],
         patience: Duration,
@@ -102,7 +105,7 @@ impl XdpPorts {
         let deadline = Instant::now() + patience;
         for name in names {
             let opened = loop {
-                match open(name, &addresses) {
+                match open(name, &addresses, replies) {
                     Err(error) if error.is_busy() && Instant::now() < deadline => {
                         thread::sleep(RETRY);
                     }
@@ -130,6 +133,15 @@ impl XdpPorts {
     pub fn states(&self) -> Vec<Arc<XdpState>> {
         self.states.clone()
     }
+}
+
+/// Where replies go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XdpReplies {
+    /// To the station that sent the query.
+    ToSender,
+    /// To the station that the kernel's routing table names. Where it names another interface, ordinary sockets are used.
+    ByRoute,
 }
 
 /// An address and port, with the frames that are taken for it.
@@ -169,9 +181,14 @@ fn answered_addresses(listeners: &[UdpListener], hosts: &[HostAddress]) -> Vec<A
 fn open(
     name: &str,
     addresses: &[AnsweredAddress],
+    replies: XdpReplies,
 ) -> Result<(Arc<XdpState>, Vec<XdpQueue>), XdpError> {
     let interface = interface::index(name).ok_or(XdpError::NoInterface)?;
     let number = interface::receive_queues(name);
+    let by_route = replies == XdpReplies::ByRoute;
+    if by_route {
+        check_forwarding(addresses)?;
+    }
     let mtu = interface::mtu(name).unwrap_or(MTU_MIN);
     let map_refused = refused("create a BPF map");
     let (switch, switch_value) = bpf::create_number().map_err(&map_refused)?;
@@ -183,7 +200,8 @@ fn open(
     }
     let sockets = bpf::create_map(MapKind::Sockets, (4, 4), number as usize);
     let sockets = sockets.map_err(&map_refused)?;
-    let program = bpf::load_program(&filter::program(FilterMaps {
+    let program = bpf::load_program(&filter::program(FilterSetup {
+        route_check: by_route.then_some(interface),
         switch: switch.as_raw_fd(),
         addresses: answered.as_raw_fd(),
         sockets: sockets.as_raw_fd(),
@@ -216,6 +234,29 @@ fn open(
         mtu,
     });
     Ok((Arc::clone(&state), queues.collect()))
+}
+
+/// Checks that programs may look up routes as of packets from the loopback interface.
+fn check_forwarding(addresses: &[AnsweredAddress]) -> Result<(), XdpError> {
+    for (is_ipv4, setting, path) in [
+        (
+            true,
+            "net.ipv4.conf.lo.forwarding",
+            "/proc/sys/net/ipv4/conf/lo/forwarding",
+        ),
+        (
+            false,
+            "net.ipv6.conf.lo.forwarding",
+            "/proc/sys/net/ipv6/conf/lo/forwarding",
+        ),
+    ] {
+        let is_needed = addresses.iter().any(|(one, _)| one.is_ipv4() == is_ipv4);
+        let is_off = fs::read_to_string(path).is_ok_and(|text| text.trim() == "0");
+        if is_needed && is_off {
+            return Err(XdpError::NoForwarding(setting));
+        }
+    }
+    Ok(())
 }
 
 /// Attaches the filter in the driver, or else in the network stack.

@@ -49,6 +49,7 @@ pub fn run_over_xdp(test: &str) {
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     let is_good = output.status.success() && text.contains("1 passed");
     assert!(is_good, "{test}: {text}");
+    println!("{text}");
 }
 
 /// Returns a command that runs a program in the network of servers.
@@ -65,7 +66,7 @@ pub fn in_server_network(program: impl Into<OsString>) -> Command {
 }
 
 /// Returns the command of a server, the addresses that it listens on instead of `wanted`, and what its configuration needs.
-pub(super) fn server(wanted: Vec<String>) -> (Command, Vec<String>, &'static str) {
+pub(super) fn server(wanted: Vec<String>, config: &str) -> (Command, Vec<String>, &'static str) {
     let command = in_server_network(binary());
     if std::env::var_os(SERVER_NETWORK).is_none() {
         return (command, wanted, "");
@@ -75,5 +76,11 @@ pub(super) fn server(wanted: Vec<String>) -> (Command, Vec<String>, &'static str
         address.replace("[::1]:", "[2001:db8::1]:")
     };
     let listen = wanted.into_iter().map(there).collect();
-    (command, listen, "[xdp]\ninterfaces = [\"nw0\"]\n")
+    // A test may have settings of its own.
+    let xdp = if config.contains("[xdp]") {
+        ""
+    } else {
+        "[xdp]\ninterfaces = [\"nw0\"]\n"
+    };
+    (command, listen, xdp)
 }

@@ -196,8 +196,9 @@ impl KnotReader<'_> {
             match entry.key.as_str() {
                 "listen" => self.xdp_interfaces(entry),
                 "route-check" if entry.is_on() => {
-                    let reason = "replies go to the station that sent the query";
-                    self.note(ImportVerdict::Changed, "xdp", entry, reason);
+                    let (key, value) = (("xdp", "route_check"), ImportedValue::Switch(true));
+                    self.server
+                        .take(&entry.place, key, value, "route-check of xdp");
                 }
                 "udp" if is_off => {
                     let reason = "queries over UDP are received on these interfaces";
