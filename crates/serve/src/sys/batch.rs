@@ -7,7 +7,8 @@
 //! leaves from the address that was queried.
 //!
 //! Invariants: `frame` is valid and owned by the batch; the pointers in headers point into the same frame; `len <=
-//! BATCH`; slots below `len` hold what the last receive wrote.
+//! BATCH`; slots below `len` hold what the last receive wrote. `received_data` points to the queries and `reply_data` to
+//! [`REPLY_MAX`] octets for each reply: buffers of the frame, or those of a ring (`filled`).
 
 mod filled;
 mod proxied;
@@ -17,6 +18,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
+use std::slice;
 use std::sync::Arc;
 
 use socket2::Socket;
@@ -81,6 +83,8 @@ pub(crate) enum LocalAddressFrom {
 pub struct DatagramBatch {
     frame: NonNull<Frame>,
     len: usize,
+    /// Whether its datagrams are in the buffers of a ring.
+    is_of_ring: bool,
     /// The case for which the control lengths of unused slots are set.
     armed: LocalAddressFrom,
     /// The socket the datagrams were received on, for late replies.
@@ -130,6 +134,7 @@ impl DatagramBatch {
         DatagramBatch {
             frame,
             len: 0,
+            is_of_ring: false,
             armed: LocalAddressFrom::Bound,
             socket: None,
             local: None,
@@ -160,10 +165,10 @@ impl DatagramBatch {
 
     /// Returns received datagram `i`.
     pub fn query(&self, i: usize) -> &[u8] {
-        debug_assert!(i < self.len);
+        assert!(i < self.len);
         let frame = self.frame();
-        let len = (frame.received[i].msg_len as usize).min(QUERY_MAX);
-        &frame.queries[i].bytes[..len]
+        // SAFETY: a slot below `len` has a query, which is not written while the batch is borrowed.
+        unsafe { query_at(&frame.received_data[i], &frame.received[i]) }
     }
 
     /// Checks whether datagram `i` was larger than the receive buffer, so that its end is lost.
@@ -180,14 +185,15 @@ impl DatagramBatch {
 
     /// Returns query `i`, the buffer for its reply, and the reply length to set (0: no reply).
     pub fn reply(&mut self, i: usize) -> (&[u8], &mut [u8; REPLY_MAX], &mut usize) {
-        debug_assert!(i < self.len);
+        assert!(i < self.len);
         let frame = self.frame_mut();
-        let len = (frame.received[i].msg_len as usize).min(QUERY_MAX);
-        (
-            &frame.queries[i].bytes[..len],
-            &mut frame.replies[i].bytes,
-            &mut frame.reply_data[i].iov_len,
-        )
+        let reply = frame.reply_data[i].iov_base.cast();
+        // SAFETY: a slot below `len` has a query and, elsewhere, a buffer for the reply; both are borrowed through `self`.
+        let (query, reply) = unsafe {
+            let query = query_at(&frame.received_data[i], &frame.received[i]);
+            (query, &mut *reply)
+        };
+        (query, reply, &mut frame.reply_data[i].iov_len)
     }
 
     /// Returns all received datagrams and, separately, the reply buffers, so that parsed queries can be kept while
@@ -201,24 +207,24 @@ impl DatagramBatch {
             received: &frame.received[..len],
             addresses: &frame.addresses,
             controls: &frame.controls,
-            queries: &frame.queries,
+            data: &frame.received_data,
             socket: self.socket.as_ref(),
             local: self.local,
             rules: &self.rules,
             proxied: self.proxied.as_deref(),
         };
         let replies = Replies {
-            replies: &mut frame.replies,
-            reply_data: &mut frame.reply_data,
+            reply_data: &mut frame.reply_data[..len],
         };
         (queries, replies)
     }
 
     /// Returns reply `i`, empty for none. After sending it is also empty if the kernel refused it.
     pub fn replied(&self, i: usize) -> &[u8] {
-        debug_assert!(i < self.len);
-        let frame = self.frame();
-        &frame.replies[i].bytes[..frame.reply_data[i].iov_len.min(REPLY_MAX)]
+        assert!(i < self.len);
+        let data = &self.frame().reply_data[i];
+        // SAFETY: a slot below `len` has a buffer of that size, which is not written while the batch is borrowed.
+        unsafe { slice::from_raw_parts(data.iov_base.cast(), data.iov_len.min(REPLY_MAX)) }
     }
 
     /// Returns the destination address of datagram `i`; `None` in a constructed batch.
@@ -263,6 +269,7 @@ impl DatagramBatch {
         wait: Wait,
         origin: LocalAddressFrom,
     ) -> io::Result<usize> {
+        assert!(!self.is_of_ring, "the kernel would write into a ring");
         self.arm(origin);
         let flags = match wait {
             Wait::ForOne => libc::MSG_WAITFORONE,
@@ -327,7 +334,7 @@ pub struct Queries<'a> {
     received: &'a [libc::mmsghdr],
     addresses: &'a [SocketAddressBytes; BATCH],
     controls: &'a [Control; BATCH],
-    queries: &'a [Buffer<QUERY_MAX, 128>; BATCH],
+    data: &'a [libc::iovec; BATCH],
     socket: Option<&'a Arc<Socket>>,
     local: Option<SocketAddr>,
     rules: &'a ListenerRules,
@@ -355,8 +362,8 @@ impl<'a> Queries<'a> {
     /// Returns received datagram `i`.
     #[inline]
     pub fn query(&self, i: usize) -> &'a [u8] {
-        let len = (self.received[i].msg_len as usize).min(QUERY_MAX);
-        &self.queries[i].bytes[..len]
+        // SAFETY: a slot that was received has a query, which is not written while the batch is borrowed.
+        unsafe { query_at(&self.data[i], &self.received[i]) }
     }
 
     /// Checks whether datagram `i` was larger than the receive buffer, so that its end is lost.
@@ -408,15 +415,15 @@ pub(crate) struct ReturnPath {
 
 /// The sending side of a batch.
 pub struct Replies<'a> {
-    replies: &'a mut [Buffer<REPLY_MAX, 256>; BATCH],
-    reply_data: &'a mut [libc::iovec; BATCH],
+    reply_data: &'a mut [libc::iovec],
 }
 
 impl Replies<'_> {
     /// Returns the buffer for reply `i`.
     #[inline]
     pub fn buffer(&mut self, i: usize) -> &mut [u8; REPLY_MAX] {
-        &mut self.replies[i].bytes
+        // SAFETY: a received slot has a buffer of this size for its reply alone, borrowed through `self`.
+        unsafe { &mut *self.reply_data[i].iov_base.cast() }
     }
 
     /// Sets the length of reply `i`; 0 means no reply.
@@ -424,6 +431,17 @@ impl Replies<'_> {
     pub fn set_len(&mut self, i: usize, len: usize) {
         self.reply_data[i].iov_len = len;
     }
+}
+
+/// Returns the query of a slot.
+///
+/// # Safety
+/// The slot holds one, which is not written as long as the result is used.
+#[inline]
+unsafe fn query_at<'a>(data: &libc::iovec, message: &libc::mmsghdr) -> &'a [u8] {
+    let len = (message.msg_len as usize).min(QUERY_MAX);
+    // SAFETY: promised by the caller; no query is longer than the buffers of a batch.
+    unsafe { slice::from_raw_parts(data.iov_base.cast(), len) }
 }
 
 /// Returns the destination address of a datagram, from its socket and its control message.

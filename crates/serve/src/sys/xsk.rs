@@ -7,121 +7,57 @@
 //! completion ring  <- buffers that were sent                 <- kernel
 //! ```
 //!
-//! Buffers below [`RECEIVE_FRAMES`] are for receiving: each is in the fill ring, with the kernel, or in the receive ring. The
-//! others are for sending: each is in `free`, in the transmit ring, with the kernel, or in the completion ring. The fill and
-//! completion rings have room for all of them, so neither can overflow.
+//! A datagram is answered in place: the query is read in the buffer that the kernel put it in, and the reply is written to one
+//! that is sent. Buffers below [`RECEIVE_FRAMES`] are for receiving: each is in the fill ring, with the kernel, in the receive ring,
+//! or in `held`. Behind them are those for sending, of several frames each, since a reply can be longer than a packet: each is in
+//! `free`, in `held`, in the transmit ring, with the kernel, or in the completion ring. The fill and completion rings have room for
+//! all of them, so neither can overflow.
+
+mod ring;
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU32, Ordering};
 
+use nameward_zone::prefetch;
+
+use super::batch::{BATCH, DatagramBatch, REPLY_MAX};
 use super::mapping::Mapping;
+use super::set_option;
+use crate::xdp::Inbound;
+use ring::SharedRing;
 
-/// Octets of a buffer: one Ethernet frame of the usual size, with room for what drivers put before it.
-pub(crate) const FRAME: usize = 2048;
-/// The longest packet that fits: the kernel leaves 256 octets free before a received one (`XDP_PACKET_HEADROOM`).
+/// Octets of a frame: an Ethernet frame of the usual size, with room for what drivers put before it.
+const FRAME: usize = 2048;
+/// The longest packet that is received: the kernel leaves 256 octets free before it (`XDP_PACKET_HEADROOM`).
 pub(crate) const PACKET_MAX: usize = FRAME - 256;
 const RECEIVE_FRAMES: u32 = 2048;
-const TRANSMIT_FRAMES: u32 = 2048;
+/// Buffers for sending, and the octets of each: room for headers, then for the longest reply. What does not fit a frame is sent by
+/// a socket.
+const TRANSMIT_BUFFERS: u32 = 1024;
+const HEAD_ROOM: usize = 128;
+const TRANSMIT_BUFFER: usize = (HEAD_ROOM + REPLY_MAX).div_ceil(FRAME) * FRAME;
+/// Where the first of them starts.
+const TRANSMIT_START: usize = RECEIVE_FRAMES as usize * FRAME;
+/// Octets of packets that wait to be sent, as the kernel counts them: about a kibibyte for each.
+const SEND_BUFFER: libc::c_int = 2 << 20;
+/// Octets of a packet that are read first: headers and question.
+const CACHE_LINE: usize = 64;
 
-/// A ring of entries, of which one side adds and the other removes.
-struct SharedRing<T> {
-    memory: Mapping,
-    producer: usize,
-    consumer: usize,
-    flags: usize,
-    entries: usize,
-    mask: u32,
-    /// The index of our side, which nobody else changes.
-    own: u32,
-    /// The index of the kernel's side, as of the last look.
-    other: u32,
-    kind: std::marker::PhantomData<T>,
+/// A packet whose datagram is in a batch.
+struct HeldPacket {
+    received: u64,
+    /// The buffer of its reply, until that is sent.
+    reply: Option<u64>,
 }
 
-// SAFETY: the ring is used by its owner alone; the kernel synchronises by the indexes.
-unsafe impl<T> Send for SharedRing<T> {}
-
-impl<T: Copy> SharedRing<T> {
-    /// Maps a ring of `size` entries, a power of two.
-    fn map(
-        socket: &OwnedFd,
-        offsets: &libc::xdp_ring_offset,
-        size: u32,
-        page_offset: libc::off_t,
-    ) -> io::Result<Self> {
-        let entries = offsets.desc as usize;
-        let len = entries + size as usize * size_of::<T>();
-        Ok(Self {
-            memory: Mapping::of_descriptor(socket, len, page_offset)?,
-            producer: offsets.producer as usize,
-            consumer: offsets.consumer as usize,
-            flags: offsets.flags as usize,
-            entries,
-            mask: size - 1,
-            own: 0,
-            other: 0,
-            kind: std::marker::PhantomData,
-        })
-    }
-
-    fn entry(&self, index: u32) -> *mut T {
-        let at = self.entries + (index & self.mask) as usize * size_of::<T>();
-        debug_assert!(at + size_of::<T>() <= self.memory.len());
-        // SAFETY: the masked index is below the number of entries, which the region has room for.
-        unsafe { self.memory.start().add(at).cast() }
-    }
-
-    fn producer(&self) -> &AtomicU32 {
-        self.memory.number(self.producer)
-    }
-
-    fn consumer(&self) -> &AtomicU32 {
-        self.memory.number(self.consumer)
-    }
-
-    /// Checks whether the kernel waits to be woken.
-    fn needs_wakeup(&self) -> bool {
-        let flags = self.memory.number(self.flags).load(Ordering::Relaxed);
-        flags & libc::XDP_RING_NEED_WAKEUP != 0
-    }
-
-    /// Returns entry `ahead` of those that the kernel has added and that were not removed yet.
-    fn peek(&mut self, ahead: u32) -> Option<T> {
-        if self.other.wrapping_sub(self.own) <= ahead {
-            self.other = self.producer().load(Ordering::Acquire);
-            if self.other.wrapping_sub(self.own) <= ahead {
-                return None;
-            }
-        }
-        // SAFETY: the kernel has written the entry before it moved its index past it, and reuses it after ours has passed.
-        Some(unsafe { self.entry(self.own.wrapping_add(ahead)).read() })
-    }
-
-    /// Removes entries that were looked at.
-    fn remove(&mut self, count: u32) {
-        self.own = self.own.wrapping_add(count);
-        self.consumer().store(self.own, Ordering::Release);
-    }
-
-    /// Writes an entry that the kernel sees with the next [`SharedRing::publish`]; false if the ring is full.
-    fn add(&mut self, entry: T) -> bool {
-        let size = self.mask + 1;
-        if self.own.wrapping_sub(self.other) >= size {
-            self.other = self.consumer().load(Ordering::Acquire);
-            if self.own.wrapping_sub(self.other) >= size {
-                return false;
-            }
-        }
-        // SAFETY: the kernel's index has passed the entry, so that it is ours until our index passes it.
-        unsafe { self.entry(self.own).write(entry) };
-        self.own = self.own.wrapping_add(1);
-        true
-    }
-
-    fn publish(&self) {
-        self.producer().store(self.own, Ordering::Release);
-    }
+/// How a received packet is treated.
+pub(crate) enum PacketReading<'p> {
+    /// Its datagram is added to the batch.
+    Datagram(Inbound<'p>),
+    /// It has none that can be answered.
+    Nothing,
+    /// It stays in the ring, with those after it.
+    Stop,
 }
 
 /// A socket bound to one receive queue of an interface.
@@ -132,6 +68,8 @@ pub(crate) struct XdpSocket {
     completion: SharedRing<u64>,
     /// Buffers that can be sent, the most recently used last: it is still in the processor's cache.
     free: Vec<u64>,
+    /// The packets of the batch that is being answered, by slot.
+    held: Vec<HeldPacket>,
     is_zero_copy: bool,
     /// Datagrams that were dropped, as of the last check.
     dropped: u64,
@@ -150,8 +88,8 @@ impl XdpSocket {
         }
         // SAFETY: the kernel has just opened the descriptor.
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-        let frames = (RECEIVE_FRAMES + TRANSMIT_FRAMES) as usize;
-        let buffers = Mapping::anonymous(frames * FRAME)?;
+        let transmit_octets = TRANSMIT_BUFFERS as usize * TRANSMIT_BUFFER;
+        let buffers = Mapping::anonymous(TRANSMIT_START + transmit_octets)?;
         let region = libc::xdp_umem_reg {
             addr: buffers.start() as u64,
             len: buffers.len() as u64,
@@ -162,30 +100,34 @@ impl XdpSocket {
         };
         set(&socket, libc::XDP_UMEM_REG, &region)?;
         set(&socket, libc::XDP_UMEM_FILL_RING, &RECEIVE_FRAMES)?;
-        set(&socket, libc::XDP_UMEM_COMPLETION_RING, &TRANSMIT_FRAMES)?;
+        set(&socket, libc::XDP_UMEM_COMPLETION_RING, &TRANSMIT_BUFFERS)?;
         set(&socket, libc::XDP_RX_RING, &RECEIVE_FRAMES)?;
-        set(&socket, libc::XDP_TX_RING, &TRANSMIT_FRAMES)?;
+        set(&socket, libc::XDP_TX_RING, &TRANSMIT_BUFFERS)?;
         let offsets = option::<libc::xdp_mmap_offsets>(&socket, libc::XDP_MMAP_OFFSETS)?;
         let fill_at = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
         let completion_at = libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t;
         let mut fill = SharedRing::map(&socket, &offsets.fr, RECEIVE_FRAMES, fill_at)?;
-        let completion = SharedRing::map(&socket, &offsets.cr, TRANSMIT_FRAMES, completion_at)?;
+        let completion = SharedRing::map(&socket, &offsets.cr, TRANSMIT_BUFFERS, completion_at)?;
         let receive_at = libc::XDP_PGOFF_RX_RING;
         let receive = SharedRing::map(&socket, &offsets.rx, RECEIVE_FRAMES, receive_at)?;
         let transmit_at = libc::XDP_PGOFF_TX_RING;
-        let transmit = SharedRing::map(&socket, &offsets.tx, TRANSMIT_FRAMES, transmit_at)?;
+        let transmit = SharedRing::map(&socket, &offsets.tx, TRANSMIT_BUFFERS, transmit_at)?;
         for frame in 0..RECEIVE_FRAMES {
-            fill.add(address_of(frame));
+            fill.add(u64::from(frame) * FRAME as u64);
         }
         fill.publish();
+        // With the usual limit, a burst of some batches fills it. Without privileges the limit of the system counts.
+        let _ = set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER);
         bind(&socket, interface, queue, zero_copy)?;
-        let free = (RECEIVE_FRAMES..RECEIVE_FRAMES + TRANSMIT_FRAMES).rev();
+        let free = (0..TRANSMIT_BUFFERS as usize).rev();
+        let free = free.map(|number| (TRANSMIT_START + number * TRANSMIT_BUFFER) as u64);
         Ok(Self {
             fill,
             receive,
             transmit,
             completion,
-            free: free.map(address_of).collect(),
+            free: free.collect(),
+            held: Vec::with_capacity(BATCH),
             is_zero_copy: zero_copy,
             dropped: 0,
             socket,
@@ -198,70 +140,107 @@ impl XdpSocket {
         self.is_zero_copy
     }
 
-    /// Passes received packets to `take`, at most `most`, until it returns false: that packet and those after it stay in the
-    /// ring. Returns how many were taken.
-    pub(crate) fn receive(&mut self, most: usize, mut take: impl FnMut(&[u8]) -> bool) -> usize {
+    /// Checks whether packets have been received.
+    pub(crate) fn has_packets(&mut self) -> bool {
+        self.receive.peek(0).is_some()
+    }
+
+    /// Adds received datagrams to a batch, as `read` decides, at most [`BATCH`]; it begins the batch before the first one. Returns how
+    /// many packets were taken. [`XdpSocket::release`] follows.
+    pub(crate) fn receive(
+        &mut self,
+        batch: &mut DatagramBatch,
+        mut read: impl for<'p> FnMut(&'p [u8], &mut DatagramBatch) -> PacketReading<'p>,
+    ) -> usize {
+        assert!(self.held.is_empty(), "the last batch was released");
+        if self.free.len() < BATCH {
+            self.reclaim();
+        }
+        self.prefetch_packets();
         let mut taken = 0;
-        while (taken as usize) < most
+        while (taken as usize) < BATCH
             && let Some(packet) = self.receive.peek(taken)
-            && take(self.packet(&packet))
         {
+            let received = packet.addr & !(FRAME as u64 - 1);
+            match read(packet_at(&self.buffers, &packet), batch) {
+                PacketReading::Stop => break,
+                // The ring has room for all buffers for receiving.
+                PacketReading::Nothing => _ = self.fill.add(received),
+                PacketReading::Datagram(datagram) => {
+                    let reply = self.free.pop();
+                    // SAFETY: the address is that of a buffer for sending, with room for this offset.
+                    let at = reply.map(|reply| unsafe {
+                        self.buffers.start().add(reply as usize + HEAD_ROOM)
+                    });
+                    // SAFETY: the packet was received and the buffer was free. Both are in `held`, and not accessed by the kernel
+                    // or by this process, except through the batch, until `release` clears it or `send` passes a finished reply on.
+                    unsafe { batch.push_in_place(&datagram, at) };
+                    self.held.push(HeldPacket { received, reply });
+                }
+            }
             taken += 1;
-            // The ring has room for all buffers for receiving.
-            self.fill.add(packet.addr & !(FRAME as u64 - 1));
         }
         if taken > 0 {
             self.receive.remove(taken);
-            self.fill.publish();
-            if self.fill.needs_wakeup() {
-                self.wake_receiver();
-            }
         }
         taken as usize
     }
 
-    /// Returns the octets of a received packet. Empty if the kernel describes one outside of the buffers.
-    fn packet(&self, packet: &libc::xdp_desc) -> &[u8] {
-        let (start, len) = (packet.addr as usize, packet.len as usize);
-        if start
-            .checked_add(len)
-            .is_none_or(|end| end > self.buffers.len())
-        {
-            return &[];
+    /// Loads the headers and questions of the next packets at once: another processor may have written them.
+    fn prefetch_packets(&mut self) {
+        for ahead in 0..BATCH as u32 {
+            let Some(packet) = self.receive.peek(ahead) else {
+                break;
+            };
+            let packet = packet_at(&self.buffers, &packet);
+            for line in packet.chunks(CACHE_LINE).take(2) {
+                prefetch(&line[0]);
+            }
         }
-        // SAFETY: within the buffers; the packet is ours until its buffer is in the fill ring again, which needs `&mut self`.
-        unsafe { std::slice::from_raw_parts(self.buffers.start().add(start), len) }
     }
 
-    /// Adds a packet that `write` makes in a buffer; false if there is no buffer or it makes none. [`XdpSocket::flush`] sends it.
-    pub(crate) fn send(&mut self, write: impl FnOnce(&mut [u8; FRAME]) -> Option<usize>) -> bool {
-        if self.free.is_empty() {
-            self.reclaim();
-        }
-        let Some(address) = self.free.pop() else {
+    /// Adds the packet with the reply in a slot of the batch: `payload` octets, in front of which `write` makes `head` octets of
+    /// headers. False if it cannot be sent from here. [`XdpSocket::flush`] sends it.
+    pub(crate) fn send(
+        &mut self,
+        slot: usize,
+        (head, payload): (usize, usize),
+        write: impl FnOnce(&mut [u8]) -> Option<()>,
+    ) -> bool {
+        let held = &mut self.held[slot];
+        let Some(reply) = held.reply else {
             return false;
         };
-        // SAFETY: the address is that of a buffer for sending, which is neither with the kernel nor in a ring, and borrowed
-        // through `&mut self`.
-        let buffer = unsafe {
-            &mut *self
-                .buffers
-                .start()
-                .add(address as usize)
-                .cast::<[u8; FRAME]>()
-        };
-        let written = write(buffer).filter(|len| *len <= FRAME);
-        let is_added = written.is_some_and(|len| {
-            self.transmit.add(libc::xdp_desc {
-                addr: address,
+        if head > HEAD_ROOM || HEAD_ROOM + payload > FRAME {
+            return false;
+        }
+        let (start, len) = (reply as usize + HEAD_ROOM - head, head + payload);
+        // SAFETY: within the first frame of a buffer that is neither with the kernel nor in a ring; no reference of the batch to it
+        // is alive.
+        let frame = unsafe { std::slice::from_raw_parts_mut(self.buffers.start().add(start), len) };
+        let is_added = write(frame).is_some()
+            && self.transmit.add(libc::xdp_desc {
+                addr: start as u64,
                 len: len as u32,
                 options: 0,
-            })
-        });
-        if !is_added {
-            self.free.push(address);
+            });
+        if is_added {
+            held.reply = None;
         }
         is_added
+    }
+
+    /// Ends a batch: its buffers can receive and send again.
+    pub(crate) fn release(&mut self, batch: &mut DatagramBatch) {
+        batch.clear();
+        for packet in self.held.drain(..) {
+            self.fill.add(packet.received);
+            self.free.extend(packet.reply);
+        }
+        self.fill.publish();
+        if self.fill.needs_wakeup() {
+            self.wake_receiver();
+        }
     }
 
     /// Hands added packets to the kernel.
@@ -286,7 +265,9 @@ impl XdpSocket {
     fn reclaim(&mut self) {
         let mut count = 0;
         while let Some(address) = self.completion.peek(count) {
-            self.free.push(address);
+            // Of the packet, which is somewhere in its buffer.
+            let packet = (address as usize).saturating_sub(TRANSMIT_START);
+            self.free.push(address - (packet % TRANSMIT_BUFFER) as u64);
             count += 1;
         }
         if count > 0 {
@@ -355,8 +336,14 @@ impl AsRawFd for XdpSocket {
     }
 }
 
-fn address_of(frame: u32) -> u64 {
-    u64::from(frame) * FRAME as u64
+/// Returns the octets of a received packet. Empty if the kernel describes one outside of the buffers.
+fn packet_at<'b>(buffers: &'b Mapping, packet: &libc::xdp_desc) -> &'b [u8] {
+    let (start, len) = (packet.addr as usize, packet.len as usize);
+    if start.checked_add(len).is_none_or(|end| end > buffers.len()) {
+        return &[];
+    }
+    // SAFETY: within the buffers; the packet is not written until its buffer is in the fill ring again.
+    unsafe { std::slice::from_raw_parts(buffers.start().add(start), len) }
 }
 
 fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {

@@ -196,14 +196,24 @@ impl ReplyHead {
         usize::from(self.payload - self.ip) + payload
     }
 
-    /// Writes the frame with a payload; `identification` is that of an IPv4 packet. `None` if it does not fit.
-    pub fn write(&self, out: &mut [u8], payload: &[u8], identification: u16) -> Option<usize> {
+    /// Returns how many octets are in front of the payload.
+    pub fn len(&self) -> usize {
+        usize::from(self.payload)
+    }
+
+    /// Checks whether no datagram was read.
+    pub fn is_empty(&self) -> bool {
+        self.payload == 0
+    }
+
+    /// Writes the headers of a frame whose payload is in it already, after [`ReplyHead::len`] octets; `identification` is that of
+    /// an IPv4 packet. `None` if the frame is too long or too short.
+    pub fn write(&self, frame: &mut [u8], identification: u16) -> Option<()> {
         let (ip_at, payload_at) = (usize::from(self.ip), usize::from(self.payload));
-        let end = payload_at + payload.len();
-        let frame = out.get_mut(..end)?;
-        frame[..payload_at].copy_from_slice(&self.octets[..payload_at]);
-        frame[payload_at..].copy_from_slice(payload);
-        let udp_at = payload_at - UDP;
+        let end = frame.len();
+        let head = self.octets.get(..payload_at)?;
+        frame.get_mut(..payload_at)?.copy_from_slice(head);
+        let udp_at = payload_at.checked_sub(UDP)?;
         let udp_len = u16::try_from(end - udp_at).ok()?;
         let ip_len = u16::try_from(end - ip_at).ok()?;
         frame[udp_at + 4..udp_at + 6].copy_from_slice(&udp_len.to_be_bytes());
@@ -225,20 +235,22 @@ impl ReplyHead {
             checksum => checksum,
         };
         frame[udp_at + 6..udp_at + 8].copy_from_slice(&checksum.to_be_bytes());
-        Some(end)
+        Some(())
     }
 }
 
-/// Adds the 16-bit words of some octets (RFC 1071). The sum of a datagram is far from overflowing.
+/// Adds the 16-bit words of some octets. RFC 1071 section 2 (B): the order of octets in the processor does not matter until the
+/// end, so that none is swapped before.
 fn sum(octets: &[u8]) -> u64 {
     let (words, rest) = octets.as_chunks::<4>();
     let words = words
         .iter()
-        .map(|word| u64::from(u32::from_be_bytes(*word)));
+        .map(|word| u64::from(u32::from_ne_bytes(*word)));
     let total: u64 = words.sum();
     let mut last = [0; 4];
     last[..rest.len()].copy_from_slice(rest);
-    total + u64::from(u32::from_be_bytes(last))
+    let total = total + u64::from(u32::from_ne_bytes(last));
+    u64::from(u16::from_be(fold(total)))
 }
 
 /// Folds a sum into 16 bits.

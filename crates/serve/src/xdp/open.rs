@@ -59,7 +59,7 @@ enum XdpError {
     QueueInUse(u32),
     #[error("this kernel has no AF_XDP")]
     Unsupported,
-    #[error("the limit of locked memory (ulimit -l) is too low: a queue takes 8 MiB")]
+    #[error("the limit of locked memory (ulimit -l) is too low: a queue takes 10 MiB")]
     LockedMemory,
     #[error("xdp.route_check takes the kernel setting {0} = 1 (sysctl)")]
     NoForwarding(&'static str),

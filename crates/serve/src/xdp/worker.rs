@@ -3,12 +3,14 @@
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::XdpClosing;
 use super::frame::{self, ReplyHead};
 use super::open::{XdpPorts, XdpQueue};
 use crate::listen::UdpListener;
+use crate::sys::xsk::{PACKET_MAX, PacketReading};
 use crate::sys::{PollSet, coarse_time};
 use crate::udp::{
     BATCH, BatchHandler, BatchTiming, DRAIN_BATCHES, DatagramBatch, IDLE_INTERVAL, SwitchedWorker,
@@ -17,6 +19,9 @@ use crate::udp::{
 
 /// How often a worker that is never idle checks its sockets: whether their interfaces still exist, and what they dropped.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long packets may be on the way from the filter to a ring after the filter is switched off.
+const LAST_PACKETS: Duration = Duration::from_millis(5);
 
 /// Starts at most `threads` workers, which share the queues of all interfaces.
 pub(crate) fn spawn_workers<H: BatchHandler>(
@@ -83,29 +88,23 @@ impl<H: BatchHandler> SwitchedWorker for XdpWorker<H> {
         self.interval = interval;
     }
 
-    fn round(&mut self, is_busy: bool) -> bool {
-        let timeout = if is_busy {
-            Duration::ZERO
-        } else {
-            self.interval
-        };
-        let is_empty = self.poll.wait(timeout) == 0;
-        if is_empty && !is_busy || coarse_time() >= self.next_check {
+    fn round(&mut self, _is_busy: bool) -> bool {
+        // Rings are read without a system call.
+        if coarse_time() >= self.next_check {
             self.check();
         }
-        if is_empty {
-            if !is_busy {
-                self.handler.idle();
-            }
-            return false;
-        }
-        let mut any_full = false;
+        let mut is_served = false;
         for index in 0..self.queues.len() {
-            if self.poll.ready(index) {
-                any_full |= self.serve(index) == BATCH;
+            if self.queues[index].socket.has_packets() {
+                self.serve(index);
+                is_served = true;
             }
         }
-        any_full
+        if !is_served && self.poll.wait(self.interval) == 0 {
+            self.check();
+            self.handler.idle();
+        }
+        is_served
     }
 
     fn finish(&mut self) {
@@ -135,8 +134,10 @@ impl<H: BatchHandler> XdpWorker<H> {
         }
     }
 
-    fn end(&self) {
+    fn end(&mut self) {
         if self.closing.is_closing() {
+            thread::sleep(LAST_PACKETS);
+            self.finish();
             for queue in &self.queues {
                 queue.state.end_queue("closed for a new process");
             }
@@ -173,47 +174,46 @@ impl<H: BatchHandler> XdpWorker<H> {
     fn serve(&mut self, index: usize) -> usize {
         let started = Instant::now();
         let (taken, listener) = self.receive(index);
-        let Some(listener) = listener else {
-            return taken;
-        };
-        let received = Instant::now();
-        answer(&mut self.handler, &mut self.batch);
-        let answered = Instant::now();
-        self.send(index, listener);
-        let timing = BatchTiming {
-            receive_ns: Some(nanoseconds(started, received)),
-            answer_ns: nanoseconds(received, answered),
-            send_ns: nanoseconds(answered, Instant::now()),
-        };
-        self.handler.sent(&self.batch, timing);
+        if let Some(listener) = listener {
+            let received = Instant::now();
+            answer(&mut self.handler, &mut self.batch);
+            let answered = Instant::now();
+            self.send(index, listener);
+            let timing = BatchTiming {
+                receive_ns: Some(nanoseconds(started, received)),
+                answer_ns: nanoseconds(received, answered),
+                send_ns: nanoseconds(answered, Instant::now()),
+            };
+            self.handler.sent(&self.batch, timing);
+        }
+        self.queues[index].socket.release(&mut self.batch);
         taken
     }
 
     /// Fills the batch with datagrams to one listener, which is returned. Packets that are none are dropped.
     fn receive(&mut self, index: usize) -> (usize, Option<usize>) {
         let queue = &mut self.queues[index];
-        let (interface, batch) = (queue.interface, &mut self.batch);
+        let interface = queue.interface;
         let (listeners, heads) = (&self.listeners, &mut self.heads);
         let mut current = None;
-        let taken = queue.socket.receive(BATCH, |packet| {
+        let taken = queue.socket.receive(&mut self.batch, |packet, batch| {
             let slot = current.map_or(0, |_| batch.len());
             let Some(inbound) = frame::read(packet, interface, &mut heads[slot]) else {
-                return true;
+                return PacketReading::Nothing;
             };
             let mut numbered = listeners.iter().enumerate();
             let Some((found, listener)) = numbered.find(|(_, one)| one.covers(inbound.local))
             else {
-                return true;
+                return PacketReading::Nothing;
             };
             match current {
                 // The rules of a batch are those of one listener.
-                Some(current) if current != found => return false,
+                Some(current) if current != found => return PacketReading::Stop,
                 Some(_) => {}
                 None => batch.begin(listener),
             }
             current = Some(found);
-            batch.push(&inbound);
-            true
+            PacketReading::Datagram(inbound)
         });
         (taken, current)
     }
@@ -222,18 +222,18 @@ impl<H: BatchHandler> XdpWorker<H> {
         let queue = &mut self.queues[index];
         let mut too_large = 0_u32;
         for (slot, head) in self.heads.iter().enumerate().take(self.batch.len()) {
-            let reply = self.batch.replied(slot);
-            if reply.is_empty() {
+            let len = self.batch.replied(slot).len();
+            if len == 0 {
                 continue;
             }
-            if head.packet_len(reply.len()) > queue.mtu {
+            if head.packet_len(len) > queue.mtu.min(PACKET_MAX) {
                 too_large |= 1 << slot;
                 continue;
             }
             self.identification = self.identification.wrapping_add(1);
             let identification = self.identification;
-            let write = |frame: &mut [u8; _]| head.write(frame, reply, identification);
-            if !queue.socket.send(write) {
+            let write = |frame: &mut [u8]| head.write(frame, identification);
+            if !queue.socket.send(slot, (head.len(), len), write) {
                 self.batch.forget(slot);
             }
         }

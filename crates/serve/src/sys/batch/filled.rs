@@ -1,4 +1,5 @@
-//! Batches that are filled without a receive call: from the packets of an interface, or made for tests and benchmarks.
+//! Batches that are filled without a receive call: with the packets of a ring, which stay in its buffers, or with copies, for tests and
+//! benchmarks.
 
 use std::net::SocketAddr;
 
@@ -25,27 +26,52 @@ impl DatagramBatch {
         frame.received[i].msg_hdr.msg_namelen = raw_len as libc::socklen_t;
     }
 
-    /// Empties the batch, for datagrams to a listener.
+    /// Empties the batch, for datagrams from a ring to a listener.
     pub(crate) fn begin(&mut self, listener: &UdpListener) {
+        self.is_of_ring = true;
         self.arm(LocalAddressFrom::Bound);
         self.set_listener(listener);
     }
 
-    /// Adds a datagram that an interface has received; the batch must have room. A late reply leaves through the socket of the
-    /// listener, from the address that was queried.
+    /// Empties the batch: its datagrams go back to the ring.
+    pub(in crate::sys) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Adds a datagram where it is in the buffers of a ring; the batch was begun and has room. Its reply is written to `reply`, or to
+    /// a buffer of the batch. A late reply leaves through the socket of the listener, from the address that was queried.
+    ///
+    /// # Safety
+    /// The payload, and [`super::REPLY_MAX`] octets at `reply`, can be read and written, and nothing else accesses them, until the
+    /// batch is cleared or begun again.
     #[inline]
-    pub(crate) fn push(&mut self, datagram: &Inbound<'_>) {
+    pub(in crate::sys) unsafe fn push_in_place(
+        &mut self,
+        datagram: &Inbound<'_>,
+        reply: Option<*mut u8>,
+    ) {
         let slot = self.len;
         let is_wildcard = self.local.is_some_and(|local| local.ip().is_unspecified());
-        self.add(datagram.payload, datagram.client);
+        let raw = self.frame.as_ptr();
+        // SAFETY: `raw` is the valid frame, and the pointer is derived from it by place.
+        let own = unsafe { (&raw mut (*raw).replies[slot].bytes).cast() };
         let frame = self.frame_mut();
-        let header = &mut frame.received[slot].msg_hdr;
+        frame.received_data[slot].iov_base = datagram.payload.as_ptr().cast_mut().cast();
+        frame.reply_data[slot] = libc::iovec {
+            iov_base: reply.map_or(own, <*mut u8>::cast),
+            iov_len: 0,
+        };
         let control_len = if is_wildcard {
             frame.controls[slot].set_source(datagram.local.ip())
         } else {
             0
         };
-        header.msg_controllen = control_len as _;
+        let message = &mut frame.received[slot];
+        message.msg_len = datagram.payload.len() as libc::c_uint;
+        message.msg_hdr.msg_flags = 0;
+        message.msg_hdr.msg_controllen = control_len as _;
+        self.set_client(slot, datagram.client);
+        self.len = slot + 1;
     }
 
     #[inline]

@@ -50,7 +50,9 @@ impl DatagramBatch {
                 refused(sender);
                 continue;
             };
-            frame.queries[i].bytes.copy_within(header.len..len, 0);
+            let query = frame.received_data[i].iov_base.cast::<u8>();
+            // SAFETY: the query has `len` octets, of which the header is a part; nothing else refers to them.
+            unsafe { std::ptr::copy(query.add(header.len), query, len - header.len) };
             frame.received[i].msg_len = (len - header.len) as libc::c_uint;
             if let Some(ends) = header.ends {
                 self.set_proxied(i, ends);

@@ -38,10 +38,15 @@ fn frame(client: SocketAddr, local: SocketAddr, payload: &[u8], is_tagged: bool)
     head.octets[at..at + 2].copy_from_slice(&client.port().to_be_bytes());
     head.octets[at + 2..at + 4].copy_from_slice(&local.port().to_be_bytes());
     head.payload = (at + UDP) as u8;
-    let mut out = vec![0; 2048];
-    let len = head.write(&mut out, payload, 1).unwrap();
-    out.truncate(len);
-    out
+    framed(&head, payload)
+}
+
+/// Returns a payload behind its headers.
+fn framed(head: &ReplyHead, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0; head.len()];
+    frame.extend(payload);
+    head.write(&mut frame, 1).unwrap();
+    frame
 }
 
 fn octets(address: IpAddr) -> Vec<u8> {
@@ -69,13 +74,12 @@ fn the_reply_to_a_datagram_is_a_datagram_in_the_other_direction() {
             assert_eq!((inbound.client, inbound.local), (client, local));
             assert_eq!(inbound.payload, b"query");
 
-            let mut reply = [0; 2048];
-            let len = head.write(&mut reply, b"a reply", 9).unwrap();
+            let reply = framed(&head, b"a reply");
             assert_eq!(reply[..6], query[6..12], "to the sender");
             assert_eq!(reply[6..12], query[..6]);
             let tag = 12..if is_tagged { 16 } else { 12 };
             assert_eq!(reply[tag.clone()], query[tag]);
-            let back = read(&reply[..len], INTERFACE, &mut ReplyHead::default());
+            let back = read(&reply, INTERFACE, &mut ReplyHead::default());
             let back = back.expect("its checksums are right");
             assert_eq!((back.client, back.local), (local, client));
             assert_eq!(back.payload, b"a reply");
