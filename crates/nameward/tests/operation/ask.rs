@@ -32,9 +32,9 @@ fn query(id: u16, name: &str, rtype: &str) -> Vec<u8> {
 
 fn client(server: SocketAddr) -> UdpSocket {
     let local = if server.is_ipv4() {
-        "127.0.0.1:0"
+        "0.0.0.0:0"
     } else {
-        "[::1]:0"
+        "[::]:0"
     };
     let socket = UdpSocket::bind(local).unwrap();
     socket.connect(server).unwrap();

@@ -14,8 +14,11 @@ use super::update_kill::{address_of, client, update};
 use crate::api::tls::make_certificate;
 use load::Load;
 
-/// Upgrades of the test under load; `scripts/upgrade-loop` sets how many.
-const UPGRADES: usize = 3;
+/// Returns how many upgrades the tests under load make; `scripts/upgrade-loop` sets it.
+pub fn upgrades() -> usize {
+    let wanted = std::env::var("NAMEWARD_UPGRADES").ok();
+    wanted.and_then(|text| text.parse().ok()).unwrap_or(3)
+}
 
 /// Ends a server that has taken over: it is not a child of the test.
 struct Successor(u32);
@@ -70,9 +73,7 @@ fn setup(settings: &str) -> Setup {
 
 #[test]
 fn upgrades_under_load_lose_no_query_and_refuse_no_connection() {
-    let wanted = std::env::var("NAMEWARD_UPGRADES").ok();
-    let upgrades = wanted.and_then(|text| text.parse().ok());
-    let upgrades = upgrades.unwrap_or(UPGRADES);
+    let upgrades = upgrades();
     let server = setup("workers = 2\n")
         .zone("one.example", &zone("www"))
         .start();

@@ -94,6 +94,18 @@ impl Load {
         load
     }
 
+    /// Starts clients that use UDP alone.
+    pub fn over_udp(at: SocketAddr) -> Self {
+        let mut load = Load {
+            stop: Arc::default(),
+            clients: Vec::new(),
+        };
+        for _ in 0..4 {
+            load.spawn("UDP", move || ask_over_udp(at));
+        }
+        load
+    }
+
     fn spawn(
         &mut self,
         transport: &'static str,
