@@ -31,8 +31,13 @@ fn with_large_rrset() -> String {
 
 /// Returns how many datagrams the sockets in the server's network have received.
 fn datagrams_of_sockets(server: &TestServer) -> u64 {
+    datagrams_near(server.pid())
+}
+
+/// Returns the same for the network of a process.
+fn datagrams_near(process: u32) -> u64 {
     let mut sum = 0;
-    let of = |file: &str| fs::read_to_string(format!("/proc/{}/net/{file}", server.pid())).unwrap();
+    let of = |file: &str| fs::read_to_string(format!("/proc/{process}/net/{file}")).unwrap();
     let v4 = of("snmp");
     let mut v4 = v4.lines().filter_map(|line| line.strip_prefix("Udp: "));
     let v4 = v4
@@ -397,11 +402,11 @@ fn upgrade_with_xdp() {
         println!("{result}");
         assert_eq!(result.lost, 0, "{result}: {}", result.reasons());
     }
-    let before = datagrams_of_sockets(&server);
+    let before = datagrams_near(process);
     is_answered(server.address(), &[]);
     let status = done(&server, &["status"]);
     assert!(status.contains("nw0: native mode, copying, "), "{status}");
-    assert_eq!(datagrams_of_sockets(&server), before);
+    assert_eq!(datagrams_near(process), before);
     let ended = Command::new("kill").arg(process.to_string()).status();
     assert!(ended.unwrap().success());
 }
