@@ -84,7 +84,10 @@ impl DatabaseFollower {
             match self.read_changed_zone(id).await {
                 Ok(()) => {
                     self.pending.zones.remove(&id);
-                    let zone = self.zones.get_mut(&id);
+                    // Another server may have announced the version than the one that was read: it may lack the change, and
+                    // announces it later.
+                    let is_there = !self.backend.has_replica();
+                    let zone = self.zones.get_mut(&id).filter(|_| is_there);
                     if let Some(zone) = zone.and_then(FollowedZone::in_memory) {
                         zone.version = zone.version.max(version);
                     }
