@@ -12,7 +12,6 @@
 
 use std::sync::Arc;
 
-use nameward_dnssec::{CanonicalSet, Rrsigs};
 use nameward_wire::message::OwnerForm;
 use nameward_wire::{Class, Name, NameBuf, Type};
 use nameward_zone::{Find, NameKey, Node, Rrset, SigningState};
@@ -23,16 +22,16 @@ use crate::plan::{Current, Data, MAX_CHAIN, PlanStep, Planner, Section, owner};
 use crate::view::{ZoneView, Zones};
 use crate::{AnswerKind, Scratch};
 
-/// The addresses of one type for a name outside the zones served here, as returned by a resolver.
+/// The records of one type for a name outside the zones served here, as returned by a resolver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AliasAddresses {
     /// The resolved name.
     pub target: NameBuf,
-    /// A or AAAA.
+    /// A or AAAA for an ALIAS; scripts request other types, too.
     pub rtype: Type,
     /// The TTL in seconds.
     pub ttl: u32,
-    /// Address data; empty if the name has no address of this type.
+    /// Record data; empty if the name has no record of this type.
     pub records: Vec<Vec<u8>>,
     /// They were resolved for a client subnet, and are valid for this many leading bits of its address.
     pub client_bits: Option<u8>,
@@ -254,19 +253,8 @@ impl<'n> Encoder<'n, '_> {
         let Some(addresses) = self.addresses else {
             return Ok(0);
         };
-        let rrsigs = match state.online() {
-            Some(signing) => {
-                let data = addresses.records.iter().map(|data| &data[..]);
-                let set = CanonicalSet::new(
-                    self.signed_as.unwrap_or(node.name()),
-                    addresses.rtype,
-                    ttl,
-                    data,
-                );
-                self.rrsigs(&set, signing)?
-            }
-            None => Rrsigs::new(),
-        };
+        let records = (addresses.rtype, &addresses.records[..]);
+        let rrsigs = self.made_rrsigs(records, (node, ttl), state)?;
         self.undo_if_full(|this| {
             for data in &addresses.records {
                 this.writer.owner(owner)?;

@@ -270,6 +270,22 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
 pub(crate) const MAX_COMPUTED: usize = 8;
 
 impl<'n> Encoder<'n, '_> {
+    /// Returns the signatures of records that are not stored as they are sent; none if the zone is not signed online.
+    pub(crate) fn made_rrsigs(
+        &mut self,
+        (rtype, records): (Type, &[Vec<u8>]),
+        (node, ttl): (Node<'n>, u32),
+        state: &SigningState,
+    ) -> Result<Rrsigs, Stop> {
+        let Some(signing) = state.online() else {
+            return Ok(Rrsigs::new());
+        };
+        let data = records.iter().map(|data| &data[..]);
+        let name = self.signed_as.unwrap_or(node.name());
+        let set = CanonicalSet::new(name, rtype, ttl, data);
+        self.rrsigs(&set, signing)
+    }
+
     /// Writes a computed RRset, signed like any other record if the zone is signed online.
     pub(crate) fn computed(
         &mut self,
@@ -282,15 +298,7 @@ impl<'n> Encoder<'n, '_> {
         let Some(rrset) = rrsets.and_then(|rrsets| rrsets.get(number)) else {
             return Ok(0);
         };
-        let rrsigs = match state.online() {
-            Some(signing) => {
-                let data = rrset.records.iter().map(|data| &data[..]);
-                let name = self.signed_as.unwrap_or(node.name());
-                let set = CanonicalSet::new(name, rrset.rtype, ttl, data);
-                self.rrsigs(&set, signing)?
-            }
-            None => Rrsigs::new(),
-        };
+        let rrsigs = self.made_rrsigs((rrset.rtype, &rrset.records), (node, ttl), state)?;
         self.undo_if_full(|this| {
             for data in &rrset.records {
                 this.writer.owner(owner)?;

@@ -3,6 +3,7 @@
 
 use crate::alias::AliasAddresses;
 use crate::computed::ComputedName;
+use crate::hints::has_auto_hints;
 use crate::plan::{Data, MAX_PROOFS, Owner, Plan, PlanEntry, Section};
 use crate::view::ZoneView;
 use arrayvec::ArrayVec;
@@ -132,14 +133,16 @@ impl<'n, 'b> Encoder<'n, 'b> {
             };
             let records = self.entry(entry, made)?;
             self.writer.add_count(section, records);
-            wants_additional |= matches!(entry.data, Data::Rrset(rrset) if rrset.has_targets());
+            wants_additional |= matches!(
+                entry.data, Data::Rrset(rrset) | Data::Hinted(rrset) if rrset.has_targets()
+            );
         }
         if !plan.proofs.is_empty() {
             self.proofs(plan, made)?;
         }
         if wants_additional {
             for entry in &plan.entries {
-                if let Data::Rrset(rrset) = entry.data
+                if let Data::Rrset(rrset) | Data::Hinted(rrset) = entry.data
                     && rrset.has_targets()
                 {
                     match entry.section {
@@ -178,11 +181,16 @@ impl<'n, 'b> Encoder<'n, 'b> {
         }
         match entry.data {
             Data::Rrset(rrset) => self.rrset(owner, rrset, entry.ttl),
+            Data::Hinted(rrset) => self.hinted(owner, rrset, (entry.node, entry.ttl), entry.zone),
             Data::All(node) => {
                 let mut count = 0;
                 let shown = node.rrsets();
                 for rrset in shown.filter(|rrset| !rrset.rtype().is_server_internal()) {
-                    count += self.further_rrset(owner, rrset, rrset.ttl())?;
+                    count += if has_auto_hints(rrset) {
+                        self.hinted(owner, rrset, (node, rrset.ttl()), entry.zone)?
+                    } else {
+                        self.further_rrset(owner, rrset, rrset.ttl())?
+                    };
                 }
                 Ok(count)
             }
@@ -343,6 +351,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
             if matches!(rrset.rtype(), Type::SVCB | Type::HTTPS)
                 && !node.is_same(entry.node)
                 && let Some(service) = node.rrset(rrset.rtype())
+                && !has_auto_hints(service)
             {
                 match self.maybe_signed(name, service, node, signing) {
                     Ok(count) => self.writer.add_count(MessageSection::Additional, count),
@@ -379,7 +388,7 @@ pub(crate) fn split_name(data: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// Checks for SVCB or HTTPS in ServiceMode (priority not 0) with target "." (RFC 9460).
-fn is_own_service(rtype: Type, rdata: &[u8]) -> bool {
+pub(crate) fn is_own_service(rtype: Type, rdata: &[u8]) -> bool {
     matches!(rtype, Type::SVCB | Type::HTTPS)
         && matches!(rdata, [a, b, 0, ..] if (*a, *b) != (0, 0))
 }

@@ -21,6 +21,7 @@ pub(crate) use parts::{Data, MAX_PROOFS, Owner, Plan, PlanEntry, Section};
 
 use crate::alias::AliasScratch;
 use crate::computed::ComputedScratch;
+use crate::hints::service_data;
 use crate::secure::{Claim, has_own_nsec, proof_ttl};
 use crate::view::{ZoneView, Zones};
 use crate::{AnswerKind, AnswerPolicy, AnyPolicy, Scratch};
@@ -221,13 +222,13 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         match found {
             Some(rrset) if self.is_said(rrset, node) => PlanStep::Done,
             Some(rrset) => {
-                self.push(
-                    Section::Answer,
-                    owner(current),
-                    Data::Rrset(rrset),
-                    rrset.ttl(),
-                    (zone, node),
-                );
+                let data = if matches!(self.qtype, Type::SVCB | Type::HTTPS) {
+                    service_data(zone, rrset)
+                } else {
+                    Data::Rrset(rrset)
+                };
+                let ttl = rrset.ttl();
+                self.push(Section::Answer, owner(current), data, ttl, (zone, node));
                 PlanStep::Done
             }
             None if self.qtype == Type::NSEC
@@ -288,13 +289,8 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
                 if self.is_said(rrset, node) {
                     return PlanStep::Done;
                 }
-                self.push(
-                    Section::Answer,
-                    owner(current),
-                    Data::Rrset(rrset),
-                    rrset.ttl(),
-                    (zone, node),
-                );
+                let (data, ttl) = (service_data(zone, rrset), rrset.ttl());
+                self.push(Section::Answer, owner(current), data, ttl, (zone, node));
             }
             AnyPolicy::TruncateOnUdp | AnyPolicy::All => {
                 self.plan.truncate = self.policy.any == AnyPolicy::TruncateOnUdp;

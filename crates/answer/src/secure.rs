@@ -21,6 +21,7 @@ mod online;
 
 use crate::AnswerKind;
 use crate::encode::{Encoder, Fit, Stop};
+use crate::hints::has_auto_hints;
 use crate::plan::{Current, Data, Owner, PlanEntry, Planner, Section, owner};
 use crate::view::{ZoneView, Zones};
 use chain::ProofChain;
@@ -229,7 +230,8 @@ impl<'n> Encoder<'n, '_> {
                 self.further_rrset(owner, rrset, entry.ttl)
             }
             Data::Rrset(rrset) => self.signed(owner, (rrset, entry.ttl), entry.node, state),
-            Data::All(node) => self.all_signed(owner, node, state),
+            Data::Hinted(rrset) => self.hinted(owner, rrset, (entry.node, entry.ttl), entry.zone),
+            Data::All(node) => self.all_signed(owner, node, entry.zone),
             // RFC 6672 section 5.3.1: it follows from the DNAME, which is signed.
             Data::MadeCname(index, ttl) => self.made_cname(owner, &made[index], ttl),
             Data::Addresses => self.foreign_addresses(owner, (entry.node, entry.ttl), state),
@@ -282,16 +284,20 @@ impl<'n> Encoder<'n, '_> {
     }
 
     /// Writes every RRset of a node. Stored RRSIG records accompany the RRsets they cover.
-    fn all_signed(
+    fn all_signed<V: ZoneView>(
         &mut self,
         owner: OwnerForm<'n>,
         node: Node<'n>,
-        state: &SigningState,
+        zone: &V,
     ) -> Result<u16, Stop> {
+        let state = zone.signing();
+        let is_stored = matches!(state, SigningState::Stored(_));
         let mut count = 0;
         for rrset in node.rrsets() {
             let rtype = rrset.rtype();
-            if !rtype.is_server_internal() && (rtype != Type::RRSIG || !self.dnssec_ok) {
+            if !is_stored && has_auto_hints(rrset) {
+                count += self.hinted(owner, rrset, (node, rrset.ttl()), zone)?;
+            } else if !rtype.is_server_internal() && (rtype != Type::RRSIG || !self.dnssec_ok) {
                 count += self.signed(owner, (rrset, rrset.ttl()), node, state)?;
             }
         }

@@ -19,6 +19,7 @@ mod access;
 mod copies;
 mod digests;
 mod expand;
+mod hints;
 mod live_reads;
 mod messages;
 mod prepare;
@@ -305,7 +306,7 @@ impl OutgoingTransfers {
                 let engine = shared.engine.load();
                 return Verdict::Reply(engine.respond_truncated(request.query, out));
             }
-            if source.alias_form == AliasForm::Addresses {
+            if source.alias_form == AliasForm::Addresses || zone.has_auto_hints() {
                 return soa_alone(zone, transfer_request, out);
             }
             return self.answer_datagram(source, transfer_request, way_back, out);

@@ -32,6 +32,7 @@ pub use field::{Codes, Field, NameUse, TypeInfo};
 pub use names::{Names, append_name, canonicalise, names};
 pub use parse::{Notes, parse_text};
 pub use print::write_text;
+pub use svcb::{fill_hints, has_auto_hints};
 pub use table::{describe, types};
 pub use ttl::parse_ttl;
 

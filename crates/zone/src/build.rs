@@ -55,6 +55,7 @@ pub struct ZoneBuilder {
     pub(crate) with_targets: Vec<PlacedNode>,
     pub(crate) cut_depths: u128,
     pub(crate) max_labels: usize,
+    has_auto_hints: bool,
     pub(crate) findings: Findings,
     /// Source locations of records that name hosts and are in a different file than the first record of their owner,
     /// keyed by their offset in the arena.
@@ -296,6 +297,7 @@ impl ZoneBuilder {
             is_special |= is_checked_alone(entry.rtype);
         }
         if has_targets {
+            self.has_auto_hints |= draft.has_auto_hints();
             self.note_targets(draft, place, hash)?;
         }
         if is_special {

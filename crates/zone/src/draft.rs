@@ -5,7 +5,7 @@ use crate::capacity::ZoneFull;
 use crate::layout;
 use crate::node::{NO_TARGET, NODE_HEADER, Node, RRSET_HEADER, flags};
 use nameward_wire::zonefile::RecordLocation;
-use nameward_wire::{Name, Type};
+use nameward_wire::{Name, Type, rdata};
 use std::cmp::Ordering;
 
 /// Maximum number of types at one name. More would make the search for a type at that name slow (CVE-2024-1737).
@@ -216,6 +216,14 @@ impl Draft {
             Ordering::Less => {}
         }
         true
+    }
+
+    /// Checks whether SVCB or HTTPS records have hints that are filled in when they are sent.
+    pub(crate) fn has_auto_hints(&self) -> bool {
+        self.entries.iter().any(|entry| {
+            matches!(entry.rtype, Type::SVCB | Type::HTTPS)
+                && rdata::has_auto_hints(self.rdata(entry))
+        })
     }
 
     /// Appends the node to `out`. The records must be normalised; `keep` are the flags and child count to carry over.

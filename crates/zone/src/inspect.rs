@@ -99,6 +99,11 @@ fn time_near(now: u64, bits: &[u8]) -> u64 {
 }
 
 impl Zone {
+    /// Checks whether there are, or were, SVCB or HTTPS records whose hints are filled in when they are sent.
+    pub fn has_auto_hints(&self) -> bool {
+        self.summary().has_auto_hints
+    }
+
     /// Inspects the signatures stored among the zone's records; `None` if there are none.
     pub fn inspect_signatures(&self, now: u64) -> Option<StoredInspection> {
         let SigningState::Stored(index) = self.signing() else {

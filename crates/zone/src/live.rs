@@ -107,6 +107,7 @@ impl Zone {
             max_labels: labels,
             cut_depths: DepthSet::default(),
             names: 1,
+            has_auto_hints: false,
         };
         let zone = Zone::new(packed, summary);
         zone.set_id(id);

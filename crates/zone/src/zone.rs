@@ -19,11 +19,11 @@ pub(crate) struct ZoneSummary {
     /// Location of the apex in the packed contents.
     pub(crate) apex: u32,
     pub(crate) apex_labels: u8,
-    /// Labels of the deepest name.
     pub(crate) max_labels: u8,
     /// Depths, in labels, at which there is or was a delegation or a DNAME.
     pub(crate) cut_depths: DepthSet,
     pub(crate) names: u32,
+    pub(crate) has_auto_hints: bool,
 }
 
 /// A set of label counts. Stored as 32-bit words, because every octet counts with a hundred thousand zones.

@@ -39,6 +39,8 @@ pub(crate) enum Owner<'z> {
 #[derive(Clone, Copy)]
 pub(crate) enum Data<'z> {
     Rrset(Rrset<'z>),
+    /// SVCB or HTTPS records whose hints are filled in.
+    Hinted(Rrset<'z>),
     /// Every RRset of a node (ANY, if so configured).
     All(Node<'z>),
     /// The CNAME synthesised from a DNAME: the index of its target among the synthesised names, and

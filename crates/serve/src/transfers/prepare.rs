@@ -15,7 +15,7 @@ use nameward_maintain::outgoing::{
     condense, unsigned_copy,
 };
 use nameward_wire::{NameBuf, Rcode, Type};
-use nameward_zone::change::Difference;
+use nameward_zone::change::{ChangeError, Difference};
 use nameward_zone::{LookupError, Serial, Zone};
 use tokio::sync::{OwnedMutexGuard, Semaphore, watch};
 
@@ -23,6 +23,7 @@ use super::access::TransferAccess;
 use super::copies::{CopySource, OpenedCopy};
 use super::digests::{ZoneDigestFault, with_made_digest, with_placeholder};
 use super::expand::{AliasExpansion, ExpandFault, has_alias};
+use super::hints::{changes_hints, with_hints};
 use super::messages::{OutgoingMessages, SignedTransfer};
 use super::signers::SignerQueue;
 use super::version_state::VersionState;
@@ -68,6 +69,8 @@ pub(super) enum PrepareFault {
     Unsigned(#[from] SignedCopyError),
     #[error("{0}")]
     Unexpanded(#[from] ExpandFault),
+    #[error("cannot fill in automatic hints: {0}")]
+    Unhinted(#[from] ChangeError),
     #[error("{0}")]
     Undigested(#[from] ZoneDigestFault),
     #[error("cannot start a signing thread: {0}")]
@@ -95,6 +98,7 @@ impl PrepareFault {
             PrepareFault::Unsigned(_)
             | PrepareFault::NoThread(_)
             | PrepareFault::SigningEnded
+            | PrepareFault::Unhinted(_)
             | PrepareFault::Undigested(_) => (Rcode::ServFail, None),
         }
     }
@@ -152,7 +156,8 @@ impl OutgoingTransfers {
     ) -> Option<PreparedTransfer> {
         let zone = &source.zone;
         let needs_journal = source.wanted != Wanted::Whole && self.store.is_some();
-        (self.is_plain(zone) && !needs_journal && source.alias_form == AliasForm::Records)
+        let is_as_stored = source.alias_form == AliasForm::Records && !zone.has_auto_hints();
+        (self.is_plain(zone) && !needs_journal && is_as_stored)
             .then(|| PreparedTransfer::whole(Arc::clone(zone), request.clone()))
     }
 
@@ -166,7 +171,7 @@ impl OutgoingTransfers {
         let has_journal = self.is_plain(&source.zone);
         let is_expanded = source.alias_form == AliasForm::Addresses;
         let wanted = source.wanted;
-        let (zone, has_alias) = self.contents(shared, source, gone).await?;
+        let (zone, is_changed) = self.contents(shared, source, gone).await?;
         if !has_journal {
             return self.prepare_copy(shared, zone, wanted, request).await;
         }
@@ -176,10 +181,10 @@ impl OutgoingTransfers {
         if !is_behind(serial, zone.serial()) {
             return Ok(PreparedTransfer::differences(&zone, Vec::new(), request));
         }
-        // The journal has ALIAS records and not their addresses, so a client that gets addresses needs the whole
-        // zone.
+        // The journal has ALIAS records and not their addresses, and hints that are not filled in, so a client that gets
+        // them needs the whole zone.
         let (transfers, of) = (Arc::clone(self), Arc::clone(&zone));
-        let differences = if has_alias {
+        let differences = if is_changed {
             None
         } else {
             let read = move || transfers.differences(&of, serial);
@@ -193,7 +198,8 @@ impl OutgoingTransfers {
         })
     }
 
-    /// Returns a zone's contents in the form that the client gets, and whether ALIAS records were expanded in it.
+    /// Returns a zone's contents in the form that the client gets, and whether ALIAS records were expanded or hints
+    /// filled in.
     async fn contents(
         self: &Arc<Self>,
         shared: &Arc<ServingState>,
@@ -202,7 +208,7 @@ impl OutgoingTransfers {
     ) -> Result<(Arc<Zone>, bool), PrepareFault> {
         let is_expanded = source.alias_form == AliasForm::Addresses;
         let live = source.zone.live().map(|live| live.backend);
-        if live.is_none() && !is_expanded {
+        if live.is_none() && !is_expanded && !source.zone.has_auto_hints() {
             return Ok((source.zone, false));
         }
         // Reads of one database follow each other.
@@ -244,7 +250,11 @@ impl OutgoingTransfers {
             };
             zone = expansion.run()?;
         }
-        Ok((zone, has_alias))
+        let has_hints = zone.has_auto_hints();
+        if has_hints {
+            zone = with_hints(zone)?;
+        }
+        Ok((zone, has_alias || has_hints))
     }
 
     /// Prepares the transfer of a zone without a journal: differences between sent versions, or all of it.
@@ -398,7 +408,11 @@ impl OutgoingTransfers {
             }
         };
         let differences = entries.into_iter().take(end);
-        worth_sending(differences.map(|entry| entry.difference).collect(), zone)
+        let differences: Vec<_> = differences.map(|entry| entry.difference).collect();
+        if differences.iter().any(changes_hints) {
+            return None;
+        }
+        worth_sending(differences, zone)
     }
 }
 

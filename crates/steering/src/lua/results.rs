@@ -75,5 +75,9 @@ fn parse(rtype: Type, text: &[u8]) -> Result<Vec<u8>, ScriptFailure> {
     // Names are absolute, with or without the final dot.
     let root = Name::from_valid_wire(&[0]);
     rdata::parse_text(rtype, &mut Fields::new(text), root, &mut data).map_err(|_| invalid())?;
+    // Automatic hints are filled in for records in the zone.
+    if matches!(rtype, Type::SVCB | Type::HTTPS) && rdata::has_auto_hints(&data) {
+        return Err(invalid());
+    }
     Ok(data)
 }

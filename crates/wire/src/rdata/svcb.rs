@@ -1,4 +1,7 @@
 //! Service parameters of SVCB and HTTPS (RFC 9460).
+//!
+//! `ipv4hint=auto` and `ipv6hint=auto`, as in PowerDNS, are hints that a server fills in from the addresses of the target
+//! when it answers ([`fill_hints`]). Their value is empty here, which no client or other server ever gets.
 
 use super::RdataError;
 use super::digits::{decimal, ipv4, ipv6};
@@ -6,6 +9,7 @@ use super::encoding::{Base64Reader, unescaped};
 use super::parse::Words;
 use super::print::quoted_byte;
 use crate::text::{TextError, Token};
+use crate::{Name, Type};
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use data_encoding::BASE64;
@@ -13,7 +17,11 @@ use data_encoding::BASE64;
 const MANDATORY: u16 = 0;
 const ALPN: u16 = 1;
 const NO_DEFAULT_ALPN: u16 = 2;
+const IPV4_HINT: u16 = 4;
+const IPV6_HINT: u16 = 6;
 const INVALID: u16 = 65_535;
+/// The value of a hint that is filled in when the record is sent.
+const AUTO: &[u8] = b"auto";
 
 /// The value format of a service parameter key.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -105,6 +113,65 @@ pub(super) fn lacks_alpn(data: &[u8]) -> bool {
     no_default && !alpn
 }
 
+/// Splits SVCB or HTTPS data into priority and target, and parameters.
+fn split_data(rdata: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (target, _) = Name::split_from(rdata.get(2..)?).ok()?;
+    rdata.split_at_checked(2 + target.as_wire().len())
+}
+
+/// Iterates over the parameters of validated data: key and value.
+fn params(mut data: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    core::iter::from_fn(move || {
+        let (key, value, rest) = split_param(data).ok()?;
+        data = rest;
+        Some((key, value))
+    })
+}
+
+fn is_auto(key: u16, value: &[u8]) -> bool {
+    matches!(key, IPV4_HINT | IPV6_HINT) && value.is_empty()
+}
+
+/// Checks whether SVCB or HTTPS data has hints that are filled in when the record is sent.
+pub fn has_auto_hints(rdata: &[u8]) -> bool {
+    split_data(rdata).is_some_and(|(_, data)| params(data).any(|(key, value)| is_auto(key, value)))
+}
+
+/// Returns validated SVCB or HTTPS data with its automatic hints filled in; `addresses` returns the addresses of the target
+/// of type A or AAAA, one after the other. A hint without an address is left out, also of the list of mandatory keys.
+pub fn fill_hints(rdata: &[u8], addresses: impl Fn(Type) -> Vec<u8>) -> Vec<u8> {
+    let Some((head, data)) = split_data(rdata) else {
+        return rdata.to_vec();
+    };
+    let hints = [(IPV4_HINT, Type::A), (IPV6_HINT, Type::AAAA)].map(|(hint, rtype)| {
+        let is_wanted = params(data).any(|(key, value)| key == hint && value.is_empty());
+        (hint, is_wanted.then(|| addresses(rtype)))
+    });
+    let filled = |wanted: u16| {
+        let hint = hints.iter().find(|(hint, _)| *hint == wanted);
+        hint.and_then(|(_, value)| value.as_deref())
+    };
+    let is_left_out = |key: u16| filled(key).is_some_and(<[u8]>::is_empty);
+    let mut out = head.to_vec();
+    for (key, value) in params(data) {
+        let mut value = filled(key).unwrap_or(value).to_vec();
+        if key == MANDATORY {
+            let keys = value.chunks_exact(2);
+            let kept = keys.filter(|key| !is_left_out(u16::from_be_bytes([key[0], key[1]])));
+            value = kept.flatten().copied().collect();
+        }
+        if is_left_out(key) || key == MANDATORY && value.is_empty() {
+            continue;
+        }
+        out.extend_from_slice(&key.to_be_bytes());
+        // The caller limits the number of addresses.
+        let len = u16::try_from(value.len()).unwrap_or(u16::MAX);
+        out.extend_from_slice(&len.to_be_bytes());
+        out.extend_from_slice(&value);
+    }
+    out
+}
+
 fn check_value(key: u16, value: &[u8]) -> Result<(), RdataError> {
     let multiple = |of: usize| !value.is_empty() && value.len().is_multiple_of(of);
     let good = match value_of(key) {
@@ -118,8 +185,9 @@ fn check_value(key: u16, value: &[u8]) -> Result<(), RdataError> {
         }
         ParamValue::Nothing => value.is_empty(),
         ParamValue::Port => value.len() == 2,
-        ParamValue::Ipv4s => multiple(4),
-        ParamValue::Ipv6s => multiple(16),
+        // Without an address it is one that is filled in.
+        ParamValue::Ipv4s => value.len().is_multiple_of(4),
+        ParamValue::Ipv6s => value.len().is_multiple_of(16),
         ParamValue::Numbers => multiple(2),
         ParamValue::Base64 | ParamValue::Text => !value.is_empty(),
         ParamValue::Any => key != INVALID,
@@ -251,8 +319,11 @@ fn encode(
             out.extend(keys.into_iter().flat_map(u16::to_be_bytes));
             Ok(())
         }
-        ParamValue::Ipv4s => each(&raw, out, ipv4, "a list of IPv4 addresses"),
-        ParamValue::Ipv6s => each(&raw, out, ipv6, "a list of IPv6 addresses"),
+        ParamValue::Ipv4s | ParamValue::Ipv6s if raw == AUTO => Ok(()),
+        ParamValue::Ipv4s if raw.is_empty() => Err(IPV4S),
+        ParamValue::Ipv6s if raw.is_empty() => Err(IPV6S),
+        ParamValue::Ipv4s => each(&raw, out, ipv4, IPV4S),
+        ParamValue::Ipv6s => each(&raw, out, ipv6, IPV6S),
         ParamValue::Numbers => each(
             &raw,
             out,
@@ -262,6 +333,8 @@ fn encode(
     }
 }
 
+const IPV4S: &str = "a list of IPv4 addresses, or auto";
+const IPV6S: &str = "a list of IPv6 addresses, or auto";
 const ESCAPES: &str = "escapes as \\DDD up to 255 or \\ and one character";
 
 /// Splits a comma-separated list; an empty list has no items.
@@ -323,6 +396,8 @@ pub(super) fn print(mut data: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
         if !value.is_empty() {
             out.write_char('=')?;
             print_value(value_of(key), value, out)?;
+        } else if matches!(key, IPV4_HINT | IPV6_HINT) {
+            out.write_str("=auto")?;
         }
         separator = " ";
         data = rest;

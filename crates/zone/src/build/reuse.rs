@@ -49,6 +49,7 @@ impl ZoneBuilder {
             with_targets: Vec::new(),
             cut_depths: 0,
             max_labels: 0,
+            has_auto_hints: false,
             findings: Findings::default(),
             elsewhere: HashMap::new(),
             places: RecordLocations::default(),
@@ -103,6 +104,7 @@ impl ZoneBuilder {
             with_targets,
             cut_depths,
             max_labels,
+            has_auto_hints,
             findings,
             elsewhere,
             places,
@@ -124,6 +126,7 @@ impl ZoneBuilder {
         apex_name.assign(apex);
         current_name.assign(apex);
         *max_labels = key.labels();
+        *has_auto_hints = false;
         empty(arena, KEPT_OCTETS);
         arena.reserve(256);
         // If this much memory is not available, the zone may still fit, provided it turns out smaller.
@@ -219,6 +222,7 @@ impl ZoneBuilder {
             max_labels: self.max_labels as u8,
             cut_depths: DepthSet::from_bits(self.cut_depths),
             names: self.names as u32,
+            has_auto_hints: self.has_auto_hints,
         };
         let slots = fitting_slots(&mut self.slots, self.names);
         let packed = slots.and_then(|slots| {

@@ -180,6 +180,7 @@ impl Editor {
             }
             return Ok(());
         }
+        self.summary.has_auto_hints |= draft.has_auto_hints();
         let mut bytes = Vec::new();
         draft.encode(owner, is_apex, keep, &mut bytes);
         let leads_to_broken = |target: Name<'_>| {

@@ -1,0 +1,89 @@
+//! Automatic hints of SVCB and HTTPS records (`ipv4hint=auto`, as in PowerDNS): the addresses that the target has in the same
+//! zone, filled in for each answer. They are those of the same snapshot, so they are never older than the addresses
+//! themselves.
+//!
+//! Addresses that a script computes, or that an ALIAS or CNAME leads to, are no hints: a hint is the same for all clients,
+//! and clients look up the target anyway (RFC 9460 section 7.3). A zone with stored signatures is sent as it is.
+
+use nameward_wire::message::OwnerForm;
+use nameward_wire::{Class, Type, rdata};
+use nameward_zone::{Node, Rrset, SigningState};
+
+use crate::encode::{Encoder, Stop, is_own_service};
+use crate::plan::Data;
+use crate::view::ZoneView;
+
+/// Maximum number of addresses in a hint: more would not help a client.
+const HINTS_MAX: usize = 32;
+
+/// Checks whether an RRset has records whose hints are filled in.
+pub fn has_auto_hints(rrset: Rrset<'_>) -> bool {
+    matches!(rrset.rtype(), Type::SVCB | Type::HTTPS)
+        && rrset
+            .records()
+            .any(|record| rdata::has_auto_hints(record.rdata))
+}
+
+/// Returns the records of an RRset of a node with their hints filled in.
+pub fn hinted_records<V: ZoneView>(zone: &V, node: Node<'_>, rrset: Rrset<'_>) -> Vec<Vec<u8>> {
+    let records = rrset.records().map(|record| {
+        let host = match zone.target(record) {
+            Some(host) => Some(host),
+            // RFC 9460 section 2.5.2: "." in ServiceMode is the owner itself.
+            None => Some(node).filter(|_| is_own_service(rrset.rtype(), record.rdata)),
+        };
+        let host = host.filter(|host| !host.has_unreadable_address());
+        rdata::fill_hints(record.rdata, |rtype| {
+            let addresses = host.and_then(|host| host.rrset(rtype));
+            let addresses = addresses.into_iter().flat_map(|rrset| rrset.records());
+            let octets = addresses.take(HINTS_MAX).map(|record| record.rdata);
+            octets.collect::<Vec<_>>().concat()
+        })
+    });
+    let mut records: Vec<Vec<u8>> = records.collect();
+    // RFC 2181 section 5: an RRset has no duplicates.
+    records.sort_unstable();
+    records.dedup();
+    records
+}
+
+/// Returns an RRset as it is planned.
+#[cold]
+#[inline(never)]
+pub(crate) fn service_data<'z, V: ZoneView>(zone: &V, rrset: Rrset<'z>) -> Data<'z> {
+    if has_auto_hints(rrset) && !matches!(zone.signing(), SigningState::Stored(_)) {
+        Data::Hinted(rrset)
+    } else {
+        Data::Rrset(rrset)
+    }
+}
+
+impl<'n> Encoder<'n, '_> {
+    /// Writes records with their hints filled in, signed like any other if the zone is signed online.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn hinted<V: ZoneView>(
+        &mut self,
+        owner: OwnerForm<'n>,
+        rrset: Rrset<'n>,
+        (node, ttl): (Node<'n>, u32),
+        zone: &V,
+    ) -> Result<u16, Stop> {
+        let (rtype, records) = (rrset.rtype(), hinted_records(zone, node, rrset));
+        let rrsigs = self.made_rrsigs((rtype, &records), (node, ttl), zone.signing())?;
+        self.undo_if_full(|this| {
+            // RFC 9460 section 2.2: the target is not compressed.
+            for data in &records {
+                this.writer.owner(owner)?;
+                let length_at = this.writer.fixed(rtype, Class::IN, ttl)?;
+                this.writer.bytes(data)?;
+                this.writer.set_length(length_at);
+            }
+            for rrsig in &rrsigs {
+                this.writer.owner(owner)?;
+                this.rrsig(rrsig, ttl)?;
+            }
+            Ok((records.len() + rrsigs.len()) as u16)
+        })
+    }
+}
