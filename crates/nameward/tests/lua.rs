@@ -1,6 +1,7 @@
 //! LUA records in a whole server: the answers of `pdns_server` to the same records, zones and settings that turn them on,
 //! failing scripts, live zones, and answers that validate.
 
+mod beside;
 mod health;
 mod names;
 mod pools;
@@ -30,7 +31,7 @@ const ZONES: [(&str, &str); 3] = [
 ];
 
 /// Returns the response code and the sorted answers that `dig` prints.
-fn ask(server: SocketAddr, source: &str, question: &[&str]) -> (String, Vec<String>) {
+pub fn ask(server: SocketAddr, source: &str, question: &[&str]) -> (String, Vec<String>) {
     let output = Command::new("dig")
         .args(["+noall", "+comments", "+answer", "+tries=3", "-b", source])
         .arg(format!("@{}", server.ip()))
@@ -328,7 +329,7 @@ const GEO_ZONE: &str = "$TTL 300\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns
     *.magic LUA A \"closestMagic()\"\n\
     of LUA TXT \"geoiplookup('198.51.100.7', GeoIPQueryAttribute.City)\"\n";
 
-fn write_databases(directory: &Path) -> [std::path::PathBuf; 2] {
+pub fn write_databases(directory: &Path) -> [std::path::PathBuf; 2] {
     let files = ["city.mmdb", "asn.mmdb"].map(|name| directory.join(name));
     let cities = [
         ("127.0.0.0/16", city("EU", "NL", "NH", (52.37, 4.89))),

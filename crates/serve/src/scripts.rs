@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! worker:  engine reports the scripts it needs -> run each, in this thread -> their RRsets -> the engine again
-//!                                                   └── needs records that are not in memory: the query waits for a look-up
+//!                                                   ├── needs records that are not in memory: the query waits for a look-up
+//!                                                   └── needs records of others: the query waits for the resolver
 //! ```
 //! A script that fails costs its own name an answer (SERVFAIL) and is listed as a fault until it works again, or until it has
 //! not failed for an hour: it may not exist any more.
@@ -13,7 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
-use nameward_answer::{ComputedName, ComputedRrset, WantedScripts, ZoneView, Zones};
+use nameward_answer::{
+    ComputedName, ComputedRrset, TargetLocation, WantedScripts, ZoneView, Zones, find_target,
+};
 use nameward_base::sync::Mutex;
 use nameward_base::time::now_seconds;
 use nameward_maintain::policy::PolicyTable;
@@ -24,8 +27,10 @@ use nameward_steering::lua::{
 };
 use nameward_steering::pools::{PoolClient, pool_name};
 use nameward_wire::{NameBuf, Type};
-use nameward_zone::{Find, NameKey};
+use nameward_zone::{Find, NameKey, Rrset};
 
+use crate::alias::{AliasResolver, TargetFound};
+use crate::recursor::UpstreamMessage;
 use crate::request::Request;
 
 /// Maximum number of record sets that one script may read: each is found by a further run.
@@ -73,6 +78,16 @@ pub(crate) enum Computation {
     Done(ComputedName),
     /// A script needs the records of this name, which are not in memory.
     Lacks(NameBuf),
+    /// A script needs records that must be resolved.
+    Unresolved(UpstreamMessage),
+}
+
+/// Where scripts find records.
+pub(crate) struct RecordSources<'a, F> {
+    /// Makes a view of our zones for each look-up.
+    pub(crate) zones: F,
+    pub(crate) resolver: Option<&'a Arc<AliasResolver>>,
+    pub(crate) now: Instant,
 }
 
 impl Scripts {
@@ -108,7 +123,7 @@ impl Scripts {
         &self,
         wanted: &WantedScripts,
         request: &Request<'_>,
-        zones: impl Fn() -> Z,
+        sources: &RecordSources<'_, impl Fn() -> Z>,
     ) -> Computation {
         let done = |rrsets, bits| {
             Computation::Done(ComputedName {
@@ -125,12 +140,13 @@ impl Scripts {
             // Pools run no code, so they need not be turned on.
             let result = match pool_name(script) {
                 Some((rtype, name)) => self.choose(rtype, name, request, &mut bits),
-                None if is_enabled => self.run(script, &query, &zones, &mut bits),
+                None if is_enabled => self.run(script, &query, sources, &mut bits),
                 None => continue,
             };
             let (rtype, records) = match result {
                 Ok(result) => result,
                 Err(RunStop::Lacks(name)) => return Computation::Lacks(*name),
+                Err(RunStop::Unresolved(question)) => return Computation::Unresolved(*question),
                 Err(RunStop::Failed(failure)) => {
                     self.note_failure(wanted, script, failure);
                     return done(None, bits);
@@ -175,13 +191,12 @@ impl Scripts {
         };
         let prepared = self.steering.pools().prepared().load();
         let text = String::from_utf8_lossy(name);
-        let failed = |reason| RunStop::Failed(ScriptFailure::Error(reason));
         let choice = prepared.choose(name, rtype, client);
-        let choice = choice.ok_or_else(|| failed(format!("no pool {text:?}")))?;
+        let choice = choice.ok_or_else(|| RunStop::failed(format!("no pool {text:?}")))?;
         *bits = (*bits).max(choice.bits);
         let records = choice.records;
-        let records =
-            records.ok_or_else(|| failed(format!("all members of pool {text:?} are down")))?;
+        let records = records
+            .ok_or_else(|| RunStop::failed(format!("all members of pool {text:?} are down")))?;
         Ok((rtype, records.to_vec()))
     }
 
@@ -196,7 +211,7 @@ impl Scripts {
         &self,
         script: &[u8],
         query: &ScriptQuery,
-        zones: &impl Fn() -> Z,
+        sources: &RecordSources<'_, impl Fn() -> Z>,
         bits: &mut u8,
     ) -> Result<(Type, Vec<Vec<u8>>), RunStop> {
         let mut facts = Vec::new();
@@ -209,16 +224,9 @@ impl Scripts {
                 ScriptAnswer::Failed(failure) => return Err(RunStop::Failed(failure)),
                 ScriptAnswer::Needs(_) if facts.len() == FACTS_MAX => {
                     let reason = format!("it reads more than {FACTS_MAX} record sets");
-                    return Err(RunStop::Failed(ScriptFailure::Error(reason)));
+                    return Err(RunStop::failed(reason));
                 }
-                ScriptAnswer::Needs(need) => {
-                    let NeededRecords::Records(name, rtype) = &*need;
-                    let records = find_records(&zones(), name, *rtype)?;
-                    facts.push(FoundRecords {
-                        need: *need,
-                        records,
-                    });
-                }
+                ScriptAnswer::Needs(need) => facts.push(sources.find(*need)?),
             }
         }
     }
@@ -280,7 +288,71 @@ fn forget_old(failing: &mut FailingScripts) {
 /// Why a script has no result yet.
 enum RunStop {
     Lacks(Box<NameBuf>),
+    Unresolved(Box<UpstreamMessage>),
     Failed(ScriptFailure),
+}
+
+impl RunStop {
+    fn failed(reason: String) -> Self {
+        RunStop::Failed(ScriptFailure::Error(reason))
+    }
+}
+
+impl<F: Fn() -> Z, Z: Zones> RecordSources<'_, F> {
+    /// Finds the records that a script needs.
+    fn find(&self, need: NeededRecords) -> Result<FoundRecords, RunStop> {
+        let (records, ttl) = match &need {
+            NeededRecords::Records(name, rtype) => {
+                (find_records(&(self.zones)(), name, *rtype)?, 0)
+            }
+            NeededRecords::Resolved(name, rtype) => self.resolve(name, *rtype)?,
+        };
+        Ok(FoundRecords { need, records, ttl })
+    }
+
+    /// Finds the records of any name: in our zones, as this client sees them, or by the resolver. Names that cannot be
+    /// resolved have none, as in PowerDNS.
+    fn resolve(&self, name: &NameBuf, rtype: Type) -> Result<(Vec<Vec<u8>>, u32), RunStop> {
+        let zones = (self.zones)();
+        let mut key = NameKey::default();
+        let outside = match find_target(&zones, (name.as_name(), rtype), &mut key) {
+            TargetLocation::Here(rrset) => return Ok(copy(Some(rrset))),
+            // Scripts that are found are not run.
+            TargetLocation::Computed(_, node, _) => return Ok(copy(node.rrset(rtype))),
+            TargetLocation::Nowhere => return Ok(copy(None)),
+            TargetLocation::Outside(name) => NameBuf::from(name),
+            TargetLocation::Pending => {
+                let lacking = key.suffix(key.labels()).into();
+                return Err(RunStop::Lacks(Box::new(lacking)));
+            }
+            TargetLocation::Failed => {
+                return Err(RunStop::failed(format!(
+                    "resolve: {name}: its zone is not loaded, or its aliases are a loop"
+                )));
+            }
+        };
+        let resolver = self
+            .resolver
+            .filter(|resolver| resolver.resolvers().is_some());
+        let Some(resolver) = resolver else {
+            return Err(RunStop::failed(format!(
+                "resolve: no resolver is configured for {name}; set recursor.address"
+            )));
+        };
+        let question = UpstreamMessage::new(outside.as_name(), rtype);
+        match resolver.find(&question, self.now) {
+            TargetFound::Known(found) => Ok((found.records.clone(), found.ttl)),
+            TargetFound::Missing => Err(RunStop::Unresolved(Box::new(question))),
+            TargetFound::Failed => Ok(copy(None)),
+        }
+    }
+}
+
+/// Returns the data of an RRset, and its TTL.
+fn copy(rrset: Option<Rrset<'_>>) -> (Vec<Vec<u8>>, u32) {
+    let records = rrset.into_iter().flat_map(|rrset| rrset.records());
+    let records = records.map(|record| record.rdata.to_vec()).collect();
+    (records, rrset.map_or(0, |rrset| rrset.ttl()))
 }
 
 /// Finds records in our zones. Scripts that are found are not run.
@@ -290,22 +362,17 @@ fn find_records<Z: Zones>(zones: &Z, name: &NameBuf, rtype: Type) -> Result<Vec<
         return Ok(Vec::new());
     };
     if zone.is_elsewhere() {
-        return if zone.is_ready() {
-            Err(RunStop::Lacks(Box::new(*name)))
+        return Err(if zone.is_ready() {
+            RunStop::Lacks(Box::new(*name))
         } else {
-            let reason = format!("the zone of {name} is not loaded");
-            Err(RunStop::Failed(ScriptFailure::Error(reason)))
-        };
+            RunStop::failed(format!("the zone of {name} is not loaded"))
+        });
     }
     let node = match zone.find(&key) {
         Find::Exact(node) | Find::Wildcard { node, .. } => node,
         Find::Missing { .. } | Find::Cut { .. } | Find::Dname { .. } => return Ok(Vec::new()),
     };
-    let records = node
-        .rrset(rtype)
-        .into_iter()
-        .flat_map(|rrset| rrset.records());
-    Ok(records.map(|record| record.rdata.to_vec()).collect())
+    Ok(copy(node.rrset(rtype)).0)
 }
 
 /// Describes a query to scripts.

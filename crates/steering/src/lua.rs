@@ -26,6 +26,8 @@ mod host;
 #[cfg(feature = "lua")]
 mod objects;
 #[cfg(feature = "lua")]
+mod record_objects;
+#[cfg(feature = "lua")]
 mod results;
 mod run;
 mod script;

@@ -1,8 +1,8 @@
-//! Reads a target's addresses from a resolver's response.
+//! Reads a target's addresses, or the records that a script needs, from a resolver's response.
 
 use nameward_answer::AliasAddresses;
 use nameward_wire::message::{Message, MessageError, MessageSection};
-use nameward_wire::{Class, Type, rcode_name};
+use nameward_wire::{Class, Type, rcode_name, rdata};
 
 use crate::recursor::{Unanswered, UpstreamMessage, UpstreamReply};
 
@@ -45,16 +45,17 @@ pub(crate) fn read_addresses(
             continue;
         }
         match (record.section, record.rtype) {
-            // The whole chain is valid only as long as its shortest link.
-            (MessageSection::Answer, Type::CNAME | Type::DNAME) => ttl = ttl.min(record.ttl),
             (MessageSection::Answer, found) if found == rtype => {
-                let data = record.raw_data();
-                let octets = if rtype == Type::A { 4 } else { 16 };
-                if data.len() == octets && records.len() < ADDRESSES_MAX {
-                    records.push(data.to_vec());
+                let mut data = Vec::new();
+                if records.len() < ADDRESSES_MAX && record.expand_data(&mut data).is_ok() {
+                    // Names may be pointers to the question, whose case is random.
+                    rdata::canonicalise(rtype, &mut data);
+                    records.push(data);
                     ttl = ttl.min(record.ttl);
                 }
             }
+            // The whole chain is valid only as long as its shortest link.
+            (MessageSection::Answer, Type::CNAME | Type::DNAME) => ttl = ttl.min(record.ttl),
             (MessageSection::Authority, Type::SOA) => {
                 // RFC 2308 section 5: the lesser of the SOA's TTL and its MINIMUM field.
                 let minimum = record

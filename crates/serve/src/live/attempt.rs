@@ -17,7 +17,7 @@ use crate::alias::{AliasResolver, TargetFound};
 use crate::pipeline::record_signatures;
 use crate::recursor::UpstreamMessage;
 use crate::request::{Request, ViewId};
-use crate::scripts::{Computation, Scripts};
+use crate::scripts::{Computation, RecordSources, Scripts};
 use crate::signing::SigningLocation;
 
 use super::{Cached, FetchedFragment, Fit, Hit, LiveView, LiveZones, Lookup, Parts, Used};
@@ -63,10 +63,18 @@ pub(crate) enum Tried {
 pub(crate) enum Lacking {
     /// A zone fragment that must be looked up.
     Part(Arc<Lookup>),
-    /// The addresses of an ALIAS target, which must be resolved.
+    /// The addresses of an ALIAS target, or records that a script needs, which must be resolved.
     Addresses(UpstreamMessage),
     /// Signatures that must be made.
     Signatures(SigningLocation),
+}
+
+/// Records that a script needs and that are not in memory.
+enum ScriptLack {
+    /// The records of a name in a live zone.
+    Records(NameBuf),
+    /// Records that a resolver must find.
+    Resolution(UpstreamMessage),
 }
 
 /// The result of a query cache look-up.
@@ -154,7 +162,12 @@ impl Attempt<'_> {
             let mut of_script = None;
             if reply.outcome == AnswerKind::Computing {
                 match self.compute(parts, scratch, recorder) {
-                    Some(name) => of_script = Some(NameKey::new(name.as_name())),
+                    Some(ScriptLack::Records(name)) => {
+                        of_script = Some(NameKey::new(name.as_name()));
+                    }
+                    Some(ScriptLack::Resolution(question)) => {
+                        return Tried::Waits(Lacking::Addresses(question));
+                    }
                     None => continue,
                 }
             } else if reply.outcome != AnswerKind::Pending {
@@ -232,15 +245,15 @@ impl Attempt<'_> {
         }
     }
 
-    /// Runs the scripts that an answer needs. `None` means that the engine must run again; otherwise a script needs the
-    /// records of the returned name, which are not in memory.
+    /// Runs the scripts that an answer needs. `None` means that the engine must run again; otherwise a script needs
+    /// records that are not in memory.
     #[cold]
     fn compute(
         &self,
         parts: &Parts,
         scratch: &mut Scratch,
         recorder: &mut Recorder,
-    ) -> Option<NameBuf> {
+    ) -> Option<ScriptLack> {
         let wanted = scratch.wanted_scripts()?;
         let nothing = ComputedName {
             name: wanted.name,
@@ -252,9 +265,16 @@ impl Attempt<'_> {
             Some(scripts) => {
                 recorder.add(Counter::LuaRuns, scripts.count_runs(&wanted) as u64);
                 // A view of its own for each look-up: one that follows a chain stays in the fragment it is in.
-                let zones = || LiveView::new(self.zones, parts);
-                match scripts.compute(&wanted, &self.request, zones) {
-                    Computation::Lacks(name) => return Some(name),
+                let sources = RecordSources {
+                    zones: || LiveView::new(self.zones, parts),
+                    resolver: self.aliases,
+                    now: self.now,
+                };
+                match scripts.compute(&wanted, &self.request, &sources) {
+                    Computation::Lacks(name) => return Some(ScriptLack::Records(name)),
+                    Computation::Unresolved(question) => {
+                        return Some(ScriptLack::Resolution(question));
+                    }
                     Computation::Done(computed) => computed,
                 }
             }

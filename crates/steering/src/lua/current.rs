@@ -65,10 +65,10 @@ pub(crate) fn best_address() -> mlua::Result<IpAddr> {
 }
 
 /// Returns the records that a script needs, or ends the run until they are known.
-pub(crate) fn find_fact(need: NeededRecords) -> mlua::Result<Vec<Vec<u8>>> {
+pub(crate) fn find_fact(need: NeededRecords) -> mlua::Result<FoundRecords> {
     with_current(|run| {
         if let Some(fact) = run.facts.iter().find(|fact| fact.need == need) {
-            return Ok(fact.records.clone());
+            return Ok(fact.clone());
         }
         run.need = Some(need);
         Err(mlua::Error::runtime("records are not known yet"))

@@ -9,7 +9,7 @@ mod variables;
 
 use mlua::{Lua, Table, Value};
 
-use super::{budget, objects};
+use super::{budget, objects, record_objects};
 
 /// Names of the libraries and basic functions of Luau that scripts can use. Nothing here reads files, loads code or changes
 /// the interpreter.
@@ -78,10 +78,14 @@ pub const KNOWN_NAMES: &[&str] = &[
     "include",
     "netmask",
     "newCA",
+    "newCAFromRaw",
     "newCAS",
     "newDN",
+    "newDR",
+    "newDRR",
     "newNMG",
     "newNetmask",
+    "newQType",
     "pdns",
     "pdnslog",
     "pdnsrandom",
@@ -92,6 +96,7 @@ pub const KNOWN_NAMES: &[&str] = &[
     "pickrandomsample",
     "pickwhashed",
     "pickwrandom",
+    "resolve",
     "view",
     // functions by location
     "GeoIPQueryAttribute",
@@ -103,6 +108,7 @@ pub const KNOWN_NAMES: &[&str] = &[
     "countryCode",
     "geoiplookup",
     "latlon",
+    "latlonMagic",
     "latlonloc",
     "pickclosest",
     "region",
@@ -174,6 +180,7 @@ pub(super) fn install(lua: &Lua) -> mlua::Result<Table> {
     checks::install(lua, &base)?;
     records::install(lua, &base)?;
     objects::install(lua, &base)?;
+    record_objects::install(lua, &base)?;
     variables::install(lua, &base)?;
     // Libraries, metatables of basic types and the globals become read-only.
     lua.sandbox(true)?;

@@ -22,6 +22,17 @@ pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
         lua.create_function(|_, text: String| parse_address(&text).map(ScriptAddress))?,
     )?;
     base.raw_set(
+        "newCAFromRaw",
+        lua.create_function(|_, (octets, port): (mlua::LuaString, Option<u16>)| {
+            let octets = octets.as_bytes();
+            let ipv4 = <[u8; 4]>::try_from(&octets[..]).map(IpAddr::from);
+            let address = ipv4.or_else(|_| <[u8; 16]>::try_from(&octets[..]).map(IpAddr::from));
+            let address =
+                address.map_err(|_| mlua::Error::runtime("an address has 4 or 16 octets"))?;
+            Ok(ScriptAddress(SocketAddr::new(address, port.unwrap_or(0))))
+        })?,
+    )?;
+    base.raw_set(
         "newNetmask",
         lua.create_function(|_, text: String| parse_network(&text).map(ScriptNetwork))?,
     )?;

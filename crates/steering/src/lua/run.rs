@@ -54,6 +54,8 @@ pub struct ScriptQuery {
 pub enum NeededRecords {
     /// The records of a name in our zones.
     Records(NameBuf, Type),
+    /// The records that a resolver finds for a name, which may be anywhere.
+    Resolved(NameBuf, Type),
 }
 
 /// Records that were found for a script; empty if there are none.
@@ -63,6 +65,8 @@ pub struct FoundRecords {
     pub need: NeededRecords,
     /// Record data in wire form.
     pub records: Vec<Vec<u8>>,
+    /// Their TTL in seconds.
+    pub ttl: u32,
 }
 
 /// Why a script has no result.

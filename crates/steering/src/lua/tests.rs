@@ -270,6 +270,7 @@ fn included_scripts_and_records_are_needs_until_they_are_known() {
     let known = FoundRecords {
         need,
         records: vec![rdata_of(Type::LUA, "function f() return '192.0.2.77' end")],
+        ttl: 0,
     };
     let second = run_with(&steering, Type::A, code, std::slice::from_ref(&known));
     assert_eq!(
@@ -296,6 +297,7 @@ fn included_scripts_and_records_are_needs_until_they_are_known() {
     let known = FoundRecords {
         need,
         records: vec![vec![192, 0, 2, 9]],
+        ttl: 0,
     };
     let found = run_with(&steering, Type::A, code, &[known]);
     assert_eq!(

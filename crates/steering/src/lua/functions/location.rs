@@ -49,10 +49,9 @@ pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
     }
     base.raw_set(
         "latlon",
-        lua.create_function(|_, ()| {
-            Ok(client_attribute(GeoAttribute::Location)?.unwrap_or_default())
-        })?,
+        lua.create_function(|_, ()| Ok(coordinates(client_point()?)))?,
     )?;
+    base.raw_set("latlonMagic", lua.create_function(|_, ()| latlon_magic())?)?;
     base.raw_set(
         "latlonloc",
         lua.create_function(|_, ()| {
@@ -182,6 +181,29 @@ fn closest_magic() -> mlua::Result<String> {
         .into_iter()
         .take_while(|label| label.parse::<IpAddr>().is_ok());
     pick_closest(&addresses.collect::<Vec<_>>())
+}
+
+/// Returns the coordinates of the IPv4 address in the first four labels of the queried name, the last octet first.
+fn latlon_magic() -> mlua::Result<String> {
+    with_current(|run| {
+        let labels: Vec<&[u8]> = run.query.name.as_name().labels().take(4).collect();
+        let [d, c, b, a] = labels[..] else {
+            return "unknown".to_owned();
+        };
+        let text = [a, b, c, d].map(String::from_utf8_lossy).join(".");
+        let point = text.parse::<IpAddr>().ok();
+        let point = point.and_then(|address| run.steering.geo().locate(address).0);
+        coordinates(point)
+    })
+}
+
+/// Returns latitude and longitude as text; zeros for an unknown point, as in PowerDNS.
+fn coordinates(point: Option<GeoPoint>) -> String {
+    let point = point.unwrap_or(GeoPoint {
+        latitude: 0.0,
+        longitude: 0.0,
+    });
+    format!("{:.6} {:.6}", point.latitude, point.longitude)
 }
 
 /// Returns a point as the data of a LOC record.

@@ -1,4 +1,4 @@
-//! Functions that read records of our zones, include other scripts, and write to the log.
+//! Functions that read records of our zones or of others, include other scripts, and write to the log.
 
 use mlua::{Lua, Table, Value};
 use nameward_wire::{NameBuf, Type, rdata};
@@ -7,6 +7,7 @@ use super::super::budget;
 use super::super::current::{find_fact, with_current};
 use super::super::host;
 use super::super::objects::{DnsName, parse_name};
+use super::super::record_objects::{ResourceRecord, UNKNOWN_DOMAIN, text_of, type_of};
 use super::super::run::NeededRecords;
 
 /// Names of the log levels of PowerDNS, by number.
@@ -35,7 +36,7 @@ pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
                     "include: {name} is not in {zone}"
                 )));
             }
-            for data in find_fact(NeededRecords::Records(name, Type::LUA))? {
+            for data in find_fact(NeededRecords::Records(name, Type::LUA))?.records {
                 if data.starts_with(&Type::LUA.0.to_be_bytes()) {
                     host::include(lua, &data)?;
                 }
@@ -47,18 +48,14 @@ pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
         "dblookup",
         lua.create_function(|lua, (name, rtype): (Value, Value)| {
             let (name, rtype) = (name_of(&name)?, type_of(&rtype)?);
-            // Scripts are never shown, and another zone may have another owner.
-            if rtype.is_server_internal() {
-                return Err(mlua::Error::runtime(format!(
-                    "dblookup: {rtype} records are not shown"
-                )));
-            }
-            let records = find_fact(NeededRecords::Records(name, rtype))?;
+            refuse_internal("dblookup", rtype)?;
+            let records = find_fact(NeededRecords::Records(name, rtype))?.records;
             budget::charge(records.len())?;
             let texts = records.iter().map(|data| text_of(rtype, data));
             lua.create_sequence_from(texts)
         })?,
     )?;
+    base.raw_set("resolve", lua.create_function(resolve)?)?;
     base.raw_set(
         "pdnslog",
         lua.create_function(|_, (message, level): (mlua::LuaString, Option<usize>)| {
@@ -78,14 +75,42 @@ pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
     base.raw_set("pdns", constants(lua)?)
 }
 
-/// Returns the table `pdns`: types, response codes and log levels by name.
+/// Refuses types that no client sees: scripts are never shown, and another zone may have another owner.
+fn refuse_internal(function: &str, rtype: Type) -> mlua::Result<()> {
+    if rtype.is_server_internal() {
+        return Err(mlua::Error::runtime(format!(
+            "{function}: {rtype} records are not shown"
+        )));
+    }
+    Ok(())
+}
+
+/// `resolve`: the records of any name, found by the resolver of this server.
+fn resolve(lua: &Lua, (name, rtype): (Value, Value)) -> mlua::Result<Table> {
+    let (name, rtype) = (name_of(&name)?, type_of(&rtype)?);
+    refuse_internal("resolve", rtype)?;
+    let found = find_fact(NeededRecords::Resolved(name, rtype))?;
+    budget::charge(64 * found.records.len())?;
+    let records = found.records.into_iter().map(|data| ResourceRecord {
+        name: DnsName(name),
+        rtype,
+        ttl: found.ttl,
+        data,
+        domain_id: UNKNOWN_DOMAIN,
+        is_authoritative: true,
+    });
+    lua.create_sequence_from(records)
+}
+
+/// Returns the table `pdns`: types, response codes, sections and log levels by name.
 fn constants(lua: &Lua) -> mlua::Result<Table> {
     let pdns = lua.create_table()?;
     for info in rdata::types() {
         pdns.raw_set(info.mnemonic, info.rtype.0)?;
     }
     let codes = [
-        "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED",
+        "NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED", "YXDOMAIN", "YXRRSET",
+        "NXRRSET", "NOTAUTH", "NOTZONE",
     ];
     for (code, name) in codes.into_iter().enumerate() {
         pdns.raw_set(name, code)?;
@@ -96,6 +121,15 @@ fn constants(lua: &Lua) -> mlua::Result<Table> {
     }
     levels.set_readonly(true);
     pdns.raw_set("loglevels", levels)?;
+    let sections = lua.create_table()?;
+    for (number, name) in ["QUESTION", "ANSWER", "AUTHORITY", "ADDITIONAL"]
+        .into_iter()
+        .enumerate()
+    {
+        sections.raw_set(name, number)?;
+    }
+    sections.set_readonly(true);
+    pdns.raw_set("place", sections)?;
     pdns.set_readonly(true);
     Ok(pdns)
 }
@@ -109,23 +143,4 @@ fn name_of(value: &Value) -> mlua::Result<NameBuf> {
             other.type_name()
         ))),
     }
-}
-
-fn type_of(value: &Value) -> mlua::Result<Type> {
-    let number = match value {
-        Value::String(text) => Type::from_text(&text.as_bytes()).map(|rtype| rtype.0),
-        Value::Number(number) => Some(*number as u16),
-        Value::Integer(number) => u16::try_from(*number).ok(),
-        _ => None,
-    };
-    number
-        .map(Type)
-        .ok_or_else(|| mlua::Error::runtime("unknown record type"))
-}
-
-/// Returns record data as text. Names have their final dot.
-fn text_of(rtype: Type, data: &[u8]) -> String {
-    let mut text = String::new();
-    let _ = rdata::write_text(rtype, data, &mut text);
-    text
 }
