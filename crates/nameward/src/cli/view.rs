@@ -1,6 +1,6 @@
 //! The command lines of `nameward view` and `nameward network`, and their conversion to requests.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use nameward_control::operations::OperationRequest;
 
 use super::RemoteArguments;
@@ -9,28 +9,23 @@ use super::RemoteArguments;
 pub enum ViewCommand {
     /// List the views: what selects each, and the number of zones it has its own versions of
     List(RemoteArguments),
-    /// Give a view its own version of a zone, such as example.org..internal
-    AddZone {
-        /// The view; it need not exist
-        #[arg(value_name = "VIEW")]
-        view: String,
-        /// The version of a zone; `zone create` creates it
-        #[arg(value_name = "ZONE..VARIANT")]
-        zone: String,
-        #[command(flatten)]
-        remote: RemoteArguments,
-    },
+    /// Give a view, which need not exist, its own version of a zone, such as example.org..internal
+    AddZone(ViewedZone),
     /// Remove a version of a zone from a view, whose clients then get the common version
-    RemoveZone {
-        /// The view
-        #[arg(value_name = "VIEW")]
-        view: String,
-        /// The version of a zone
-        #[arg(value_name = "ZONE..VARIANT")]
-        zone: String,
-        #[command(flatten)]
-        remote: RemoteArguments,
-    },
+    RemoveZone(ViewedZone),
+}
+
+/// A view and a version of a zone.
+#[derive(Args)]
+pub struct ViewedZone {
+    /// The view
+    #[arg(value_name = "VIEW")]
+    view: String,
+    /// The version of a zone; `zone create` creates it
+    #[arg(value_name = "ZONE..VARIANT")]
+    zone: String,
+    #[command(flatten)]
+    remote: RemoteArguments,
 }
 
 #[derive(Subcommand)]
@@ -54,10 +49,10 @@ pub enum NetworkCommand {
 pub fn view(command: ViewCommand) -> (OperationRequest, RemoteArguments) {
     match command {
         ViewCommand::List(remote) => (OperationRequest::ViewList, remote),
-        ViewCommand::AddZone { view, zone, remote } => {
+        ViewCommand::AddZone(ViewedZone { view, zone, remote }) => {
             (OperationRequest::ViewAddZone { view, zone }, remote)
         }
-        ViewCommand::RemoveZone { view, zone, remote } => {
+        ViewCommand::RemoveZone(ViewedZone { view, zone, remote }) => {
             (OperationRequest::ViewRemoveZone { view, zone }, remote)
         }
     }
