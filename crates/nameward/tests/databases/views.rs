@@ -191,3 +191,96 @@ fn postgres_has_versions_of_zones() {
 fn mariadb_has_versions_of_zones() {
     check_server(DatabaseKind::Mariadb);
 }
+
+/// A version with a few names over the common one, in the same database.
+const OVERLAY: &str =
+    "INSERT INTO domains (id, name, type) VALUES (101, 'shop.test..over', 'NATIVE');
+    INSERT INTO records (domain_id, name, type, content, ttl) VALUES
+        (101, 'shop.test', 'SOA', 'ns.shop.test h.shop.test 7 2 3 4 60', 60),
+        (101, 'www.shop.test', 'A', '10.0.0.11', 60),
+        (101, 'outside.shop.test', 'HIDE', 'TXT', 60);";
+const OVERLAYS: &str = "[cache]\nzone_refresh = 1\n[[view]]\nname = \"over\"\nnetworks = [\"127.0.0.5\"]\n\
+                        zones = [{ name = \"shop.test\", variant = \"over\", base = true }]\n";
+
+/// Checks what clients of an overlay get, and that it follows changes of both parts.
+fn check_overlay(server: &TestServer, change: &dyn Fn(&str)) {
+    let ask = |client, name| ask(server, client, Transport::Udp, name);
+    server.wait_until("both versions are served", || {
+        ask("127.0.0.1", "www.shop.test") == (0, vec![192])
+            && ask("127.0.0.5", "www.shop.test") == (0, vec![10])
+    });
+    // A name of the common version alone, and one that is hidden.
+    assert_eq!(ask("127.0.0.5", "alias.shop.test"), (0, vec![10]));
+    assert_eq!(ask("127.0.0.5", "ns.shop.test"), (0, vec![127]));
+    assert_eq!(ask("127.0.0.5", "outside.shop.test"), (3, vec![]));
+    assert_eq!(ask("127.0.0.1", "outside.shop.test"), (0, vec![]));
+    // A change of the common version in the database is seen in both.
+    change(
+        "INSERT INTO records (domain_id, name, type, content, ttl) SELECT id, 'new.shop.test', 'A', '192.0.2.44', 60 \
+         FROM domains WHERE name = 'shop.test'; UPDATE records SET content = 'ns.shop.test h.shop.test 2 2 3 4 60' \
+         WHERE type = 'SOA' AND domain_id IN (SELECT id FROM domains WHERE name = 'shop.test');",
+    );
+    for client in ["127.0.0.1", "127.0.0.5"] {
+        server.wait_until("the change of the common version", || {
+            ask(client, "new.shop.test") == (0, vec![192])
+        });
+    }
+    // A change of the overlay, by command, is seen in it alone.
+    run(
+        server,
+        &[
+            "record",
+            "set",
+            "shop.test..over",
+            "new",
+            "A",
+            "60",
+            "11.0.0.1",
+        ],
+    );
+    server.wait_until("the change of the overlay", || {
+        ask("127.0.0.5", "new.shop.test") == (0, vec![11])
+    });
+    assert_eq!(ask("127.0.0.1", "new.shop.test"), (0, vec![192]));
+    let records = run(server, &["record", "list", "shop.test..over"]);
+    assert!(
+        records.contains("HIDE") && !records.contains("alias"),
+        "{records}"
+    );
+}
+
+#[test]
+fn a_version_in_sqlite_can_be_an_overlay() {
+    let (setup, backend) = with_shop(Setup::new(), SHOP, "resident", None);
+    let database = Sqlite {
+        path: setup.dir().join("zones.db"),
+    };
+    database.run(OVERLAY);
+    let server = setup.config(&format!("{OVERLAYS}{backend}")).start();
+    check_overlay(&server, &|sql| database.run(sql));
+}
+
+fn check_overlay_of(kind: DatabaseKind) {
+    let Some(database) = started(kind) else {
+        return;
+    };
+    let shop = ZoneText {
+        name: "shop.test".into(),
+        text: SHOP.into(),
+    };
+    run_sql(&database, kind, &fill(&[shop]));
+    run_sql(&database, kind, OVERLAY);
+    let config = format!("{OVERLAYS}{}", backend(kind, &database.url(), "resident"));
+    let server = Setup::new().without_web().config(&config).start();
+    check_overlay(&server, &|sql| run_sql(&database, kind, sql));
+}
+
+#[test]
+fn a_version_in_postgres_can_be_an_overlay() {
+    check_overlay_of(DatabaseKind::Postgres);
+}
+
+#[test]
+fn a_version_in_mariadb_can_be_an_overlay() {
+    check_overlay_of(DatabaseKind::Mariadb);
+}
