@@ -10,6 +10,8 @@ use crate::Files;
 
 /// Every included file is the input again, this many times.
 pub(crate) struct EchoFiles<'d> {
+    /// The first file, if it is not the input.
+    pub(crate) first: Option<&'d str>,
     pub(crate) data: &'d [u8],
     pub(crate) left: usize,
 }
@@ -17,7 +19,8 @@ pub(crate) struct EchoFiles<'d> {
 impl Files for EchoFiles<'_> {
     fn read(&mut self, _: &Path, _: u64) -> io::Result<Vec<u8>> {
         self.left = self.left.checked_sub(1).ok_or(io::ErrorKind::NotFound)?;
-        Ok(self.data.to_vec())
+        let first = self.first.take();
+        Ok(first.map_or(self.data, str::as_bytes).to_vec())
     }
 
     fn matching(&mut self, pattern: &Path) -> io::Result<Vec<PathBuf>> {

@@ -11,6 +11,7 @@
 //! counts as failed.
 
 pub mod fuzzing;
+mod geo_scripts;
 pub mod knot;
 pub mod nsd;
 pub mod pdns;
@@ -18,6 +19,7 @@ pub(crate) mod peers;
 mod report;
 mod texts;
 mod toml_text;
+mod yaml;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -180,6 +182,8 @@ pub struct ImportedSettings {
     pub request_ixfr: Option<bool>,
     /// How ZONEMD records are used.
     pub zonemd: Option<&'static str>,
+    /// Whether its LUA records are run.
+    pub lua_records: Option<bool>,
     /// The policy that signs the zone.
     pub dnssec_policy: Option<String>,
     /// The directory of its keys.
@@ -227,6 +231,8 @@ pub struct ImportedZone {
     pub kind: ImportedKind,
     /// The zone file, if the zone is not transferred.
     pub file: Option<PathBuf>,
+    /// The contents of a new zone file, for a zone that the other server has in another form.
+    pub text: Option<String>,
     /// The zone settings.
     pub terms: ImportedSettings,
     /// How the other server signs it.

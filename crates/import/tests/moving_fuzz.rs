@@ -2,7 +2,9 @@
 
 use std::{fs, path::Path};
 
-use nameward_import::migrate::fuzzing::{knot_conf, moved_named_conf, nsd_conf, pdns_conf};
+use nameward_import::migrate::fuzzing::{
+    geo_files, knot_conf, moved_named_conf, nsd_conf, pdns_conf,
+};
 
 /// Inputs of one run for each target. `scripts/fuzz` runs as long as one likes.
 const INPUTS: usize = 2_000;
@@ -45,6 +47,14 @@ const WORDS: &[&str] = &[
     "0.0.0.0-255.255.255.255",
     "domain: ",
     "remote:\n",
+    "\n- domain: a.test\n",
+    "  records:\n",
+    "  services:\n    x.a.test: ",
+    "%co.%cn.",
+    "%mp",
+    "weight: ",
+    "'",
+    "{a: b}",
     "local-port=",
     "\0",
     "é",
@@ -86,6 +96,11 @@ fn run(name: &str, target: fn(&[u8])) {
 #[test]
 fn any_pdns_conf_is_read_or_refused() {
     run("pdns_conf", pdns_conf);
+}
+
+#[test]
+fn any_geographic_zone_is_read_or_refused() {
+    run("geo_files", geo_files);
 }
 
 #[test]

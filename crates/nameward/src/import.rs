@@ -16,9 +16,11 @@ use nameward_import::{
     Files, OnDisk,
     bind::migrate as bind,
     migrate::{
-        ImportReport, ImportVerdict, ImportedServer, SecretLocation, TomlPlan, knot, nsd, pdns,
+        ImportReport, ImportVerdict, ImportedServer, ImportedZone, SecretLocation, TomlPlan, knot,
+        nsd, pdns,
     },
 };
+use nameward_wire::NameBuf;
 use serde_json::json;
 
 use crate::{
@@ -28,7 +30,7 @@ use crate::{
     config::{Config, error::ConfigError},
     privileges::UserAndGroup,
 };
-use output::{FILE_NAME, ImportOutput, KEYS};
+use output::{FILE_NAME, ImportOutput, KEYS, NewFile};
 use signed_zones::SignedLocations;
 
 /// The directory for DNSSEC keys, in the state directory: the server replaces them.
@@ -85,7 +87,8 @@ pub fn run(order: &ImportOrder, form: OutputForm) -> Result<ExitCode, CommandErr
         out: &base,
         keys: &dnssec_keys,
     };
-    let files = signed_zones::convert(&mut moved, &places);
+    let mut files = signed_zones::convert(&mut moved, &places);
+    files.extend(generated_files(&mut moved, &base));
     catalogs::convert(&mut moved);
     let user = output::server_user(order.user.as_deref())?;
     if let Some(user) = user {
@@ -135,9 +138,31 @@ pub fn run(order: &ImportOrder, form: OutputForm) -> Result<ExitCode, CommandErr
     })
 }
 
+/// Returns the files of zones that the other server has in another form, and sets their paths.
+fn generated_files(moved: &mut ImportedServer, base: &Path) -> Vec<NewFile> {
+    let mut files = Vec::new();
+    for zone in &mut moved.zones {
+        let Some(text) = &zone.text else {
+            continue;
+        };
+        let Ok(name) = NameBuf::zone_from_text(&zone.name) else {
+            continue;
+        };
+        let file = signed_zones::file_of(&name);
+        files.push(NewFile {
+            path: base.join(&file),
+            contents: text.clone().into_bytes(),
+            mode: 0o644,
+        });
+        zone.file = Some(file);
+    }
+    files
+}
+
 /// Reports zone files, which stay where they are, that the server's user cannot read.
 fn note_unreadable(moved: &mut ImportedServer, user: UserAndGroup) {
-    for zone in moved.zones.iter().filter(|zone| zone.signing.is_none()) {
+    let is_kept = |zone: &&ImportedZone| zone.signing.is_none() && zone.text.is_none();
+    for zone in moved.zones.iter().filter(is_kept) {
         let Some(file) = zone.file.as_deref() else {
             continue;
         };

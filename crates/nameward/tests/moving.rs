@@ -3,6 +3,7 @@
 
 mod back;
 mod bind;
+mod geo;
 mod knot;
 mod moved;
 mod nsd;

@@ -11,7 +11,11 @@ use crate::echo_files::EchoFiles;
 /// Fuzzes named.conf: no panic, a bounded number of errors located inside the text, and imported
 /// zones are complete.
 pub fn named_conf(data: &[u8]) {
-    let mut files = EchoFiles { data, left: 40 };
+    let mut files = EchoFiles {
+        first: None,
+        data,
+        left: 40,
+    };
     let found = read(Path::new("named.conf"), &mut files);
     let lines = data.iter().filter(|byte| **byte == b'\n').count() as u32 + 1;
     assert!(found.diagnostics.len() <= 20);

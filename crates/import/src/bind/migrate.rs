@@ -270,6 +270,7 @@ impl BindImporter {
             },
             signing: None,
             catalog_file: None,
+            text: None,
             place,
         }
     }

@@ -2,20 +2,35 @@
 
 use std::path::Path;
 
-use super::{ImportedServer, SecretLocation, TomlPlan, knot, nsd, pdns};
+use nameward_wire::NameBuf;
+use nameward_wire::zonefile::{Options, Record, parse_bytes};
+
+use super::{ImportedServer, ImportedZone, SecretLocation, TomlPlan, knot, nsd, pdns};
 use crate::{Files, bind, echo_files::EchoFiles};
 
 type ConfigReader = fn(&Path, &mut dyn Files) -> ImportedServer;
 
 /// Runs a reader: no panic, a bounded number of errors with a location, and output lines that are settings or comments.
 fn run(data: &[u8], read: ConfigReader) {
-    let mut files = EchoFiles { data, left: 20 };
+    run_after(None, data, read);
+}
+
+/// Like [`run`]; the input is what the first file includes.
+fn run_after(first: Option<&str>, data: &[u8], read: ConfigReader) {
+    let mut files = EchoFiles {
+        first,
+        data,
+        left: 20,
+    };
     let server = read(Path::new("conf"), &mut files);
     assert!(server.errors.len() <= 40);
     let lines = data.iter().filter(|byte| **byte == b'\n').count() as u32 + 1;
     for error in &server.errors {
         assert!(!error.message.is_empty());
         assert!(error.line <= lines, "{error}");
+    }
+    for zone in &server.zones {
+        check_text(zone);
     }
     let text = server.to_toml(&TomlPlan {
         from: "conf".into(),
@@ -26,6 +41,28 @@ fn run(data: &[u8], read: ConfigReader) {
         let is_known = line.is_empty() || line.starts_with(['#', '[']) || line.contains(" = ");
         assert!(is_known, "{line:?}");
         assert!(!line.contains('\r'), "{line:?}");
+    }
+}
+
+/// Checks that new zone files can be read.
+fn check_text(zone: &ImportedZone) {
+    let (Some(text), Ok(name)) = (&zone.text, NameBuf::zone_from_text(&zone.name)) else {
+        return;
+    };
+    let mut ignored = |_: &Record<'_>| Ok(());
+    let report = parse_bytes("zone", text.as_bytes(), &Options::new(name), &mut ignored);
+    assert!(!report.has_errors(), "{:?}\n{text}", report.diagnostics);
+}
+
+/// Fuzzes the zones file of PowerDNS's geoip backend, and the file of Knot's mod-geoip.
+pub fn geo_files(data: &[u8]) {
+    let conf = "launch=geoip\ngeoip-zones-file=zones.yaml\n";
+    run_after(Some(conf), data, pdns::read);
+    for mode in ["subnet", "geodb", "weighted"] {
+        let conf = format!(
+            "mod-geoip:\n  - id: g\n    config-file: geo\n    mode: {mode}\nzone:\n  - domain: a.test\n    module: mod-geoip/g\n"
+        );
+        run_after(Some(&conf), data, knot::read);
     }
 }
 

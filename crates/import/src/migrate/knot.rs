@@ -5,12 +5,14 @@
 //! server      server:, key: and sections without an equivalent here
 //! access      acl:, remote:, remotes:
 //! signing     policy:, and the location of keys
+//! geo         zones with mod-geoip
 //! zones       template: and zone:
 //! ```
 //! Knot only notifies the servers in `notify`. With `automatic-acl` (on by default) servers in `notify` may transfer,
 //! and those in `master` may send NOTIFY.
 
 mod access;
+mod geo;
 mod lines;
 mod server;
 mod signing;
@@ -105,7 +107,7 @@ impl KnotReader<'_> {
                 "log" => self.log(item),
                 // Read where a zone refers to them.
                 "acl" | "remote" | "remotes" | "template" | "zone" | "policy" | "submission"
-                | "keystore" => {}
+                | "keystore" | "mod-geoip" => {}
                 "mod-dnstap" => self.dnstap(item),
                 "xdp" => self.xdp(item),
                 "control" | "database" => {

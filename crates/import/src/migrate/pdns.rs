@@ -6,11 +6,13 @@
 //! translate   listeners, access, transfers, caches
 //! services    updates, the web page, resolvers
 //! backends    launch=: databases, and zone files of the bind backend
+//! geoip       zones of the geoip backend
 //! ```
 //! Database zones are not listed individually: kinds, primaries, keys and metadata stay in the database, from which
 //! they are read as PowerDNS reads them.
 
 mod backends;
+mod geoip;
 mod services;
 mod table;
 mod translate;

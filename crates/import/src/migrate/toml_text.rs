@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Tables of settings that may be written, in order.
-pub(super) const TABLES: [&str; 13] = [
+pub(super) const TABLES: [&str; 15] = [
     "server",
     "web",
     "api",
@@ -26,6 +26,8 @@ pub(super) const TABLES: [&str; 13] = [
     "dnstap",
     "xdp",
     "lua",
+    "health",
+    "geoip",
 ];
 
 /// Choices of the operator about the new file.
@@ -256,6 +258,7 @@ fn terms(out: &mut String, terms: &ImportedSettings) {
     row("catalog_label", terms.catalog_label.as_deref().map(quoted));
     row("request_ixfr", terms.request_ixfr.map(|is| is.to_string()));
     row("zonemd", terms.zonemd.map(quoted));
+    row("lua_records", terms.lua_records.map(|is| is.to_string()));
     row("dnssec_policy", terms.dnssec_policy.as_deref().map(quoted));
     row("key_directory", terms.key_directory.as_deref().map(path));
 }

@@ -96,7 +96,7 @@ fn convert_zone(
     let unsigned = unsigned(&version, &keys, serial);
     let text = zone_text(&name, &unsigned, signing.source.as_deref())
         .ok_or("its unsigned records are not a valid zone")?;
-    let file = PathBuf::from("zones").join(file_name(&name));
+    let file = file_of(&name);
     let mut files = vec![NewFile {
         path: places.out.join(&file),
         contents: text,
@@ -125,13 +125,14 @@ fn convert_zone(
     Ok((serial, files))
 }
 
-/// Returns the name of a zone's file, as in a zone directory.
-fn file_name(zone: &NameBuf) -> String {
+/// Returns the path of a zone's new file, relative to the configuration, with the name that it has in a zone directory.
+pub fn file_of(zone: &NameBuf) -> PathBuf {
     let name = zone.to_string();
-    match name.trim_end_matches('.') {
+    let file = match name.trim_end_matches('.') {
         "" => "@.zone".into(),
         name => format!("{}.zone", name.replace('/', "\\047")),
-    }
+    };
+    PathBuf::from("zones").join(file)
 }
 
 /// The keys that a version publishes, and those that sign it.

@@ -97,12 +97,13 @@ impl KnotReader<'_> {
                 "policy",
                 "submission",
                 "keystore",
+                "mod-geoip",
             ];
             if !sections.contains(&section) {
                 continue;
             }
             let id = item.id();
-            if section == "policy" && index.is_used(section, id) {
+            if ["policy", "mod-geoip"].contains(&section) && index.is_used(section, id) {
                 // It has its own line.
                 continue;
             }
@@ -192,14 +193,35 @@ impl KnotReader<'_> {
         let find = |key: &str| item.entry(key).or_else(|| template?.entry(key));
         let settled = self.settle(&name, &find, index);
         let settled = settled.and_then(|settled| Ok((settled, self.signing(&name, &find, index)?)));
+        let geo = find("module").filter(|entry| {
+            let mut modules = entry.values.iter();
+            modules.any(|module| module.split('/').next() == Some("mod-geoip"))
+        });
+        let settled = settled.and_then(|((kind, mut terms), signing)| {
+            let Some(entry) = geo else {
+                return Ok((kind, terms, signing, None));
+            };
+            if kind.is_transferred() || signing.is_some() {
+                return Err(KnotRefusal {
+                    entry: entry.clone(),
+                    reason: "mod-geoip answers its queries, and it is transferred or signed".into(),
+                    is_mistake: false,
+                });
+            }
+            let file = file_of(&name, &find);
+            let text = self.geo_zone((&name, &file), entry, index)?;
+            terms.lua_records = Some(true);
+            Ok((kind, terms, signing, Some(text)))
+        });
         match settled {
-            Ok(((kind, terms), signing)) => {
+            Ok((kind, terms, signing, text)) => {
                 let is_producer = kind == ImportedKind::Producer;
                 let file = Some(file_of(&name, &find)).filter(|_| !kind.is_transferred());
                 self.server.take_zone(ImportedZone {
                     name,
                     kind,
                     catalog_file: file.clone().filter(|_| is_producer),
+                    text,
                     file: file.filter(|_| !is_producer),
                     terms,
                     signing,
@@ -305,6 +327,9 @@ impl KnotReader<'_> {
     fn zone_modules(&mut self, name: &str, entry: &KnotEntry) -> Result<(), KnotRefusal> {
         for module in &entry.values {
             let module = module.split('/').next().unwrap_or_default();
+            if module == "mod-geoip" {
+                continue;
+            }
             if !QUIET_MODULES.contains(&module) {
                 return Err(KnotRefusal {
                     entry: entry.clone(),

@@ -416,6 +416,7 @@ impl NsdReader<'_> {
             terms: zone.terms,
             signing: None,
             catalog_file,
+            text: None,
             place: place.clone(),
         });
     }

@@ -29,6 +29,7 @@ impl PdnsReader<'_> {
                 "gmysql" => self.database(&launch, &prefix, "mysql"),
                 "gpgsql" => self.database(&launch, &prefix, "postgres"),
                 "bind" => self.zone_files(&launch, &prefix),
+                "geoip" => self.geoip(&launch, &prefix),
                 other => {
                     let text = format!("launch: unsupported backend {other}");
                     self.note(ImportVerdict::Breaks, &launch, &text);

@@ -13,6 +13,9 @@ const SOA_EDIT_WORDS: &[&str] = &[
     "EPOCH",
 ];
 
+/// The largest value of `instructions_max`.
+const INSTRUCTIONS_MAX: u64 = 4_000_000_000;
+
 impl PdnsReader<'_> {
     pub(super) fn updates(&mut self) {
         let switch = self.used("dnsupdate");
@@ -73,6 +76,21 @@ impl PdnsReader<'_> {
             let value = ImportedValue::Switch(true);
             self.server.set(Some(place), ("lua", "shared"), value);
         }
+    }
+
+    /// Converts the limit of scripts, which counts something else here.
+    pub(super) fn script_limit(&mut self) {
+        let Some(setting) = self.used("lua-records-exec-limit") else {
+            return;
+        };
+        let Some(limit) = self.number(&setting) else {
+            return;
+        };
+        let text = "lua-records-exec-limit: instructions_max in [lua] counts calls and loop iterations, not instructions";
+        self.note(ImportVerdict::Changed, &setting, text);
+        let value = ImportedValue::Number(limit.min(INSTRUCTIONS_MAX));
+        let key = ("lua", "instructions_max");
+        self.server.set(Some(&setting.place), key, value);
     }
 
     pub(super) fn web(&mut self) {

@@ -135,13 +135,17 @@ const TABLE: &[(&str, SettingOutcome)] = &[
     ),
     ("lua-axfr-script", LUA),
     ("lua-dnsupdate-policy-script", LUA),
-    ("lua-health-checks-expire-delay", INSIDE),
-    ("lua-health-checks-interval", INSIDE),
-    ("lua-prequery-script", LUA),
+    ("lua-consistent-hashes-cleanup-interval", INSIDE),
+    ("lua-consistent-hashes-expire-delay", INSIDE),
     (
-        "lua-records-exec-limit",
-        Changed("instructions_max in [lua] counts calls and loop iterations"),
+        "lua-health-checks-expire-delay",
+        Changed("a target is checked until it was not used for an hour"),
     ),
+    (
+        "lua-health-checks-max-concurrent",
+        Changed("at most 256 checks run at one time"),
+    ),
+    ("lua-prequery-script", LUA),
     ("lua-records-insert-whitespace", INSIDE),
     ("max-ent-entries", NotNeeded("not needed")),
     (
@@ -200,7 +204,7 @@ const TABLE: &[(&str, SettingOutcome)] = &[
     ),
     (
         "svc-autohints",
-        NotPossible("address hints in SVCB and HTTPS records are served unchanged"),
+        NotNeeded("ipv4hint=auto and ipv6hint=auto are always filled in"),
     ),
     ("tcp-control-address", CONTROL),
     ("tcp-control-port", CONTROL),

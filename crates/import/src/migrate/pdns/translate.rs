@@ -107,6 +107,13 @@ const NUMBERS: &[NumberRow] = &[
         65_535,
     ),
     (
+        "lua-health-checks-interval",
+        ("health", "interval"),
+        1,
+        1,
+        86_400,
+    ),
+    (
         "axfr-fetch-timeout",
         ("server", "transfer_idle_timeout_ms"),
         1000,
@@ -125,6 +132,7 @@ impl PdnsReader<'_> {
         self.updates();
         self.web();
         self.lua_records();
+        self.script_limit();
         self.soa_edit();
         self.recursion();
         self.backends();
