@@ -7,6 +7,7 @@
 pub mod calendar;
 pub mod file;
 pub mod memory;
+pub mod networks;
 pub mod panics;
 pub mod sandbox;
 pub mod secret;

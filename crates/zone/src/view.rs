@@ -8,15 +8,13 @@
 //! The zone table has one small table for each view, so a query costs one selection and one more search, however many
 //! views there are; without views it costs one comparison.
 
-mod networks;
-
 use crate::access::{AccessClient, AccessList};
 use crate::key::NameKey;
 use crate::offer::lower_case;
 use crate::table::ZoneTable;
 use crate::zone::Zone;
+use nameward_base::networks::NetworkTable;
 use nameward_wire::{Name, NameBuf};
-use networks::ViewNetworks;
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -96,7 +94,7 @@ struct ViewSelection {
     /// By key name in lower case.
     keys: HashMap<Box<[u8]>, ViewId>,
     listen: HashMap<SocketAddr, ViewId>,
-    networks: ViewNetworks,
+    networks: NetworkTable<ViewId>,
     /// The views with a list of clients, by their positions in `rules`.
     in_order: Vec<usize>,
 }
@@ -123,7 +121,7 @@ impl ViewTables {
             in_order: (0..rules.len())
                 .filter(|at| rules[*at].match_clients.is_some())
                 .collect(),
-            networks: ViewNetworks::new(rules.iter().flat_map(|rule| {
+            networks: NetworkTable::new(rules.iter().flat_map(|rule| {
                 let networks = rule.networks.iter();
                 networks.map(|(address, prefix)| (*address, *prefix, rule.id))
             })),
@@ -189,7 +187,7 @@ impl ViewTables {
             .networks
             .find(client.address.to_canonical(), client.known_bits);
         SelectedView {
-            view: found.view.unwrap_or_default(),
+            view: found.value.unwrap_or_default(),
             bits: found.bits,
         }
     }

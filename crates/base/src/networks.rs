@@ -1,10 +1,9 @@
-//! The networks that select views: the narrowest one that contains a client decides.
+//! Values of networks: the narrowest network that contains a client decides.
 //!
-//! The networks of all views are cut into ranges of addresses that do not overlap, each with the narrowest network that
-//! covers it. A look-up is a binary search within the ranges that share the first 16 bits of the address, so its cost does
-//! not grow with the number of views.
+//! The networks are cut into ranges of addresses that do not overlap, each with the narrowest network that covers it. A
+//! look-up is a binary search within the ranges that share the first 16 bits of the address, so its cost hardly grows with
+//! the number of networks.
 
-use super::ViewId;
 use std::net::IpAddr;
 
 /// Leading bits of an address that the index is made of.
@@ -12,63 +11,72 @@ const INDEX_BITS: u32 = 16;
 /// Fewer ranges are searched without an index.
 const INDEX_FROM: usize = 64;
 
-/// A network that selects a view.
+/// A network and its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct ViewNetwork {
+struct ValuedNetwork<T> {
     prefix: u8,
-    view: ViewId,
+    value: T,
     /// The next wider network; the position in the list and one, or 0.
     parent: u32,
 }
 
 /// The networks of one address family. Addresses are in the high bits of the numbers, so that prefixes count the same for
 /// both families.
-#[derive(Debug, Default)]
-struct FamilyNetworks {
+#[derive(Debug)]
+struct FamilyNetworks<T> {
     /// The first address of each range, ascending from 0.
     starts: Vec<u128>,
     /// The narrowest network over each range; the position in the list and one, or 0.
     owners: Vec<u32>,
-    networks: Vec<ViewNetwork>,
+    networks: Vec<ValuedNetwork<T>>,
     /// For each value of the first bits of an address: the number of ranges that start before it.
     index: Vec<u32>,
 }
 
-/// The networks of all views.
-#[derive(Debug, Default)]
-pub(super) struct ViewNetworks {
-    v4: FamilyNetworks,
-    v6: FamilyNetworks,
+/// Networks of both address families with their values.
+#[derive(Debug)]
+pub struct NetworkTable<T> {
+    v4: FamilyNetworks<T>,
+    v6: FamilyNetworks<T>,
 }
 
 /// The result of a look-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct NetworkMatch {
-    /// The view of the narrowest network.
-    pub(super) view: Option<ViewId>,
-    /// All clients that share this many leading bits with the address are in the same view.
-    pub(super) bits: u8,
+pub struct NetworkMatch<T> {
+    /// The value of the narrowest network.
+    pub value: Option<T>,
+    /// All clients that share this many leading bits with the address have the same value.
+    pub bits: u8,
 }
 
-impl ViewNetworks {
+impl<T> Default for NetworkTable<T> {
+    fn default() -> Self {
+        NetworkTable {
+            v4: FamilyNetworks::empty(),
+            v6: FamilyNetworks::empty(),
+        }
+    }
+}
+
+impl<T: Copy> NetworkTable<T> {
     /// Builds the table. Of two equal networks the first one counts.
-    pub(super) fn new(networks: impl IntoIterator<Item = (IpAddr, u8, ViewId)>) -> Self {
+    pub fn new(networks: impl IntoIterator<Item = (IpAddr, u8, T)>) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for (address, prefix, view) in networks {
+        for (address, prefix, value) in networks {
             let family = if address.is_ipv4() { &mut v4 } else { &mut v6 };
             let prefix = prefix.min(if address.is_ipv4() { 32 } else { 128 });
-            family.push((number(address) & mask(prefix), prefix, view));
+            family.push((number(address) & mask(prefix), prefix, value));
         }
-        ViewNetworks {
+        NetworkTable {
             v4: FamilyNetworks::new(v4),
             v6: FamilyNetworks::new(v6),
         }
     }
 
-    /// Finds the view of a client of whose address this many leading bits are known: networks that are narrower than
+    /// Finds the value for a client of whose address this many leading bits are known: networks that are narrower than
     /// that do not match.
     #[inline]
-    pub(super) fn find(&self, address: IpAddr, known: u8) -> NetworkMatch {
+    pub fn find(&self, address: IpAddr, known: u8) -> NetworkMatch<T> {
         let family = if address.is_ipv4() {
             &self.v4
         } else {
@@ -78,24 +86,31 @@ impl ViewNetworks {
     }
 }
 
-impl FamilyNetworks {
-    fn new(mut networks: Vec<(u128, u8, ViewId)>) -> Self {
+impl<T> FamilyNetworks<T> {
+    fn empty() -> Self {
+        FamilyNetworks {
+            starts: vec![0],
+            owners: vec![0],
+            networks: Vec::new(),
+            index: Vec::new(),
+        }
+    }
+}
+
+impl<T: Copy> FamilyNetworks<T> {
+    fn new(mut networks: Vec<(u128, u8, T)>) -> Self {
         // Wider networks before the narrower ones in them; equal ones stay in order.
         networks.sort_by_key(|(first, prefix, _)| (*first, *prefix));
         networks.dedup_by_key(|(first, prefix, _)| (*first, *prefix));
-        let mut family = FamilyNetworks {
-            starts: vec![0],
-            owners: vec![0],
-            ..FamilyNetworks::default()
-        };
+        let mut family = FamilyNetworks::empty();
         // The networks around the current address with their last addresses, the widest first.
         let mut open: Vec<(u32, u128)> = Vec::new();
-        for (first, prefix, view) in networks {
+        for (first, prefix, value) in networks {
             family.close(&mut open, first);
             let parent = open.last().map_or(0, |(number, _)| *number);
-            family.networks.push(ViewNetwork {
+            family.networks.push(ValuedNetwork {
                 prefix,
-                view,
+                value,
                 parent,
             });
             let number = family.networks.len() as u32;
@@ -155,25 +170,25 @@ impl FamilyNetworks {
     }
 
     #[inline]
-    fn find(&self, address: u128, known: u8) -> NetworkMatch {
+    fn find(&self, address: u128, known: u8) -> NetworkMatch<T> {
         if self.networks.is_empty() {
             return NetworkMatch {
-                view: None,
+                value: None,
                 bits: 0,
             };
         }
         let range = self.range_of(address);
         let mut owner = self.owners[range];
-        let view = loop {
+        let value = loop {
             let Some(network) = (owner as usize).checked_sub(1).map(|at| self.networks[at]) else {
                 break None;
             };
             if network.prefix <= known {
-                break Some(network.view);
+                break Some(network.value);
             }
             owner = network.parent;
         };
-        // The neighbours of the range are the nearest addresses that may be in another view.
+        // The neighbours of the range are the nearest addresses that may have another value.
         let common = |other: u128| ((address ^ other).leading_zeros() + 1) as u8;
         let before = if range > 0 {
             common(self.starts[range] - 1)
@@ -182,7 +197,7 @@ impl FamilyNetworks {
         };
         let after = self.starts.get(range + 1).map_or(0, |next| common(*next));
         NetworkMatch {
-            view,
+            value,
             bits: before.max(after),
         }
     }
@@ -208,10 +223,10 @@ mod tests {
     use proptest::prelude::*;
     use std::net::{Ipv4Addr, Ipv6Addr};
 
-    type Network = (IpAddr, u8, ViewId);
+    type Network = (IpAddr, u8, u16);
 
     /// The narrowest network, by trying all of them.
-    fn naive(networks: &[Network], address: IpAddr, known: u8) -> Option<ViewId> {
+    fn naive(networks: &[Network], address: IpAddr, known: u8) -> Option<u16> {
         let contains = |network: &&Network| {
             let (base, prefix, _) = **network;
             base.is_ipv4() == address.is_ipv4()
@@ -221,7 +236,7 @@ mod tests {
         let found = networks.iter().filter(contains);
         // Of equal ones the first.
         let best = found.rev().max_by_key(|(_, prefix, _)| *prefix);
-        best.map(|(_, _, view)| *view)
+        best.map(|(_, _, value)| *value)
     }
 
     /// Few bits differ, so that networks contain each other.
@@ -235,29 +250,29 @@ mod tests {
             (IpAddr::from(address), prefix)
         });
         (prop_oneof![v4, v6], 1..9u16)
-            .prop_map(|((address, prefix), view)| (address, prefix, ViewId(view)))
+            .prop_map(|((address, prefix), value)| (address, prefix, value))
     }
 
     proptest! {
         #[test]
-        fn the_narrowest_network_is_found_and_its_scope_has_one_view(
+        fn the_narrowest_network_is_found_and_its_scope_has_one_value(
             networks in proptest::collection::vec(network(), 0..150),
             clients in proptest::collection::vec((network(), any::<u128>()), 1..40),
         ) {
-            let table = ViewNetworks::new(networks.iter().copied());
+            let table = NetworkTable::new(networks.iter().copied());
             for ((address, known, _), noise) in clients {
                 let width = if address.is_ipv4() { 32 } else { 128 };
                 let full = table.find(address, width);
-                prop_assert_eq!(full.view, naive(&networks, address, width));
+                prop_assert_eq!(full.value, naive(&networks, address, width));
                 prop_assert!(full.bits <= width);
-                // Any other address with the same leading bits is in the same view.
+                // Any other address with the same leading bits has the same value.
                 let other = number(address) ^ (noise & !mask(full.bits));
                 let other = if address.is_ipv4() {
                     IpAddr::from(Ipv4Addr::from_bits((other >> 96) as u32))
                 } else {
                     IpAddr::from(Ipv6Addr::from_bits(other))
                 };
-                prop_assert_eq!(naive(&networks, other, width), full.view);
+                prop_assert_eq!(naive(&networks, other, width), full.value);
                 // A subnet is in the narrowest network that contains all of it.
                 let subnet = number(address) & mask(known);
                 let subnet = if address.is_ipv4() {
@@ -265,7 +280,7 @@ mod tests {
                 } else {
                     IpAddr::from(Ipv6Addr::from_bits(subnet))
                 };
-                prop_assert_eq!(table.find(subnet, known).view, naive(&networks, subnet, known));
+                prop_assert_eq!(table.find(subnet, known).value, naive(&networks, subnet, known));
             }
         }
     }
@@ -273,26 +288,26 @@ mod tests {
     #[test]
     fn a_miss_has_a_scope_too() {
         let ten: IpAddr = "10.0.0.0".parse().unwrap();
-        let table = ViewNetworks::new([(ten, 8, ViewId(1))]);
+        let table = NetworkTable::new([(ten, 8, 1)]);
         let find = |address: &str| table.find(address.parse().unwrap(), 32);
         assert_eq!(
             find("10.1.2.3"),
             NetworkMatch {
-                view: Some(ViewId(1)),
+                value: Some(1),
                 bits: 8
             }
         );
         assert_eq!(
             find("11.1.2.3"),
             NetworkMatch {
-                view: None,
+                value: None,
                 bits: 8
             }
         );
         assert_eq!(
             find("192.0.2.1"),
             NetworkMatch {
-                view: None,
+                value: None,
                 bits: 1
             }
         );
