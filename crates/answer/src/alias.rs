@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use nameward_wire::message::OwnerForm;
-use nameward_wire::{Class, Name, NameBuf, Type};
+use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::{Find, NameKey, Node, Rrset, SigningState};
 
 use crate::computed::computes;
@@ -242,31 +242,17 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
 }
 
 impl<'n> Encoder<'n, '_> {
-    /// Writes the addresses of an external target, signed like any other record if the zone is signed online. A zone
-    /// with stored signatures has none for them.
+    /// Writes the addresses of an external target.
     pub(crate) fn foreign_addresses(
         &mut self,
         owner: OwnerForm<'n>,
-        (node, ttl): (Node<'n>, u32),
+        of: (Node<'n>, u32),
         state: &SigningState,
     ) -> Result<u16, Stop> {
         let Some(addresses) = self.addresses else {
             return Ok(0);
         };
-        let records = (addresses.rtype, &addresses.records[..]);
-        let rrsigs = self.made_rrsigs(records, (node, ttl), state)?;
-        self.undo_if_full(|this| {
-            for data in &addresses.records {
-                this.writer.owner(owner)?;
-                let length_at = this.writer.fixed(addresses.rtype, Class::IN, ttl)?;
-                this.writer.bytes(data)?;
-                this.writer.set_length(length_at);
-            }
-            for rrsig in &rrsigs {
-                this.writer.owner(owner)?;
-                this.rrsig(rrsig, ttl)?;
-            }
-            Ok((addresses.records.len() + rrsigs.len()) as u16)
-        })
+        let records = addresses.records.iter().map(|data| &data[..]);
+        self.outside_rrset(owner, (addresses.rtype, records), of, state)
     }
 }

@@ -1,10 +1,12 @@
 //! Names whose records are computed for each query: LUA records (type 65402).
 //!
 //! ```text
-//! name with a LUA record for the queried type ── computed by the caller ──> these RRsets ([`ComputedName`])
+//! name with a LUA record for the queried type ── names a pool ────────────> its addresses ([`Zones::prepared`])
+//!                                             ├─ computed by the caller ──> these RRsets ([`ComputedName`])
 //!                                             └─ not computed ─────────────> [`AnswerKind::Computing`]: nothing is written
 //! ```
-//! The engine runs no scripts: the caller does, hands over the RRsets, and lets the engine run again. Computed RRsets are
+//! The engine runs no scripts: the caller does, hands over the RRsets, and lets the engine run again. A pool needs no script,
+//! so its addresses are planned at once, unless the name has other records that belong to the answer. Computed RRsets are
 //! returned under the queried name and signed with the keys of its zone. A computed CNAME is followed like any other. A
 //! zone with stored signatures has none for such records, so its scripts are not run, as in PowerDNS.
 
@@ -69,8 +71,19 @@ pub(crate) struct ComputedScratch {
     /// Names computed for the current query.
     pub(crate) known: Vec<ComputedName>,
     pub(crate) wanted: Option<WantedScripts>,
-    /// Whether the answer depends on a script.
+    /// Whether the answer depends on a script or pool.
     pub(crate) is_used: bool,
+    /// The leading bits of the client's address that the choice from a pool depends on.
+    pub(crate) prepared_bits: u8,
+}
+
+impl ComputedScratch {
+    /// Resets the state for a new plan; the names that the caller computed are kept.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        self.is_used = false;
+        self.prepared_bits = 0;
+    }
 }
 
 impl Scratch {
@@ -88,10 +101,9 @@ impl Scratch {
     #[inline]
     pub fn clear_computed(&mut self) {
         self.computed.known.clear();
-        self.computed.is_used = false;
     }
 
-    /// Checks whether the answer depends on a script, so that it holds for this query alone.
+    /// Checks whether the answer depends on a script or pool, so that it holds for this query alone.
     pub fn has_computed(&self) -> bool {
         self.computed.is_used
     }
@@ -148,6 +160,14 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         current: Current<'z>,
         made: &mut ArrayVec<NameBuf, MAX_CHAIN>,
     ) -> Option<PlanStep<'z>> {
+        if let Some((addresses, ttl)) = self.find_prepared(zone, node) {
+            if addresses.is_empty() {
+                return None;
+            }
+            let data = Data::Prepared(self.qtype, addresses);
+            self.push(Section::Answer, owner(current), data, ttl, (zone, node));
+            return Some(PlanStep::Done);
+        }
         let name = match current {
             Current::Question => self.qname,
             Current::Name(name) => name,
@@ -173,6 +193,26 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             }
         }
         Some(step)
+    }
+
+    /// Finds the addresses that a pool has for the client, and their TTL, if nothing but the pool is the answer.
+    fn find_prepared(&mut self, zone: &'z Z::View, node: Node<'z>) -> Option<(&'z [u8], u32)> {
+        if !matches!(self.qtype, Type::A | Type::AAAA) {
+            return None;
+        }
+        let scripts = node.rrset(Type::LUA)?;
+        let mut applying = scripts.records().filter(|record| {
+            script_type(record.rdata).is_some_and(|script| applies(script, self.qtype, false))
+        });
+        let script = applying.next()?;
+        let is_alone = applying.next().is_none() && node.rrset(self.qtype).is_none();
+        if !is_alone || matches!(zone.signing(), SigningState::Stored(_)) {
+            return None;
+        }
+        let prepared = self.zones.prepared(script.rdata, self.query)?;
+        self.computed.is_used = true;
+        self.computed.prepared_bits = self.computed.prepared_bits.max(prepared.client_bits);
+        Some((prepared.octets, scripts.ttl()))
     }
 
     /// Finds the results of the scripts of a name, or reports which ones are needed; `None` if none applies to the query.
@@ -270,40 +310,58 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
 pub(crate) const MAX_COMPUTED: usize = 8;
 
 impl<'n> Encoder<'n, '_> {
-    /// Returns the signatures of records that are not stored as they are sent; none if the zone is not signed online.
-    pub(crate) fn made_rrsigs(
-        &mut self,
-        (rtype, records): (Type, &[Vec<u8>]),
-        (node, ttl): (Node<'n>, u32),
-        state: &SigningState,
-    ) -> Result<Rrsigs, Stop> {
-        let Some(signing) = state.online() else {
-            return Ok(Rrsigs::new());
-        };
-        let data = records.iter().map(|data| &data[..]);
-        let name = self.signed_as.unwrap_or(node.name());
-        let set = CanonicalSet::new(name, rtype, ttl, data);
-        self.rrsigs(&set, signing)
-    }
-
-    /// Writes a computed RRset, signed like any other record if the zone is signed online.
+    /// Writes a computed RRset.
     pub(crate) fn computed(
         &mut self,
         owner: OwnerForm<'n>,
         (index, number): (usize, usize),
-        (node, ttl): (Node<'n>, u32),
+        of: (Node<'n>, u32),
         state: &SigningState,
     ) -> Result<u16, Stop> {
         let rrsets = self.computed_names[index].rrsets.as_deref();
         let Some(rrset) = rrsets.and_then(|rrsets| rrsets.get(number)) else {
             return Ok(0);
         };
-        let rrsigs = self.made_rrsigs((rrset.rtype, &rrset.records), (node, ttl), state)?;
+        let records = rrset.records.iter().map(|data| &data[..]);
+        self.outside_rrset(owner, (rrset.rtype, records), of, state)
+    }
+
+    /// Writes prepared addresses.
+    pub(crate) fn prepared(
+        &mut self,
+        owner: OwnerForm<'n>,
+        (rtype, octets): (Type, &'n [u8]),
+        of: (Node<'n>, u32),
+        state: &SigningState,
+    ) -> Result<u16, Stop> {
+        let each = if rtype == Type::A { 4 } else { 16 };
+        self.outside_rrset(owner, (rtype, octets.chunks_exact(each)), of, state)
+    }
+
+    /// Writes an RRset that is not in the zone, signed like any other record if the zone is signed online. A zone with
+    /// stored signatures has none for it. The node is the one it belongs to.
+    #[inline]
+    pub(crate) fn outside_rrset<'r>(
+        &mut self,
+        owner: OwnerForm<'n>,
+        (rtype, records): (Type, impl Iterator<Item = &'r [u8]> + Clone),
+        (node, ttl): (Node<'n>, u32),
+        state: &SigningState,
+    ) -> Result<u16, Stop> {
+        let rrsigs = match state.online() {
+            Some(signing) if self.dnssec_ok => {
+                let name = self.signed_as.unwrap_or(node.name());
+                let set = CanonicalSet::new(name, rtype, ttl, records.clone());
+                self.rrsigs(&set, signing)?
+            }
+            _ => Rrsigs::new(),
+        };
         self.undo_if_full(|this| {
-            for data in &rrset.records {
+            let mut count = rrsigs.len() as u16;
+            for data in records {
                 this.writer.owner(owner)?;
-                let length_at = this.writer.fixed(rrset.rtype, Class::IN, ttl)?;
-                match CompressibleNames::of(rrset.rtype) {
+                let length_at = this.writer.fixed(rtype, Class::IN, ttl)?;
+                match CompressibleNames::of(rtype) {
                     CompressibleNames::Opaque => this.writer.bytes(data)?,
                     CompressibleNames::NameAt(offset) => {
                         let (head, name) = data.split_at(usize::from(offset).min(data.len()));
@@ -319,12 +377,13 @@ impl<'n> Encoder<'n, '_> {
                     }
                 }
                 this.writer.set_length(length_at);
+                count += 1;
             }
             for rrsig in &rrsigs {
                 this.writer.owner(owner)?;
                 this.rrsig(rrsig, ttl)?;
             }
-            Ok((rrset.records.len() + rrsigs.len()) as u16)
+            Ok(count)
         })
     }
 }

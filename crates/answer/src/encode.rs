@@ -203,6 +203,10 @@ impl<'n, 'b> Encoder<'n, 'b> {
                 let state = entry.zone.signing();
                 self.computed(owner, (index, number), (entry.node, entry.ttl), state)
             }
+            Data::Prepared(rtype, octets) => {
+                let state = entry.zone.signing();
+                self.prepared(owner, (rtype, octets), (entry.node, entry.ttl), state)
+            }
             // Only planned for signed zones.
             Data::Proof(_) => Ok(0),
         }

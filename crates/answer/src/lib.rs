@@ -31,7 +31,7 @@ use nameward_zone::NameKey;
 pub use plan::MAX_CHAIN;
 use plan::Question;
 pub use scratch::Scratch;
-pub use view::{ZoneView, Zones};
+pub use view::{PreparedAddresses, ZoneView, Zones};
 
 /// Size of a UDP message that every client accepts (RFC 1035 section 4.2.1).
 pub const UDP_MIN: usize = 512;
@@ -259,6 +259,7 @@ impl Engine {
             };
         }
         let question = Question {
+            query,
             name: query.qname,
             key,
             qtype: query.qtype,

@@ -26,6 +26,7 @@ use crate::secure::{Claim, has_own_nsec, proof_ttl};
 use crate::view::{ZoneView, Zones};
 use crate::{AnswerKind, AnswerPolicy, AnyPolicy, Scratch};
 use arrayvec::ArrayVec;
+use nameward_wire::message::Query;
 use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::node::flags;
 use nameward_zone::{Find, NameKey, Node, Rrset, negative_ttl};
@@ -44,6 +45,7 @@ pub(crate) enum PlanStep<'z> {
 pub(crate) struct Planner<'z, 'p, Z: Zones> {
     pub(crate) zones: &'z Z,
     policy: &'p AnswerPolicy,
+    pub(crate) query: &'p Query<'p>,
     pub(crate) qname: Name<'p>,
     pub(crate) qtype: Type,
     wants_proofs: bool,
@@ -56,6 +58,7 @@ pub(crate) struct Planner<'z, 'p, Z: Zones> {
 /// A query in class IN.
 #[derive(Clone, Copy)]
 pub(crate) struct Question<'q> {
+    pub(crate) query: &'q Query<'q>,
     pub(crate) name: Name<'q>,
     pub(crate) key: &'q NameKey,
     pub(crate) qtype: Type,
@@ -83,9 +86,11 @@ pub(crate) fn plan<'z, 'p, Z: Zones>(
         ..
     } = scratch;
     alias.begin();
+    computed.begin();
     let mut planner = Planner {
         zones,
         policy,
+        query: question.query,
         qname: question.name,
         qtype: question.qtype,
         wants_proofs: question.dnssec_ok,

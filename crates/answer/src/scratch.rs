@@ -77,7 +77,7 @@ impl Scratch {
         let computed_for = computed.filter_map(|name| name.client_bits).max();
         let computed_for = computed_for.filter(|_| self.computed.is_used);
         let bits = self.client_bits.max(resolved_for).max(computed_for);
-        bits.unwrap_or(0)
+        bits.unwrap_or(0).max(self.computed.prepared_bits)
     }
 
     /// Checks whether the answer has names that a DNAME synthesised from the query name, including its case.

@@ -238,6 +238,9 @@ impl<'n> Encoder<'n, '_> {
             Data::Computed(index, number) => {
                 self.computed(owner, (index, number), (entry.node, entry.ttl), state)
             }
+            Data::Prepared(rtype, octets) => {
+                self.prepared(owner, (rtype, octets), (entry.node, entry.ttl), state)
+            }
             Data::Proof(claim) => match state {
                 SigningState::Unsigned => Ok(0),
                 SigningState::Online(signing) if entry.section == Section::Answer => {

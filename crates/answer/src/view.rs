@@ -1,5 +1,6 @@
 //! The engine's view of zones: two small traits.
 
+use nameward_wire::message::Query;
 use nameward_wire::{Name, Type};
 use nameward_zone::{Find, NameKey, Node, RecordData, SigningState, Zone, ZoneTable};
 
@@ -38,6 +39,15 @@ pub trait ZoneView {
     }
 }
 
+/// Address records that exist before they are queried: answers of a pool.
+#[derive(Debug, Clone, Copy)]
+pub struct PreparedAddresses<'z> {
+    /// The addresses, one after the other, without duplicates.
+    pub octets: &'z [u8],
+    /// The number of leading bits of the client's address that the choice depends on.
+    pub client_bits: u8,
+}
+
 /// The zones a server has.
 pub trait Zones {
     /// The view of one zone.
@@ -47,6 +57,10 @@ pub trait Zones {
     /// Notes that the next name does not follow from the contents of the current zone: what is known of the zone may not
     /// include it.
     fn leave_zone(&self) {}
+    /// Returns the records that a LUA record with this data has for the client of a query, if they need no script.
+    fn prepared(&self, _script: &[u8], _query: &Query<'_>) -> Option<PreparedAddresses<'_>> {
+        None
+    }
 }
 
 impl ZoneView for Zone {

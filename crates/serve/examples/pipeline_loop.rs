@@ -1,6 +1,6 @@
 //! Takes prepared questions the whole way of a datagram many times, without sockets, counters and rings included:
-//! `pipeline_loop SCENARIO[+forged][+limit][+cookie][+view|+views] COUNT`, for counting instructions (`bench/instructions`) and for
-//! profiling. `+limit` is response rate limiting, `+cookie` a cookie in every query, `+forged` a million client networks
+//! `pipeline_loop SCENARIO[+pool][+forged][+limit][+cookie][+view|+views] COUNT`, for counting instructions (`bench/instructions`) and
+//! for profiling. `+pool` has LUA records that name a pool of three addresses in place of A records. `+limit` is response rate limiting, `+cookie` a cookie in every query, `+forged` a million client networks
 //! in random order. `+view` is one view with one network, `+views` a thousand with ten networks each; the clients are in none
 //! of them.
 
@@ -9,8 +9,11 @@ use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, Signing
 use nameward_serve::cookies::{CookieSecret, CookieSettings, Cookies, TimedCookieSecret};
 use nameward_serve::pipeline::{ServingState, UdpPipeline};
 use nameward_serve::rate_limit::{AnswerRates, RateLimitSettings, RateLimiter};
+use nameward_serve::scripts::Scripts;
 use nameward_serve::udp::{BATCH, BatchHandler, BatchTiming, DatagramBatch};
 use nameward_stats::{RingCapacities, Stats};
+use nameward_steering::Steering;
+use nameward_steering::pools::{AllDown, PoolMember, PoolRule, PoolRules};
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_zone::{ViewId, ViewRule, Zone, ZoneBuilder, ZoneTable};
@@ -47,7 +50,7 @@ fn signing(apex: &str) -> Arc<Signing> {
 }
 
 /// The zones of a scenario in small, and the names that a batch asks for.
-fn scenario(name: &str) -> (ZoneTable, Vec<String>) {
+fn scenario(name: &str, has_pools: bool) -> (ZoneTable, Vec<String>) {
     let mut table = ZoneTable::default();
     let lines = |line: &dyn Fn(usize) -> String| {
         (0..1000)
@@ -57,7 +60,12 @@ fn scenario(name: &str) -> (ZoneTable, Vec<String>) {
     let names = |name: &dyn Fn(usize) -> String| (0..BATCH).map(|i| name(i * 31)).collect();
     match name {
         "small" | "flat" => {
-            let line = |i| format!("name{i} 3600 A 10.0.0.1\n");
+            let record = if has_pools {
+                "LUA A \"pool('web')\""
+            } else {
+                "A 10.0.0.1"
+            };
+            let line = |i| format!("name{i} 3600 {record}\n");
             add_zone(&mut table, "small.test.", &lines(&line));
             (table, names(&|i| format!("name{i}.small.test.")))
         }
@@ -128,6 +136,29 @@ fn limiter() -> Option<Arc<RateLimiter>> {
     limiter.map(Arc::new)
 }
 
+/// A pool of three addresses.
+fn steering() -> Arc<Steering> {
+    let member = |last| PoolMember {
+        address: Ipv4Addr::new(192, 0, 2, last).into(),
+        weight: 1,
+        order: 0,
+        check: None,
+    };
+    let pool = PoolRule {
+        name: "web".to_owned(),
+        members: (1..=3).map(member).collect(),
+        answers: 1,
+        is_sticky: false,
+        all_down: AllDown::Serve,
+    };
+    let steering = Arc::<Steering>::default();
+    steering.set_pools(PoolRules {
+        pools: vec![pool],
+        maps: Vec::new(),
+    });
+    steering
+}
+
 /// Views with networks all over the address space, each with its own version of a zone.
 fn views(number: u16, networks: u32) -> Vec<ViewRule> {
     let view = |at: u16| ViewRule {
@@ -166,7 +197,8 @@ fn main() {
     let (name, has_cookies) = without(name, "+cookie");
     let (name, is_limited) = without(name, "+limit");
     let (name, is_forged) = without(name, "+forged");
-    let (mut table, names) = scenario(name);
+    let (name, has_pools) = without(name, "+pool");
+    let (mut table, names) = scenario(name, has_pools);
     match (has_view, has_views) {
         (true, _) => table.set_views(&views(1, 1)),
         (_, true) => table.set_views(&views(1000, 10)),
@@ -174,6 +206,9 @@ fn main() {
     }
     let shared = ServingState::new(Engine::default(), Stats::new(RingCapacities::default()));
     shared.zones.store(Arc::new(table));
+    if has_pools {
+        shared.set_scripts(Arc::new(Scripts::new(steering(), Arc::default())));
+    }
     if is_limited {
         shared.rate_limiter.store(limiter());
     }

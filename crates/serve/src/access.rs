@@ -4,9 +4,13 @@
 //! and a CNAME chain that leads into it ends there, as at the edge of what we serve. Caches are behind this step, so
 //! they do not depend on the client.
 
-use nameward_answer::Zones;
+use nameward_answer::{Asker, PreparedAddresses, Zones};
+use nameward_steering::pools::{PreparedPools, pool_name};
 use nameward_wire::Type;
+use nameward_wire::message::Query;
 use nameward_zone::{AccessClient, NameKey, ViewId, Zone, ZoneMatch, ZoneTable};
+
+use crate::scripts::pool_client;
 
 /// A zone table as one client sees it.
 #[derive(Clone, Copy)]
@@ -14,6 +18,8 @@ pub(crate) struct ClientZones<'t> {
     pub(crate) table: &'t ZoneTable,
     pub(crate) client: AccessClient<'t>,
     pub(crate) view: ViewId,
+    /// The answers of pools, if LUA records may name them.
+    pub(crate) pools: Option<&'t PreparedPools>,
 }
 
 impl<'t> ClientZones<'t> {
@@ -53,5 +59,16 @@ impl Zones for ClientZones<'_> {
     #[inline]
     fn zone_for(&self, key: &NameKey, qtype: Type) -> Option<&Zone> {
         self.find(key, qtype)
+    }
+
+    /// Chooses from a pool. A record that names no pool, or one that fails, is left to [`crate::scripts`], which reports it.
+    fn prepared(&self, script: &[u8], query: &Query<'_>) -> Option<PreparedAddresses<'_>> {
+        let (rtype, name) = pool_name(script)?;
+        let asker = Asker::new(query, self.client.address);
+        let choice = self.pools?.choose(name, rtype, pool_client(asker))?;
+        Some(PreparedAddresses {
+            octets: choice.records?.octets,
+            client_bits: choice.bits,
+        })
     }
 }

@@ -47,9 +47,10 @@ use nameward_answer::Engine;
 use nameward_base::sync::Mutex;
 use nameward_dnssec::tsig::TsigKeys;
 use nameward_stats::{Gauge, Stats};
+use nameward_steering::pools::PreparedPools;
 use nameward_zone::ZoneTable;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// State that all workers answer from. Maintenance swaps the pointers; workers follow with their next batch.
 pub struct ServingState {
@@ -168,6 +169,7 @@ impl ServingState {
 /// Cached pointers into [`ServingState`], refreshed every turn.
 pub(crate) struct Snapshots {
     zones: Cache<SharedZones, Arc<ZoneTable>>,
+    pools: Cache<SharedPools, Arc<PreparedPools>>,
     engine: Cache<SharedEngine, Arc<Engine>>,
     hand_off: Cache<SharedForwarder, Option<Arc<RecursorForwarder>>>,
     cookies: Cache<SharedCookies, Option<Arc<Cookies>>>,
@@ -182,6 +184,19 @@ impl std::ops::Deref for SharedZones {
 
     fn deref(&self) -> &Self::Target {
         &self.0.zones
+    }
+}
+
+/// The answers of pools in a form that a cache can watch.
+struct SharedPools(Arc<ServingState>);
+
+impl std::ops::Deref for SharedPools {
+    type Target = ArcSwap<PreparedPools>;
+
+    fn deref(&self) -> &Self::Target {
+        static NONE: LazyLock<ArcSwap<PreparedPools>> = LazyLock::new(ArcSwap::default);
+        let scripts = self.0.scripts.get();
+        scripts.map_or(&*NONE, |scripts| scripts.pools())
     }
 }
 
@@ -233,6 +248,7 @@ impl Snapshots {
     pub(crate) fn new(shared: &Arc<ServingState>) -> Self {
         Snapshots {
             zones: Cache::new(SharedZones(Arc::clone(shared))),
+            pools: Cache::new(SharedPools(Arc::clone(shared))),
             engine: Cache::new(SharedEngine(Arc::clone(shared))),
             hand_off: Cache::new(SharedForwarder(Arc::clone(shared))),
             cookies: Cache::new(SharedCookies(Arc::clone(shared))),
@@ -243,6 +259,7 @@ impl Snapshots {
     /// Releases an old zone table even if no requests arrive.
     fn renew(&mut self) {
         self.zones.load();
+        self.pools.load();
         self.engine.load();
         self.hand_off.load();
         self.cookies.load();

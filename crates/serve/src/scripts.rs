@@ -9,26 +9,29 @@
 //! not failed for an hour: it may not exist any more.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use nameward_answer::{
-    ComputedName, ComputedRrset, TargetLocation, WantedScripts, ZoneView, Zones, find_target,
+    Asker, ComputedName, ComputedRrset, TargetLocation, WantedScripts, ZoneView, Zones, find_target,
 };
 use nameward_base::sync::Mutex;
 use nameward_base::time::now_seconds;
 use nameward_maintain::policy::PolicyTable;
 use nameward_stats::LogThrottle;
-use nameward_steering::Steering;
 use nameward_steering::lua::{
     FoundRecords, NeededRecords, ScriptAnswer, ScriptClient, ScriptFailure, ScriptQuery, run_script,
 };
-use nameward_steering::pools::{PoolClient, pool_name};
-use nameward_wire::{NameBuf, Type};
-use nameward_zone::{Find, NameKey, Rrset};
+use nameward_steering::pools::{LikelyRecords, PoolClient, PreparedPools, pool_name};
+use nameward_steering::{ScriptRules, Steering};
+use nameward_wire::{Name, NameBuf, Type};
+use nameward_zone::{AccessClient, Find, NameKey, Rrset, ViewId, Zone, ZoneTable};
 
+use crate::access::ClientZones;
 use crate::alias::{AliasResolver, TargetFound};
 use crate::recursor::UpstreamMessage;
 use crate::request::Request;
@@ -58,6 +61,8 @@ pub struct FailingScript {
     pub last: u64,
     /// Why it failed last.
     pub reason: ScriptFailure,
+    /// The pool or map, if the script is nothing but a call of it.
+    pub pool: Option<Box<[u8]>>,
 }
 
 /// Failing scripts by the version of their zone, their owner and their computed type.
@@ -105,14 +110,14 @@ impl Scripts {
     /// Returns the scripts that failed when they were last run.
     pub fn failing(&self) -> Vec<FailingScript> {
         let mut failing = self.failing.lock();
-        forget_old(&mut failing);
+        self.forget_old(&mut failing);
         let mut failing: Vec<_> = failing.values().cloned().collect();
         failing.sort_by(|a, b| a.name.as_name().canonical_cmp(b.name.as_name()));
         failing
     }
 
     /// Checks whether the LUA records of a version of a zone are run.
-    fn is_enabled_for(&self, zone: &NameBuf) -> bool {
+    pub(crate) fn is_enabled_for(&self, zone: &NameBuf) -> bool {
         let policies = self.policies.load();
         let own = policies.of(zone.as_name()).runs_scripts;
         own.unwrap_or_else(|| self.steering.script_settings().is_enabled)
@@ -184,12 +189,8 @@ impl Scripts {
         request: &Request<'_>,
         bits: &mut u8,
     ) -> Result<(Type, Vec<Vec<u8>>), RunStop> {
-        let asker = request.asker();
-        let client = PoolClient {
-            address: asker.address.to_canonical(),
-            prefix: asker.prefix,
-        };
-        let prepared = self.steering.pools().prepared().load();
+        let client = pool_client(request.asker());
+        let prepared = self.pools().load();
         let text = String::from_utf8_lossy(name);
         let choice = prepared.choose(name, rtype, client);
         let choice = choice.ok_or_else(|| RunStop::failed(format!("no pool {text:?}")))?;
@@ -197,7 +198,60 @@ impl Scripts {
         let records = choice.records;
         let records = records
             .ok_or_else(|| RunStop::failed(format!("all members of pool {text:?} are down")))?;
-        Ok((rtype, records.to_vec()))
+        Ok((rtype, records.iter().map(<[u8]>::to_vec).collect()))
+    }
+
+    /// Runs a script of a zone without a query, for the targets that it names: they are checked from now on. Failures are
+    /// left to queries, which have what is missing here.
+    pub(crate) fn run_for_targets(
+        &self,
+        (zone, owner): (&Zone, Name<'_>),
+        script: &[u8],
+        table: &ZoneTable,
+    ) {
+        let address = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let query = ScriptQuery {
+            name: owner.into(),
+            zone: zone.apex_name().into(),
+            zone_id: 0,
+            client: ScriptClient {
+                address: SocketAddr::new(address, 0),
+                local: None,
+                subnet: IpNet::new(address, 0).ok(),
+            },
+            is_stream: false,
+            dnssec_ok: false,
+            udp_payload: 0,
+            header: [0; 12],
+        };
+        let zones = || ClientZones {
+            table,
+            client: AccessClient::in_plain_text(address, None),
+            view: ViewId::DEFAULT,
+            pools: None,
+        };
+        let sources = RecordSources {
+            zones,
+            resolver: None,
+            now: Instant::now(),
+        };
+        let _ = self.run(script, &query, &sources, &mut 0);
+    }
+
+    /// Returns the RRsets that a pool or map is likely to answer with.
+    pub(crate) fn likely(&self, pool: &[u8], rtype: Type) -> LikelyRecords {
+        let health = self.steering.health();
+        self.steering.pools().likely(health, pool, rtype)
+    }
+
+    /// Returns the settings for scripts.
+    pub(crate) fn settings(&self) -> ScriptRules {
+        self.steering.script_settings()
+    }
+
+    /// Returns the answers of pools.
+    pub(crate) fn pools(&self) -> &ArcSwap<PreparedPools> {
+        self.steering.pools().prepared()
     }
 
     /// Returns the number of scripts that an answer runs.
@@ -246,7 +300,7 @@ impl Scripts {
         let (key, now) = ((wanted.zone, name, rtype.0), now_seconds());
         let mut failing = self.failing.lock();
         if failing.len() >= FAILURES_MAX {
-            forget_old(&mut failing);
+            self.forget_old(&mut failing);
         }
         let is_full = failing.len() >= FAILURES_MAX;
         match failing.get_mut(&key) {
@@ -262,11 +316,22 @@ impl Scripts {
                     since: now,
                     last: now,
                     reason,
+                    pool: pool_name(script).map(|(_, name)| name.into()),
                 };
                 failing.insert(key, entry);
             }
         }
         self.has_failing.store(true, Ordering::Relaxed);
+    }
+
+    /// Removes scripts that have not failed for long, and pools that work: their answers are not noted.
+    fn forget_old(&self, failing: &mut FailingScripts) {
+        let (now, pools) = (now_seconds(), self.pools().load());
+        failing.retain(|_, script| {
+            let pool = script.pool.as_ref();
+            script.last + LISTED_FOR > now
+                && pool.is_none_or(|pool| pools.is_failing(pool, script.rtype))
+        });
     }
 
     fn note_success(&self, wanted: &WantedScripts, rtype: Type) {
@@ -279,10 +344,13 @@ impl Scripts {
     }
 }
 
-/// Removes scripts that have not failed for long.
-fn forget_old(failing: &mut FailingScripts) {
-    let now = now_seconds();
-    failing.retain(|_, script| script.last + LISTED_FOR > now);
+/// Returns the client of an answer as pools see it.
+#[inline]
+pub(crate) fn pool_client(asker: Asker) -> PoolClient {
+    PoolClient {
+        address: asker.address.to_canonical(),
+        prefix: asker.prefix,
+    }
 }
 
 /// Why a script has no result yet.

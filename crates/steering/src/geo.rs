@@ -76,6 +76,38 @@ impl GeoPoint {
     }
 }
 
+/// The two letters of a country or continent, in upper case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GeoCode([u8; 2]);
+
+impl GeoCode {
+    /// Returns the code with these letters; `None` if there are not two of them.
+    pub fn new(text: &str) -> Option<Self> {
+        let code: [u8; 2] = text.as_bytes().try_into().ok()?;
+        Some(GeoCode(code.map(|letter| letter.to_ascii_uppercase())))
+    }
+}
+
+/// Read without an allocation: answers of maps depend on it.
+impl<'de> serde::Deserialize<'de> for GeoCode {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <&str>::deserialize(deserializer)?;
+        GeoCode::new(text).ok_or_else(|| serde::de::Error::custom("not two letters"))
+    }
+}
+
+/// The paths of a country.
+const COUNTRY: [&[PathElement<'static>]; 2] = [
+    &[PathElement::Key("country"), PathElement::Key("iso_code")],
+    &[
+        PathElement::Key("registered_country"),
+        PathElement::Key("iso_code"),
+    ],
+];
+/// The path of a continent.
+const CONTINENT: [&[PathElement<'static>]; 1] =
+    [&[PathElement::Key("continent"), PathElement::Key("code")]];
+
 /// The databases in use.
 #[derive(Default)]
 pub struct GeoDatabases {
@@ -139,17 +171,21 @@ impl GeoDatabases {
             }
             GeoAttribute::Name => self.decode(address, &[&path!["autonomous_system_organization"]]),
             GeoAttribute::City => self.decode(address, &[&path!["city", "names", "en"]]),
-            GeoAttribute::Continent => self.decode(address, &[&path!["continent", "code"]]),
-            GeoAttribute::Country => self.decode(
-                address,
-                &[
-                    &path!["country", "iso_code"],
-                    &path!["registered_country", "iso_code"],
-                ],
-            ),
+            GeoAttribute::Continent => self.decode(address, &CONTINENT),
+            GeoAttribute::Country => self.decode(address, &COUNTRY),
             GeoAttribute::Region => self.decode(address, &[&path!["subdivisions", 0, "iso_code"]]),
         };
         (value, scope)
+    }
+
+    /// Returns the country of an address, and the length of the network that it holds for.
+    pub fn country(&self, address: IpAddr) -> (Option<GeoCode>, u8) {
+        self.decode(address, &COUNTRY)
+    }
+
+    /// Returns the continent of an address, and the length of the network that it holds for.
+    pub fn continent(&self, address: IpAddr) -> (Option<GeoCode>, u8) {
+        self.decode(address, &CONTINENT)
     }
 
     /// Returns the location of an address, and the length of the network that it holds for.

@@ -15,6 +15,7 @@ mod prepared;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -23,7 +24,9 @@ use nameward_base::sync::Mutex;
 use nameward_wire::Type;
 
 pub use maps::{MapEntry, MapRule};
-pub use prepared::{PoolChoice, PoolClient, PreparedPools};
+pub use prepared::{LikelyRecords, PoolChoice, PoolClient, PoolRecords, PreparedPools};
+
+use prepared::likely_records;
 
 use crate::geo::GeoDatabases;
 use crate::health::{HealthCheck, HealthChecks, TargetHealth};
@@ -124,6 +127,31 @@ impl Pools {
         members.filter_map(|member| member.check.clone()).collect()
     }
 
+    /// Returns the RRsets that the pool or map with a name is likely to answer with, now or after the next change of health,
+    /// so that they can be signed before that. A map may use any of its pools.
+    pub fn likely(&self, health: &HealthChecks, name: &[u8], rtype: Type) -> LikelyRecords {
+        let is_ipv4 = match rtype {
+            Type::A => true,
+            Type::AAAA => false,
+            _ => return LikelyRecords::new(),
+        };
+        let rules = Arc::clone(&self.rules.lock());
+        let maps = rules.maps.iter().filter(|map| map.name.as_bytes() == name);
+        let listed: HashSet<&[u8]> = maps
+            .flat_map(|map| {
+                let entries = map.entries.iter().flat_map(|entry| &entry.pools);
+                entries.chain(&map.default)
+            })
+            .map(|pool| pool.as_bytes())
+            .chain([name])
+            .collect();
+        let pools = rules.pools.iter();
+        pools
+            .filter(|pool| listed.contains(pool.name.as_bytes()))
+            .flat_map(|pool| likely_records(pool, health, is_ipv4))
+            .collect()
+    }
+
     /// Returns the state of all pools.
     pub fn reports(&self, health: &HealthChecks) -> Vec<PoolReport> {
         let rules = Arc::clone(&self.rules.lock());
@@ -135,6 +163,14 @@ impl Pools {
                 .count(),
         };
         rules.pools.iter().map(report).collect()
+    }
+}
+
+impl PoolRule {
+    /// Returns whether each member counts as up.
+    fn states(&self, health: &HealthChecks) -> Vec<bool> {
+        let members = self.members.iter();
+        members.map(|member| member.is_up(health)).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use super::MAX_CHAIN;
 use crate::AnswerKind;
 use crate::secure::Claim;
 use arrayvec::ArrayVec;
-use nameward_wire::{Name, Rcode};
+use nameward_wire::{Name, Rcode, Type};
 use nameward_zone::{Node, Rrset};
 
 /// Each name in a chain adds at most two entries; the end adds one more answer and one authority
@@ -50,6 +50,8 @@ pub(crate) enum Data<'z> {
     Addresses,
     /// Records that a script computed: the index of the name among the computed ones, and of its RRset.
     Computed(usize, usize),
+    /// Addresses of this type that were prepared ([`crate::PreparedAddresses`]).
+    Prepared(Type, &'z [u8]),
     /// The NSEC or NSEC3 records that prove a claim about the node.
     Proof(Claim),
 }

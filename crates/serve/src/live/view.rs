@@ -5,8 +5,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use nameward_answer::{MAX_CHAIN, Zones};
+use nameward_answer::{MAX_CHAIN, PreparedAddresses, Zones};
 use nameward_wire::Type;
+use nameward_wire::message::Query;
 use nameward_zone::{Live, NameKey, Zone};
 
 use crate::access::ClientZones;
@@ -88,6 +89,10 @@ impl Zones for LiveView<'_> {
 
     fn leave_zone(&self) {
         self.current.set(None);
+    }
+
+    fn prepared(&self, script: &[u8], query: &Query<'_>) -> Option<PreparedAddresses<'_>> {
+        self.table.prepared(script, query)
     }
 
     fn zone_for(&self, key: &NameKey, qtype: Type) -> Option<&Zone> {

@@ -24,6 +24,7 @@ use std::time::Instant;
 use nameward_answer::{AnswerKind, Engine, Medium, Reply, Scratch};
 use nameward_dnssec::tsig::ReplySigner;
 use nameward_stats::{Counter, Protocol, Recorder, Transport};
+use nameward_steering::pools::PreparedPools;
 use nameward_wire::message::{Malformed, Query};
 use nameward_wire::{Name, Opcode, Rcode, Type};
 use nameward_zone::{AccessClient, NameKey, ZoneMatch, ZoneTable};
@@ -46,6 +47,7 @@ pub(crate) struct Turn<'t> {
     pub(crate) shared: &'t Arc<ServingState>,
     pub(crate) engine: &'t Engine,
     pub(crate) zones: &'t ZoneTable,
+    pools: &'t PreparedPools,
     pub(crate) recorder: &'t mut Recorder,
     pub(crate) scratch: &'t mut Scratch,
     pub(super) cookies: Option<&'t Cookies>,
@@ -117,6 +119,7 @@ impl<'t> Turn<'t> {
             shared,
             engine: snapshots.engine.load(),
             zones: snapshots.zones.load(),
+            pools: snapshots.pools.load(),
             cookies: snapshots.cookies.load().as_deref(),
             demands_cookies: false,
             limits: snapshots.rate_limiter.load().as_deref().map(Limits::new),
@@ -265,12 +268,11 @@ impl<'t> Turn<'t> {
     where
         't: 'k,
     {
-        let table = self.zones;
-        let view = self.view;
         ClientZones {
-            table,
+            table: self.zones,
             client,
-            view,
+            view: self.view,
+            pools: Some(self.pools),
         }
     }
 

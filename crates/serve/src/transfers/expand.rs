@@ -163,6 +163,7 @@ impl AliasExpansion<'_> {
             table,
             client: AccessClient::in_plain_text(self.client, None),
             view: self.view,
+            pools: None,
         };
         let unresolved = || ExpandFault::Unresolved(Box::new(target.into()), rtype);
         let (mut parts, mut key) = (Parts::new(), NameKey::default());

@@ -1,12 +1,12 @@
 //! Maps from clients to pools: by network, country, continent or distance.
 
-use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
+use std::collections::HashMap;
 
 use ipnet::IpNet;
+use nameward_base::networks::NetworkTable;
 
 use super::PoolClient;
-use crate::geo::{GeoAttribute, GeoDatabases, GeoPoint};
+use crate::geo::{GeoCode, GeoDatabases, GeoPoint};
 
 /// Clients and their pools.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -40,77 +40,37 @@ type ChosenPools = [Option<usize>; 2];
 /// A map with the pools that it chooses now.
 #[derive(Debug)]
 pub(super) struct PreparedMap {
-    networks: [MapNetworks; 2],
-    countries: HashMap<[u8; 2], usize>,
-    continents: HashMap<[u8; 2], usize>,
+    networks: NetworkTable<usize>,
+    countries: HashMap<GeoCode, usize>,
+    continents: HashMap<GeoCode, usize>,
     points: Vec<(GeoPoint, usize)>,
     /// By entry; the last one is the default.
     chosen: Vec<ChosenPools>,
 }
 
-/// The networks of one address family with their entries, by prefix length: the cost of a search does not grow with their number.
-#[derive(Debug, Default)]
-struct MapNetworks(BTreeMap<u8, HashMap<u128, usize>>);
-
-/// Returns the leading bits of an address as a number.
-fn leading_bits(address: IpAddr, prefix: u8) -> u128 {
-    let bits = match address {
-        IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
-        IpAddr::V6(address) => address.to_bits(),
-    };
-    let mask = u128::MAX.checked_shl(128 - u32::from(prefix));
-    bits & mask.unwrap_or(0)
-}
-
-impl MapNetworks {
-    fn insert(&mut self, network: IpNet, entry: usize) {
-        let (address, prefix) = (network.network(), network.prefix_len());
-        let of_length = self.0.entry(prefix).or_default();
-        of_length
-            .entry(leading_bits(address, prefix))
-            .or_insert(entry);
-    }
-
-    /// Returns the entry of the narrowest network that contains a client.
-    fn find(&self, address: IpAddr, known: u8) -> Option<usize> {
-        let lengths = self.0.range(..=known).rev();
-        let mut found = lengths.filter_map(|(prefix, networks)| {
-            networks.get(&leading_bits(address, *prefix)).copied()
-        });
-        found.next()
-    }
-
-    /// Returns the longest prefix, which bounds what a search depends on.
-    fn longest(&self) -> u8 {
-        self.0.last_key_value().map_or(0, |(prefix, _)| *prefix)
-    }
-}
-
-/// Returns a code of two letters in upper case.
-fn code_of(text: &str) -> Option<[u8; 2]> {
-    let code: [u8; 2] = text.as_bytes().try_into().ok()?;
-    Some(code.map(|letter| letter.to_ascii_uppercase()))
-}
-
 impl PreparedMap {
     pub(super) fn new(rule: &MapRule, choose: impl Fn(&[String]) -> ChosenPools) -> Self {
         let entries = || rule.entries.iter().enumerate();
-        let mut networks = [MapNetworks::default(), MapNetworks::default()];
         let (mut countries, mut continents) = (HashMap::new(), HashMap::new());
         for (at, entry) in entries() {
-            for network in &entry.networks {
-                networks[usize::from(network.addr().is_ipv6())].insert(*network, at);
-            }
-            for code in entry.countries.iter().filter_map(|code| code_of(code)) {
+            for code in entry.countries.iter().filter_map(|code| GeoCode::new(code)) {
                 countries.entry(code).or_insert(at);
             }
-            for code in entry.continents.iter().filter_map(|code| code_of(code)) {
+            for code in entry
+                .continents
+                .iter()
+                .filter_map(|code| GeoCode::new(code))
+            {
                 continents.entry(code).or_insert(at);
             }
         }
+        let networks = entries().flat_map(|(at, entry)| {
+            let networks = entry.networks.iter();
+            networks.map(move |network| (network.network(), network.prefix_len(), at))
+        });
         let lists = rule.entries.iter().map(|entry| &entry.pools);
         PreparedMap {
-            networks,
+            networks: NetworkTable::new(networks),
             countries,
             continents,
             points: entries()
@@ -121,6 +81,11 @@ impl PreparedMap {
                 .map(|list| choose(list))
                 .collect(),
         }
+    }
+
+    /// Returns the pools that are used for some clients now.
+    pub(super) fn pools(&self, family: usize) -> impl Iterator<Item = usize> {
+        self.chosen.iter().filter_map(move |pools| pools[family])
     }
 
     /// Returns the pool for a client, and the number of leading bits of its address that were considered.
@@ -137,25 +102,21 @@ impl PreparedMap {
 
     fn entry_for(&self, geo: &GeoDatabases, client: PoolClient) -> (Option<usize>, u8) {
         let address = client.address;
-        let networks = &self.networks[usize::from(address.is_ipv6())];
-        let found = networks.find(address, client.prefix);
-        let mut bits = networks.longest();
+        let found = self.networks.find(address, client.prefix);
+        let mut bits = found.bits;
         // RFC 7871 section 7.1.2: nothing is known about a client that has withheld its address.
-        if found.is_some() || client.prefix == 0 {
-            return (found, bits);
+        if found.value.is_some() || client.prefix == 0 {
+            return (found.value, bits);
         }
-        let mut code = |attribute| {
-            let (code, scope) = geo.find(address, attribute);
-            bits = bits.max(scope);
-            code_of(&code?)
-        };
         let mut entry = None;
         if !self.countries.is_empty() {
-            let country = code(GeoAttribute::Country);
+            let (country, scope) = geo.country(address);
+            bits = bits.max(scope);
             entry = country.and_then(|country| self.countries.get(&country));
         }
         if entry.is_none() && !self.continents.is_empty() {
-            let continent = code(GeoAttribute::Continent);
+            let (continent, scope) = geo.continent(address);
+            bits = bits.max(scope);
             entry = continent.and_then(|continent| self.continents.get(&continent));
         }
         if entry.is_none() && !self.points.is_empty() {

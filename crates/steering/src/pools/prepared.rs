@@ -1,6 +1,6 @@
 //! The answers of all pools and maps for the current state of health, ready to be copied.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -13,6 +13,12 @@ use crate::hash::{hash_address, lookup2, rendezvous_score};
 use crate::health::HealthChecks;
 use crate::random::random_below;
 
+/// Members of a pool whose next change is provided for.
+const CHANGES_MAX: usize = 64;
+
+/// Data of RRsets: for each, the addresses one after the other.
+pub type LikelyRecords = BTreeSet<Vec<u8>>;
+
 /// The client that an answer is chosen for.
 #[derive(Debug, Clone, Copy)]
 pub struct PoolClient {
@@ -22,11 +28,32 @@ pub struct PoolClient {
     pub prefix: u8,
 }
 
+/// The data of the records of an answer, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolRecords<'p> {
+    /// Sorted, without duplicates.
+    pub octets: &'p [u8],
+    /// Octets of each record.
+    pub each: usize,
+}
+
+impl<'p> PoolRecords<'p> {
+    const NONE: PoolRecords<'static> = PoolRecords {
+        octets: &[],
+        each: 4,
+    };
+
+    /// Returns the data of each record.
+    pub fn iter(self) -> impl Iterator<Item = &'p [u8]> + Clone {
+        self.octets.chunks_exact(self.each)
+    }
+}
+
 /// A chosen answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolChoice<'p> {
-    /// Record data, possibly none; `None` is SERVFAIL.
-    pub records: Option<&'p [Vec<u8>]>,
+    /// Records, possibly none; `None` is SERVFAIL.
+    pub records: Option<PoolRecords<'p>>,
     /// The number of leading bits of the client's address that were considered.
     pub bits: u8,
 }
@@ -34,8 +61,8 @@ pub struct PoolChoice<'p> {
 /// Record data of an answer that is possible.
 #[derive(Debug)]
 struct PoolAlternative {
-    /// Sorted, without duplicates.
-    records: Vec<Vec<u8>>,
+    /// The data of its records, one after the other.
+    records: Vec<u8>,
     /// The sum of the weights up to and including this one.
     end: u64,
     weight: u32,
@@ -47,6 +74,8 @@ struct PoolAlternative {
 #[derive(Debug)]
 struct PreparedFamily {
     alternatives: Vec<PoolAlternative>,
+    /// Octets of an address.
+    each: usize,
     total: u64,
     is_sticky: bool,
     /// Whether any member works.
@@ -87,9 +116,11 @@ fn family_of(rtype: Type) -> Option<usize> {
 
 impl PreparedPools {
     pub(super) fn new(rules: &PoolRules, health: &HealthChecks, geo: &Arc<GeoDatabases>) -> Self {
-        let family = |rule, is_ipv4| PreparedFamily::new(rule, health, is_ipv4);
-        let pools = rules.pools.iter().map(|rule| PreparedPool {
-            families: [family(rule, true), family(rule, false)],
+        let pools = rules.pools.iter().map(|rule| {
+            let is_up: Vec<bool> = rule.states(health);
+            PreparedPool {
+                families: [true, false].map(|is_ipv4| PreparedFamily::new(rule, &is_up, is_ipv4)),
+            }
         });
         let pools: Vec<PreparedPool> = pools.collect();
         let mut names = HashMap::new();
@@ -128,7 +159,7 @@ impl PreparedPools {
         let target = self.names.get(name)?;
         let Some(family) = family_of(rtype) else {
             return Some(PoolChoice {
-                records: Some(&[]),
+                records: Some(PoolRecords::NONE),
                 bits: 0,
             });
         };
@@ -138,27 +169,57 @@ impl PreparedPools {
         };
         let Some(pool) = pool.and_then(|index| self.pools.get(index)) else {
             return Some(PoolChoice {
-                records: Some(&[]),
+                records: Some(PoolRecords::NONE),
                 bits,
             });
         };
         Some(pool.families[family].choose(client, bits))
     }
+
+    /// Checks whether records of a type from the pool or map with a name are SERVFAIL, for some clients at least.
+    pub fn is_failing(&self, name: &[u8], rtype: Type) -> bool {
+        let Some(target) = self.names.get(name) else {
+            return true;
+        };
+        let Some(family) = family_of(rtype) else {
+            return false;
+        };
+        let mut pools = self.pools_of(target, family);
+        pools.any(|pool| pool.families[family].fails)
+    }
+
+    /// Returns the pools that a target chooses from for an address family.
+    fn pools_of<'p>(
+        &'p self,
+        target: &'p NamedTarget,
+        family: usize,
+    ) -> impl Iterator<Item = &'p PreparedPool> {
+        let (one, map) = match target {
+            NamedTarget::Pool(index) => (Some(*index), None),
+            NamedTarget::Map(map) => (None, Some(map)),
+        };
+        let of_map = map.into_iter().flat_map(move |map| map.pools(family));
+        one.into_iter()
+            .chain(of_map)
+            .filter_map(|index| self.pools.get(index))
+    }
 }
 
 impl PreparedFamily {
-    fn new(rule: &PoolRule, health: &HealthChecks, is_ipv4: bool) -> Self {
-        let usable =
-            |member: &&PoolMember| member.address.is_ipv4() == is_ipv4 && member.weight > 0;
-        let members: Vec<&PoolMember> = rule.members.iter().filter(usable).collect();
-        let is_working = |member: &&&PoolMember| member.is_up(health);
-        let mut serving = of_lowest_order(members.iter().filter(is_working).copied());
+    /// Prepares the answers for a state of the members.
+    fn new(rule: &PoolRule, states: &[bool], is_ipv4: bool) -> Self {
+        let usable = |member: &PoolMember| member.address.is_ipv4() == is_ipv4 && member.weight > 0;
+        let members = rule.members.iter().zip(states);
+        let members: Vec<_> = members.filter(|(member, _)| usable(member)).collect();
+        let working = members.iter().filter(|(_, is_up)| **is_up);
+        let mut serving = of_lowest_order(working.map(|(member, _)| *member));
         let is_up = !serving.is_empty();
         if !is_up && rule.all_down == AllDown::Serve {
-            serving = of_lowest_order(members.iter().copied());
+            serving = of_lowest_order(members.iter().map(|(member, _)| *member));
         }
         let mut family = PreparedFamily {
             alternatives: Vec::new(),
+            each: if is_ipv4 { 4 } else { 16 },
             total: 0,
             is_sticky: rule.is_sticky,
             is_up,
@@ -186,7 +247,7 @@ impl PreparedFamily {
             let weight = serving[leader].weight;
             self.total += u64::from(weight);
             self.alternatives.push(PoolAlternative {
-                records,
+                records: records.concat(),
                 end: self.total,
                 weight,
                 hash: hash_address(serving[leader].address),
@@ -221,10 +282,34 @@ impl PreparedFamily {
             }
         };
         PoolChoice {
-            records: Some(chosen.map_or(&[], |chosen| &chosen.records)),
+            records: Some(PoolRecords {
+                octets: chosen.map_or(&[], |chosen| &chosen.records),
+                each: self.each,
+            }),
             bits,
         }
     }
+}
+
+/// Returns the data of all RRsets that a pool answers with in its current state, and after the next change of any member.
+pub(super) fn likely_records(
+    rule: &PoolRule,
+    health: &HealthChecks,
+    is_ipv4: bool,
+) -> LikelyRecords {
+    let mut states = rule.states(health);
+    let mut likely = BTreeSet::new();
+    let mut add = |states: &[bool]| {
+        let family = PreparedFamily::new(rule, states, is_ipv4);
+        likely.extend(family.alternatives.into_iter().map(|one| one.records));
+    };
+    add(&states);
+    for at in 0..states.len().min(CHANGES_MAX) {
+        states[at] = !states[at];
+        add(&states);
+        states[at] = !states[at];
+    }
+    likely
 }
 
 fn octets(address: IpAddr) -> Vec<u8> {

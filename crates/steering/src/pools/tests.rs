@@ -51,7 +51,7 @@ fn ask(steering: &Steering, name: &str, client: &str) -> Option<Vec<String>> {
     let prepared = steering.pools().prepared().load();
     let client = PoolClient { address, prefix };
     let choice = prepared.choose(name.as_bytes(), Type::A, client).unwrap();
-    let text = |data: &Vec<u8>| IpAddr::from(<[u8; 4]>::try_from(&data[..]).unwrap()).to_string();
+    let text = |data: &[u8]| IpAddr::from(<[u8; 4]>::try_from(data).unwrap()).to_string();
     choice
         .records
         .map(|records| records.iter().map(text).collect())
@@ -179,7 +179,7 @@ fn the_narrowest_network_decides_and_its_pools_fail_over() {
         prefix: 0,
     };
     let choice = prepared.choose(b"geo", Type::A, unknown).unwrap();
-    assert_eq!(choice.records.unwrap(), [vec![192, 0, 2, 3]]);
+    assert_eq!(choice.records.unwrap().octets, [192, 0, 2, 3]);
     assert_eq!(choice.bits, 16);
     assert!(prepared.choose(b"nosuch", Type::A, unknown).is_none());
 }

@@ -143,6 +143,7 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
             since: 86_400,
             last: 86_400,
             reason: nameward_steering::lua::ScriptFailure::Instructions(1000),
+            pool: None,
         }],
         is_transferred: &|_| false,
     };

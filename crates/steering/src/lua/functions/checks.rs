@@ -310,7 +310,7 @@ fn pool(lua: &Lua, name: mlua::LuaString) -> mlua::Result<Table> {
         let choice = prepared.choose(&name, run.rtype, PoolClient { address, prefix })?;
         run.scope = run.scope.max(choice.bits);
         Some(choice.records.map(|records| {
-            let texts = records.iter().map(|data| address_text(data));
+            let texts = records.iter().map(address_text);
             texts.collect::<Vec<_>>()
         }))
     })?;
