@@ -30,6 +30,7 @@ pub mod rate_limit;
 pub mod recursor;
 pub mod request;
 mod run_now;
+pub mod script_upkeep;
 pub mod scripts;
 pub mod security_poll;
 mod signing;

@@ -112,7 +112,7 @@ impl From<std::io::Error> for CheckFailure {
 #[derive(Debug)]
 pub struct CheckedTarget {
     /// How it is checked.
-    pub check: HealthCheck,
+    pub check: Arc<HealthCheck>,
     /// [`UNKNOWN`], 0 for down, else the weight.
     state: AtomicI64,
     forced: AtomicU8,
@@ -147,7 +147,8 @@ pub struct TargetReport {
 /// All checks.
 #[derive(Debug, Default)]
 pub struct HealthChecks {
-    targets: ArcSwap<HashMap<HealthCheck, Arc<CheckedTarget>>>,
+    /// A new target costs a copy of the list, so its entries are shared.
+    targets: ArcSwap<HashMap<Arc<HealthCheck>, Arc<CheckedTarget>>>,
     /// Held while the list changes.
     changes: Mutex<()>,
     /// Seconds between checks of targets without their own interval.
@@ -161,9 +162,9 @@ fn now() -> u64 {
 }
 
 impl CheckedTarget {
-    fn new(check: HealthCheck) -> Self {
+    fn new(check: &Arc<HealthCheck>) -> Self {
         CheckedTarget {
-            check,
+            check: Arc::clone(check),
             state: AtomicI64::new(UNKNOWN),
             forced: AtomicU8::new(0),
             failures: AtomicU32::new(0),
@@ -239,7 +240,7 @@ impl CheckedTarget {
     /// Returns the state for displays.
     pub fn report(&self) -> TargetReport {
         TargetReport {
-            check: self.check.clone(),
+            check: HealthCheck::clone(&self.check),
             health: self.found(),
             forced: self.forced(),
             last_checked: self.last_checked.load(Ordering::Relaxed),
@@ -302,14 +303,15 @@ impl HealthChecks {
             if targets.contains_key(check) || targets.len() >= CHECKS_MAX {
                 continue;
             }
-            let target = CheckedTarget::new(check.clone());
+            let check = Arc::new(check.clone());
+            let target = CheckedTarget::new(&check);
             target.last_named.store(0, Ordering::Relaxed);
-            targets.insert(check.clone(), Arc::new(target));
+            targets.insert(check, Arc::new(target));
         }
         for (check, target) in &targets {
             target
                 .is_kept
-                .store(kept.contains(check), Ordering::Relaxed);
+                .store(kept.contains(&**check), Ordering::Relaxed);
         }
         self.targets.store(Arc::new(targets));
     }
@@ -327,8 +329,9 @@ impl HealthChecks {
             return;
         }
         let mut targets = HashMap::clone(&targets);
-        let target = Arc::new(CheckedTarget::new(check.clone()));
-        targets.insert(check.clone(), target);
+        let check = Arc::new(check.clone());
+        let target = Arc::new(CheckedTarget::new(&check));
+        targets.insert(check, target);
         self.targets.store(Arc::new(targets));
     }
 
@@ -371,7 +374,7 @@ impl HealthChecks {
     pub fn force(&self, address: IpAddr, checks: &[HealthCheck], forced: ForcedHealth) -> usize {
         let targets = self.targets.load();
         let matching = targets.values().filter(|target| {
-            target.check.address == Some(address) || checks.contains(&target.check)
+            target.check.address == Some(address) || checks.contains(&*target.check)
         });
         matching
             .map(|target| {

@@ -54,6 +54,7 @@ pub struct ZoneBuilder {
     pub(crate) deep: Vec<PlacedNode>,
     pub(crate) with_targets: Vec<PlacedNode>,
     pub(crate) cut_depths: u128,
+    pub(crate) has_scripts: bool,
     pub(crate) max_labels: usize,
     has_auto_hints: bool,
     pub(crate) findings: Findings,
@@ -290,6 +291,9 @@ impl ZoneBuilder {
         let node_flags = self.arena[place as usize * ALIGN + 4];
         if node_flags & (flags::CUT | flags::DNAME) != 0 {
             self.cut_depths |= 1 << self.current_key.labels();
+        }
+        if node_flags & flags::CNAME_OR_LUA != 0 {
+            self.has_scripts |= draft.entries.iter().any(|entry| entry.rtype == Type::LUA);
         }
         let (mut has_targets, mut is_special) = (false, false);
         for entry in &draft.entries {

@@ -30,6 +30,7 @@ mod order;
 mod packed;
 mod prefetch;
 mod record_list;
+mod scripts;
 mod serial;
 mod signed_version;
 mod signing_state;
@@ -69,7 +70,9 @@ pub use source::{
     BackendFailure, BatchRound, CacheSizes, LiveSource, LookupBatch, LookupEnd, LookupError,
     LookupFuture, LookupRequest, ZoneFragment, ZoneFuture,
 };
-pub use table::{PageStart, RankSums, TablePage, TableSums, ZoneMatch, ZoneSums, ZoneTable};
+pub use table::{
+    PageStart, RankSums, ScriptedZones, TablePage, TableSums, ZoneMatch, ZoneSums, ZoneTable,
+};
 pub use view::{SelectedView, ViewClient, ViewId, ViewRule, ViewSource, ViewTables};
 pub use walk::{WalkPosition, ZoneWalk};
 pub use zone::{Find, Zone, negative_ttl};

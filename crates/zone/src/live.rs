@@ -105,6 +105,7 @@ impl Zone {
             apex: 1,
             apex_labels: labels,
             max_labels: labels,
+            has_scripts: false,
             cut_depths: DepthSet::default(),
             names: 1,
             has_auto_hints: false,

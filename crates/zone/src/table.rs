@@ -4,6 +4,8 @@
 //! one zone copies one shard and shares the others. Versions for views ([`crate::view`]) are in tables of their own.
 
 mod page;
+mod scripted;
+mod shard_values;
 mod sums;
 mod versions;
 
@@ -18,6 +20,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 pub use page::{PageStart, TablePage};
+pub use scripted::ScriptedZones;
 pub use sums::{RankSums, TableSums, ZoneSums};
 
 const SHARDS: usize = 256;

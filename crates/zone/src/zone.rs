@@ -20,6 +20,8 @@ pub(crate) struct ZoneSummary {
     pub(crate) apex: u32,
     pub(crate) apex_labels: u8,
     pub(crate) max_labels: u8,
+    /// Whether there is or was a LUA record.
+    pub(crate) has_scripts: bool,
     /// Depths, in labels, at which there is or was a delegation or a DNAME.
     pub(crate) cut_depths: DepthSet,
     pub(crate) names: u32,
@@ -79,6 +81,8 @@ const _: () = assert!(size_of::<Zone>() <= 112);
 pub(crate) struct ZoneIndexes {
     /// Locations of the packed names in canonical order.
     pub(crate) order: OnceLock<Box<[u32]>>,
+    /// Locations of the packed names with LUA records.
+    pub(crate) scripts: OnceLock<Box<[u32]>>,
     /// The denial chain. Used by the code that changes zones; answers get it from the signing state.
     pub(crate) chain: Mutex<Option<Arc<DenialChain>>>,
     /// The name of the version, if it has a variant.

@@ -401,6 +401,10 @@ fn start_periodic_tasks(
         Arc::clone(&core.steering),
         stopping.clone(),
     ));
+    tasks.spawn(nameward_serve::script_upkeep::run(
+        Arc::clone(&core.shared),
+        stopping.clone(),
+    ));
     tasks.spawn(geoip::follow(Arc::clone(&core.steering), stopping.clone()));
     tasks.spawn(rate_limit::report(
         Arc::clone(&core.shared),

@@ -48,6 +48,7 @@ impl ZoneBuilder {
             deep: Vec::new(),
             with_targets: Vec::new(),
             cut_depths: 0,
+            has_scripts: false,
             max_labels: 0,
             has_auto_hints: false,
             findings: Findings::default(),
@@ -103,6 +104,7 @@ impl ZoneBuilder {
             deep,
             with_targets,
             cut_depths,
+            has_scripts,
             max_labels,
             has_auto_hints,
             findings,
@@ -151,7 +153,7 @@ impl ZoneBuilder {
         last_cut.forget();
         (*names, *records, *octets_left) = (0, 0, usize::MAX);
         *text_read = None;
-        *cut_depths = 0;
+        (*cut_depths, *has_scripts) = (0, false);
         (*places, *soa_from) = (RecordLocations::default(), RecordLocation::NONE);
         *limits = ZoneLimits::default();
         *current_in_zone = true;
@@ -220,6 +222,7 @@ impl ZoneBuilder {
             apex: apex.unwrap_or(0),
             apex_labels: apex_labels as u8,
             max_labels: self.max_labels as u8,
+            has_scripts: self.has_scripts,
             cut_depths: DepthSet::from_bits(self.cut_depths),
             names: self.names as u32,
             has_auto_hints: self.has_auto_hints,

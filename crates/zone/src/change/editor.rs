@@ -192,6 +192,7 @@ impl Editor {
         if Node::at(&bytes).flags() & (flags::CUT | flags::DNAME | flags::BROKEN_ABOVE) != 0 {
             self.summary.cut_depths.insert(owner.label_count());
         }
+        self.summary.has_scripts |= Node::at(&bytes).rrset(Type::LUA).is_some();
         self.put(owner, Some(&bytes));
         if before.is_none() {
             self.summary.names += 1;

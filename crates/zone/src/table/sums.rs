@@ -1,11 +1,9 @@
 //! Totals over the zones of a table, for status output and metrics.
-//!
-//! They are cached per shard: in a table of a million zones, a change to one zone costs a recount of one shard.
 
+use super::shard_values::ShardValues;
 use super::{Shard, ZoneTable};
 use crate::offer::NO_SOURCE;
 use nameward_wire::NameBuf;
-use std::sync::{Arc, Weak};
 
 /// Maximum number of zones without contents that are listed by name.
 const NAMED_MAX: usize = 5;
@@ -102,22 +100,14 @@ impl ZoneSums {
 /// Cached totals, reused from one call to the next.
 #[derive(Default)]
 pub struct TableSums {
-    /// Weak: an old shard is not kept alive for its totals, and while the reference exists its address is not reused.
-    shards: Vec<(Weak<Shard>, ZoneSums)>,
+    shards: ShardValues<ZoneSums>,
 }
 
 impl TableSums {
     /// Returns the totals over a table; shards unchanged since the last call are not recounted.
     pub fn over(&mut self, table: &ZoneTable) -> ZoneSums {
-        let variants = table.variants.iter().flat_map(|table| table.shards.iter());
-        let shards: Vec<_> = table.shards.iter().chain(variants).collect();
-        self.shards.resize_with(shards.len(), Default::default);
         let mut all = ZoneSums::default();
-        for (shard, (known, sums)) in shards.into_iter().zip(&mut self.shards) {
-            if known.as_ptr() != Arc::as_ptr(shard) {
-                *sums = ZoneSums::of(shard);
-                *known = Arc::downgrade(shard);
-            }
+        for sums in self.shards.follow(table, ZoneSums::of) {
             all.add(sums);
         }
         all
@@ -128,6 +118,7 @@ impl TableSums {
 mod tests {
     use super::*;
     use crate::zone::Zone;
+    use std::sync::Arc;
 
     fn stand_in(name: &str, rank: u16) -> Arc<Zone> {
         let name: NameBuf = name.parse().unwrap();
