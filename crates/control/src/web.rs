@@ -22,6 +22,7 @@ mod access;
 mod answer;
 mod api;
 mod chart;
+mod checks;
 mod connection;
 mod guesses;
 mod handover;

@@ -11,6 +11,7 @@ use nameward_stats::{
 };
 
 use super::chart::{self, Chart};
+use super::checks::ChecksTable;
 use super::health::{PageFrame, PageView};
 use super::{Mnemonic, RESIZE_CHOICES};
 use crate::operations::ServerStatus;
@@ -48,6 +49,7 @@ struct Page<'a> {
     one_ring: bool,
     tables: Vec<PageTable>,
     variables: Vec<VariableRow>,
+    checks: Option<ChecksTable>,
 }
 
 struct Averages {
@@ -185,6 +187,7 @@ pub fn draw(
                 description: variable.description,
             })
             .collect(),
+        checks: ChecksTable::new(&drawing.status.health),
     };
     page.render()
 }
