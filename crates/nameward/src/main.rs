@@ -23,6 +23,7 @@ mod policies;
 mod privileges;
 mod remote;
 mod sandbox;
+mod script_check;
 mod serve;
 mod signals;
 mod state;
@@ -34,9 +35,6 @@ mod zones;
 fn main() -> std::process::ExitCode {
     signals::hold_hangup();
     memory::restrict_huge_pages();
-    nameward_zone::set_script_check(|rdata| {
-        let problems = nameward_steering::lua::check_script(rdata);
-        problems.iter().map(ToString::to_string).collect()
-    });
+    nameward_zone::set_script_check(script_check::problems);
     cli::run()
 }

@@ -25,7 +25,7 @@ mod made_types;
 mod memory;
 mod missing_files;
 mod named_conf;
-mod not_ready;
+pub mod not_ready;
 mod overlays;
 mod privileges;
 mod proxies;

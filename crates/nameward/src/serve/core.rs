@@ -49,7 +49,7 @@ use crate::{
     logging::LogControl,
     memory, policies,
     sandbox::Sandbox,
-    state, zones,
+    script_check, state, zones,
 };
 
 /// Maximum number of zones in a policy change that are checked one by one.
@@ -261,6 +261,7 @@ pub fn apply_steering(steering: &Steering, config: &Config) {
     steering.geo().load(&config.geoip.databases.0);
     let interval = config.health.interval.get() as u64;
     steering.health().set_interval(interval);
+    script_check::set_pools(config);
     steering.set_pools(pool_settings::rules(config));
 }
 
