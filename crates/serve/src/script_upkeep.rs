@@ -197,7 +197,7 @@ impl ScriptUpkeep {
             .or_insert_with(|| self.scripts.likely(pool, rtype));
         let each = if rtype == Type::A { 4 } else { 16 };
         let now = now_seconds_32();
-        for records in likely.iter().take(RRSETS_MAX - pass.rrsets.min(RRSETS_MAX)) {
+        for records in likely.iter().take(RRSETS_MAX.saturating_sub(pass.rrsets)) {
             let set = CanonicalSet::new(node.name(), rtype, ttl, records.chunks_exact(each));
             for at in [now, now.wrapping_add(SIGN_AHEAD)] {
                 // A zone that cannot be signed is reported by its answers.

@@ -59,7 +59,7 @@ pub use key::NameKey;
 pub use kind::ZoneKind;
 pub use large_rrset::LargeRrset;
 pub use live::Live;
-pub use node::{CompressibleNames, Node, RecordData, Rrset};
+pub use node::{CompressibleNames, Node, RecordData, Rrset, negative_ttl};
 pub use offer::{Contest, NO_SOURCE, Offered, TableChange};
 pub use prefetch::prefetch;
 pub use record_list::{ListError, RecordList, WireRecord, WireRecords};
@@ -75,5 +75,5 @@ pub use table::{
 };
 pub use view::{SelectedView, ViewClient, ViewId, ViewRule, ViewSource, ViewTables};
 pub use walk::{WalkPosition, ZoneWalk};
-pub use zone::{Find, Zone, negative_ttl};
+pub use zone::{Find, Zone};
 pub use zone_digest::{DigestCheck, DigestFault};

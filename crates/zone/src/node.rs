@@ -390,3 +390,18 @@ pub(crate) fn read_u32(bytes: &[u8], at: usize) -> u32 {
     word.copy_from_slice(&bytes[at..at + 4]);
     u32::from_le_bytes(word)
 }
+
+/// Returns a 32-bit field of a SOA, at an offset in octets from the end of its data.
+pub(crate) fn soa_field(soa: Rrset<'_>, from_end: usize) -> Option<u32> {
+    let rdata = soa.records().next()?.rdata;
+    let at = rdata.len().checked_sub(from_end)?;
+    rdata
+        .get(at..)?
+        .first_chunk()
+        .map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+/// Returns the TTL of the SOA in a negative answer: the lesser of its TTL and its MINIMUM field (RFC 2308 section 3).
+pub fn negative_ttl(soa: Rrset<'_>) -> u32 {
+    soa.ttl().min(soa_field(soa, 4).unwrap_or(0))
+}

@@ -93,7 +93,7 @@ mod tests {
             ttl: 60,
             records: vec![NewRecord {
                 text: None,
-                rdata: b"\x00\x01\x09'10.0.0.1'".to_vec(),
+                rdata: b"\x00\x01\x0a'10.0.0.1'".to_vec(),
                 disabled: false,
             }],
         })

@@ -4,7 +4,7 @@ use crate::chain::DenialChain;
 use crate::change::Changes;
 use crate::key::NameKey;
 use crate::live::Live;
-use crate::node::{Node, RecordData, Rrset, flags};
+use crate::node::{Node, RecordData, Rrset, flags, soa_field};
 use crate::packed::{Packed, tag};
 use crate::prefetch::prefetch;
 use crate::serial::Serial;
@@ -486,19 +486,4 @@ impl Zone {
             limit
         }
     }
-}
-
-/// Returns a 32-bit field of a SOA, at an offset in octets from the end of its data.
-fn soa_field(soa: Rrset<'_>, from_end: usize) -> Option<u32> {
-    let rdata = soa.records().next()?.rdata;
-    let at = rdata.len().checked_sub(from_end)?;
-    rdata
-        .get(at..)?
-        .first_chunk()
-        .map(|bytes| u32::from_be_bytes(*bytes))
-}
-
-/// Returns the TTL of the SOA in a negative answer: the lesser of its TTL and its MINIMUM field (RFC 2308 section 3).
-pub fn negative_ttl(soa: Rrset<'_>) -> u32 {
-    soa.ttl().min(soa_field(soa, 4).unwrap_or(0))
 }

@@ -94,7 +94,7 @@ struct PreparedPool {
 #[derive(Debug)]
 enum NamedTarget {
     Pool(usize),
-    Map(PreparedMap),
+    Map(Box<PreparedMap>),
 }
 
 /// The answers of all pools and maps.
@@ -139,7 +139,7 @@ impl PreparedPools {
         };
         for rule in &rules.maps {
             let map = PreparedMap::new(rule, choose);
-            names.insert(rule.name.as_bytes().into(), NamedTarget::Map(map));
+            names.insert(rule.name.as_bytes().into(), NamedTarget::Map(Box::new(map)));
         }
         PreparedPools {
             names,
