@@ -338,24 +338,34 @@ impl<'n> Encoder<'n, '_> {
         self.outside_rrset(owner, (rtype, octets.chunks_exact(each)), of, state)
     }
 
-    /// Writes an RRset that is not in the zone, signed like any other record if the zone is signed online. A zone with
-    /// stored signatures has none for it. The node is the one it belongs to.
-    #[inline]
-    pub(crate) fn outside_rrset<'r>(
+    /// Returns the signatures of records that are not stored as they are sent; none if the zone is not signed online.
+    pub(crate) fn made_rrsigs<'r>(
         &mut self,
-        owner: OwnerForm<'n>,
         (rtype, records): (Type, impl Iterator<Item = &'r [u8]> + Clone),
         (node, ttl): (Node<'n>, u32),
         state: &SigningState,
-    ) -> Result<u16, Stop> {
-        let rrsigs = match state.online() {
+    ) -> Result<Rrsigs, Stop> {
+        match state.online() {
             Some(signing) if self.dnssec_ok => {
                 let name = self.signed_as.unwrap_or(node.name());
-                let set = CanonicalSet::new(name, rtype, ttl, records.clone());
-                self.rrsigs(&set, signing)?
+                let set = CanonicalSet::new(name, rtype, ttl, records);
+                self.rrsigs(&set, signing)
             }
-            _ => Rrsigs::new(),
-        };
+            _ => Ok(Rrsigs::new()),
+        }
+    }
+
+    /// Writes an RRset that is not in the zone, signed like any other record if the zone is signed online. A zone with
+    /// stored signatures has none for it. The node is the one it belongs to.
+    #[inline]
+    pub(crate) fn outside_rrset(
+        &mut self,
+        owner: OwnerForm<'n>,
+        (rtype, records): (Type, impl Iterator<Item = &'n [u8]> + Clone),
+        (node, ttl): (Node<'n>, u32),
+        state: &SigningState,
+    ) -> Result<u16, Stop> {
+        let rrsigs = self.made_rrsigs((rtype, records.clone()), (node, ttl), state)?;
         self.undo_if_full(|this| {
             let mut count = rrsigs.len() as u16;
             for data in records {

@@ -70,8 +70,21 @@ impl<'n> Encoder<'n, '_> {
         zone: &V,
     ) -> Result<u16, Stop> {
         let (rtype, records) = (rrset.rtype(), hinted_records(zone, node, rrset));
-        // RFC 9460 section 2.2: the target is not compressed.
         let data = records.iter().map(|data| &data[..]);
-        self.outside_rrset(owner, (rtype, data), (node, ttl), zone.signing())
+        let rrsigs = self.made_rrsigs((rtype, data), (node, ttl), zone.signing())?;
+        self.undo_if_full(|this| {
+            // RFC 9460 section 2.2: the target is not compressed.
+            for data in &records {
+                this.writer.owner(owner)?;
+                let length_at = this.writer.fixed(rtype, Class::IN, ttl)?;
+                this.writer.bytes(data)?;
+                this.writer.set_length(length_at);
+            }
+            for rrsig in &rrsigs {
+                this.writer.owner(owner)?;
+                this.rrsig(rrsig, ttl)?;
+            }
+            Ok((records.len() + rrsigs.len()) as u16)
+        })
     }
 }

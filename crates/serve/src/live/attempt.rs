@@ -72,7 +72,7 @@ pub(crate) enum Lacking {
 /// Records that a script needs and that are not in memory.
 enum ScriptLack {
     /// The records of a name in a live zone.
-    Records(NameBuf),
+    Records(Box<NameBuf>),
     /// Records that a resolver must find.
     Resolution(UpstreamMessage),
 }
@@ -172,14 +172,8 @@ impl Attempt<'_> {
                 }
             } else if reply.outcome != AnswerKind::Pending {
                 record_signatures(recorder, scratch);
-                // A zone that cannot be signed is not cached: its keys may work the next time.
                 if let Used::One(index) = used
-                    && (self.keeping == Keeping::All || !self.live.queries.is_on())
-                    && reply.outcome != AnswerKind::BackendFailure
-                    && !scratch.has_made_names()
-                    && !scratch.has_foreign_addresses()
-                    && !scratch.depends_on_client()
-                    && !scratch.has_computed()
+                    && self.is_cacheable(reply, scratch)
                 {
                     self.keep_packet(&parts[index], (reply, &out[..reply.len]), recorder);
                 }
@@ -221,6 +215,17 @@ impl Attempt<'_> {
                 })));
             }
         }
+    }
+
+    /// Checks whether other clients may get the same reply from the packet cache.
+    fn is_cacheable(&self, reply: Reply, scratch: &Scratch) -> bool {
+        (self.keeping == Keeping::All || !self.live.queries.is_on())
+            // A zone that cannot be signed is not cached: its keys may work the next time.
+            && reply.outcome != AnswerKind::BackendFailure
+            && !scratch.has_made_names()
+            && !scratch.has_foreign_addresses()
+            && !scratch.depends_on_client()
+            && !scratch.has_computed()
     }
 
     /// Finds the addresses that an ALIAS record needs; `None` means that they are known now and the engine must run
@@ -271,7 +276,7 @@ impl Attempt<'_> {
                     now: self.now,
                 };
                 match scripts.compute(&wanted, &self.request, &sources) {
-                    Computation::Lacks(name) => return Some(ScriptLack::Records(name)),
+                    Computation::Lacks(name) => return Some(ScriptLack::Records(Box::new(name))),
                     Computation::Unresolved(question) => {
                         return Some(ScriptLack::Resolution(question));
                     }
