@@ -29,7 +29,7 @@ const SUBNETS: &str = "www.net.test:\n  - net: 127.0.0.0/8\n    A: [ 192.0.2.1, 
     \x20 - net: 127.1.0.0/16\n    A: 192.0.2.3\n    TXT: \"narrow\\ one\"\nalias.net.test:\n  - net: 127.1.0.0/16\n\
     \x20   CNAME: other.net.test.\n";
 const PLACES: &str = "www.place.test:\n  - geo: \"NL;Town\"\n    TXT: town\n  - geo: NL\n    TXT: country\n  - geo: \"NZ;*\"\n\
-    \x20   TXT: far\nalias.place.test:\n  - geo: \"*;Town\"\n    A: 192.0.2.8\n";
+    \x20   TXT: far\nalias.place.test:\n  - geo: \"NL;Town\"\n    A: 192.0.2.8\n";
 const SHARES: &str =
     "www.share.test:\n  - weight: 1\n    A: 192.0.2.1\n  - weight: 3\n    A: 192.0.2.2\n";
 const OTHER: &str = "$TTL 20\n@ SOA ns host 1 3600 600 86400 20\n@ NS ns\nns A 127.0.0.1\nwww A 192.0.2.100\nwww MX 10 ns\n\

@@ -134,9 +134,9 @@ const TABLE: &[(&str, SettingOutcome)] = &[
         NotNeeded("the log goes to standard error (journald)"),
     ),
     ("lua-axfr-script", LUA),
-    ("lua-dnsupdate-policy-script", LUA),
     ("lua-consistent-hashes-cleanup-interval", INSIDE),
     ("lua-consistent-hashes-expire-delay", INSIDE),
+    ("lua-dnsupdate-policy-script", LUA),
     (
         "lua-health-checks-expire-delay",
         Changed("a target is checked until it was not used for an hour"),
