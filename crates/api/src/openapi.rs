@@ -192,6 +192,12 @@ fn operation(found: &Description) -> Value {
         "parameters": in_path.chain(in_query).collect::<Vec<_>>(),
         "responses": { status.to_string(): success, "default": failure },
     });
+    if matches!(found.reply, Empty) && found.query.contains(&"check") {
+        operation["responses"]["200"] = json!({
+            "description": "With check=true: what the request would change",
+            "content": json_of(schema("ZoneChanged")),
+        });
+    }
     if let Some(body) = found.body {
         operation["requestBody"] = json!({ "required": true, "content": json_of(schema(body)) });
     }

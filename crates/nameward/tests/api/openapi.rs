@@ -40,6 +40,12 @@ fn the_description_is_valid_openapi_3_1_and_names_the_served_paths() {
         let status = client.send("GET", path, None).status;
         assert!(![404, 405].contains(&status), "{path}: {status}");
     }
+    // A dry run has a body where the change has none.
+    let zone = &document["paths"]["/api/v1/servers/localhost/zones/{zone_id}"];
+    for method in ["patch", "put"] {
+        let responses = &zone[method]["responses"];
+        assert!(responses["204"]["content"].is_null() && responses["200"]["content"].is_object());
+    }
     // It says nothing about zones, so every key may read it.
     let (_, text) = create_key(&server, &["--zone", "a.test", "--read-only"]);
     assert_eq!(
