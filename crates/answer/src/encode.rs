@@ -3,7 +3,7 @@
 
 use crate::alias::AliasAddresses;
 use crate::computed::ComputedName;
-use crate::hints::has_auto_hints;
+use crate::hints::{has_auto_hints, service_data};
 use crate::plan::{Data, MAX_PROOFS, Owner, Plan, PlanEntry, Section};
 use crate::view::ZoneView;
 use arrayvec::ArrayVec;
@@ -186,7 +186,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
                 let mut count = 0;
                 let shown = node.rrsets();
                 for rrset in shown.filter(|rrset| !rrset.rtype().is_server_internal()) {
-                    count += if has_auto_hints(rrset) {
+                    count += if matches!(service_data(entry.zone, rrset), Data::Hinted(_)) {
                         self.hinted(owner, rrset, (node, rrset.ttl()), entry.zone)?
                     } else {
                         self.further_rrset(owner, rrset, rrset.ttl())?

@@ -47,7 +47,7 @@ pub fn hinted_records<V: ZoneView>(zone: &V, node: Node<'_>, rrset: Rrset<'_>) -
     records
 }
 
-/// Returns an RRset as it is planned.
+/// Returns an RRset as it is answered: automatic hints are filled in, unless the zone has stored signatures.
 #[cold]
 #[inline(never)]
 pub(crate) fn service_data<'z, V: ZoneView>(zone: &V, rrset: Rrset<'z>) -> Data<'z> {

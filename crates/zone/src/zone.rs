@@ -19,12 +19,14 @@ pub(crate) struct ZoneSummary {
     /// Location of the apex in the packed contents.
     pub(crate) apex: u32,
     pub(crate) apex_labels: u8,
+    /// Labels of the deepest name.
     pub(crate) max_labels: u8,
     /// Whether there is or was a LUA record.
     pub(crate) has_scripts: bool,
     /// Depths, in labels, at which there is or was a delegation or a DNAME.
     pub(crate) cut_depths: DepthSet,
     pub(crate) names: u32,
+    /// Whether there is or was an SVCB or HTTPS record with automatic hints.
     pub(crate) has_auto_hints: bool,
 }
 

@@ -87,6 +87,16 @@ pub fn has_record(server: SocketAddr, name: &str, rtype: &str) -> bool {
     !answer.expect("the server answers").answer.is_empty()
 }
 
+/// The RDATA of all records in an answer.
+pub fn answered_data(server: SocketAddr, name: &str, rtype: &str) -> Vec<Vec<u8>> {
+    let answer = exchange_of(&client(server), 10, (name, rtype)).expect("the server answers");
+    answer
+        .answer
+        .into_iter()
+        .map(|record| record.data)
+        .collect()
+}
+
 /// The serial of a zone.
 pub fn serial(server: SocketAddr, zone: &str) -> u32 {
     serial_if_served(server, zone).expect("a SOA")

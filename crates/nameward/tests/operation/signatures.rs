@@ -2,7 +2,7 @@
 
 use nameward_testkit::TestServer;
 
-use super::ask::eventually;
+use super::ask::{answered_data, eventually};
 
 fn text_of(output: &std::process::Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
@@ -45,4 +45,21 @@ fn signatures_that_have_ended_are_reported_by_the_log_by_check_and_by_a_number()
     let number = || text_of(&server.command(&["stats", "stored-signatures-broken"]));
     let number = eventually(number, |text| text.contains(" 0"));
     assert!(number.contains(" 0"), "{number}\n{}", server.log());
+}
+
+#[test]
+fn automatic_hints_of_a_zone_signed_elsewhere_are_sent_as_they_were_signed() {
+    let rrsig =
+        |rtype: &str| format!("@ RRSIG {rtype} 13 2 300 20600201000000 20200101000000 1 @ AAAA\n");
+    let text = format!(
+        "$TTL 300\n@ SOA ns host 1 2 3 4 60\n@ NS ns.other.\n@ HTTPS 1 . ipv4hint=auto\n@ A 192.0.2.1\n@ NSEC @ A NS SOA RRSIG NSEC HTTPS\n{}",
+        ["SOA", "NS", "NSEC", "A", "HTTPS"].map(rrsig).concat()
+    );
+    let server = TestServer::start("[server]\nany = \"all\"\n", &[("one.example", &text)]);
+    // Priority 1, the owner itself, ipv4hint without a value.
+    let signed = vec![0, 1, 0, 0, 4, 0, 0];
+    for rtype in ["HTTPS", "ANY"] {
+        let data = answered_data(server.address(), "one.example", rtype);
+        assert!(data.contains(&signed), "{rtype} {data:?}");
+    }
 }
