@@ -214,6 +214,7 @@ fn check_zone_of_powerdns_is_content_with_every_type() {
         "HTTPS 0 svc",
         "'no-default-alpn' parameter without 'alpn'",
         "'::ffff:192.0.2.1'",
+        "has automatic IPv",
         r"'\# 0'",
         "LOC '0 0 0.000 N",
         "LOC '90 0 0.000 N",
