@@ -24,6 +24,7 @@ mod api;
 mod chart;
 mod checks;
 mod connection;
+mod exposition;
 mod guesses;
 mod handover;
 mod health;

@@ -4,8 +4,7 @@
 //! that cannot be set: a server that is cut off stops before another one takes over. A database without leases has no such
 //! order, and every server does everything.
 
-use crate::core::Core;
-use crate::follow::databases::FollowedDatabase;
+use crate::follow::databases::{Databases, FollowedDatabase};
 use nameward_base::sync::Mutex;
 use nameward_base::worker::{self, Mailbox, panic_guard};
 pub use nameward_store::sql::write::LeaseTask;
@@ -98,10 +97,10 @@ impl Leases {
     }
 
     /// Starts a thread for each database. Call once, within the runtime of the database connections.
-    pub fn start(&self, core: &Core, terms: LeaseUse) -> io::Result<()> {
+    pub fn start(&self, databases: &Databases, terms: LeaseUse) -> io::Result<()> {
         let terms = Arc::new(terms);
         for (index, one) in self.databases.iter().enumerate() {
-            let mut all = core.databases.all().iter();
+            let mut all = databases.all().iter();
             let Some(database) = all.find(|database| database.rank == one.rank) else {
                 continue;
             };

@@ -60,12 +60,6 @@ pub enum ZoneEvent {
     Refresh,
     /// Transfer the zone from a primary.
     Transfer,
-    /// Notify the secondaries of a new serial (RFC 1996).
-    Notify,
-    /// Write the whole contents to the state store, because the journal has grown too long.
-    WriteContents,
-    /// Repack the zone in memory.
-    Pack,
     /// Check the keys: a rollover step may be due.
     RollKeys,
     /// Query the parent for the DS.

@@ -13,8 +13,8 @@ use nameward_wire::{Name, NameBuf};
 
 use crate::config::{
     Config,
+    clients::Peers,
     settings::{AutoprimarySettings, TemplateSettings, ZoneSettings},
-    zone_values::Peers,
 };
 
 /// Finds a template by its name.

@@ -14,6 +14,7 @@ mod faults;
 mod flush;
 mod geoip;
 mod hand_over;
+mod hand_over_lines;
 mod health;
 mod health_targets;
 mod leases;

@@ -26,6 +26,12 @@ pub use identity::QuicIdentity;
 pub use socket::QuicListener;
 use socket::QuicSocket;
 
+/// Error codes of RFC 9250 section 4.3.
+const NO_ERROR: VarInt = VarInt::from_u32(0);
+const INTERNAL_ERROR: VarInt = VarInt::from_u32(1);
+const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
+const REQUEST_CANCELLED: VarInt = VarInt::from_u32(3);
+const EXCESSIVE_LOAD: VarInt = VarInt::from_u32(4);
 /// Streams of a connection at the same time.
 const STREAMS_MAX: u32 = 100;
 /// Octets that a client may send ahead on one stream, the largest message with its prefix, and on all streams.

@@ -13,7 +13,6 @@ mod connection;
 mod drain;
 mod holdings;
 mod later;
-mod many;
 mod registry;
 mod single;
 mod stream;

@@ -45,10 +45,10 @@ pub use rates::{
     CHART_STEP, CHARTED_RCODES, HISTORY, Rate, Rates, Second, WINDOWS, first_of_chart,
 };
 pub use recorder::{Answered, Received, Recorder, Timing};
-pub use ring::{EntryKind, Ring, RingCapacities, RingView};
+pub use ring::{Ring, RingCapacities, RingView};
 pub use snapshot::{Histogram, Snapshot};
 pub use table::{FAMILIES, Family, Scope, Unit, VARIABLES, Variable, VariableKind, variable};
-pub use text::{Mnemonic, common_mnemonic, write_name, write_type};
+pub use text::{EntryKind, Mnemonic, common_mnemonic, write_name, write_type};
 
 use messages::{MessageKind, Messages};
 use recorder::{Block, SharedBlock};

@@ -6,9 +6,8 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use crate::ring::EntryKind;
 use crate::ring_part::RingBatch;
-use crate::text::{Mnemonic, write_entry};
+use crate::text::{EntryKind, Mnemonic, write_entry};
 
 /// Octets before each entry.
 const ROW_HEAD: usize = 4 + 2;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::messages::{self, SharedMessages};
 use crate::rank::{RankedEntry, RankedPosition, RankedRing, Ranking};
 use crate::ring_part::Chunk;
-use crate::text::{Mnemonic, write_entry};
+use crate::text::{EntryKind, Mnemonic, write_entry};
 
 /// A bounded list of recent entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,19 +35,6 @@ pub enum Ring {
     ServfailQueries,
     /// Queries for zones that are not served.
     UnauthQueries,
-}
-
-/// The kind of entries in a ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EntryKind {
-    /// A message text.
-    Message,
-    /// An IP address.
-    Address,
-    /// An IP prefix: the octets of its address and its length.
-    Prefix,
-    /// A query name and type.
-    Question,
 }
 
 struct RingFacts {

@@ -3,7 +3,18 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::ring::EntryKind;
+/// The kind of entries in a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A message text.
+    Message,
+    /// An IP address.
+    Address,
+    /// An IP prefix: the octets of its address and its length.
+    Prefix,
+    /// A query name and type.
+    Question,
+}
 
 /// Returns the mnemonic of a record type, or `None` for a type without one (which is shown as `TYPE<n>`, RFC 3597
 /// section 5). `wire` has the mnemonics and is above this crate in the layers, so they are passed in.

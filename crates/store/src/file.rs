@@ -16,7 +16,6 @@ mod loader;
 mod missing;
 mod publish;
 mod scan;
-mod signed_copy;
 mod subset;
 mod watch;
 mod write_back;

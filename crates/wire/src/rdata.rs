@@ -20,25 +20,27 @@ mod names;
 mod octets;
 mod parse;
 mod print;
+mod quoted;
 mod short_name;
 mod svcb;
 mod table;
 mod time;
 mod ttl;
 mod wks;
+mod words;
 
 pub use bitmap::{Builder as BitmapBuilder, types as bitmap_types};
 pub use field::{Codes, Field, NameUse, TypeInfo};
 pub use names::{Names, append_name, canonicalise, names};
-pub use parse::{Notes, parse_text};
+pub use parse::parse_text;
 pub use print::write_text;
 pub use svcb::{fill_hints, has_auto_hints};
 pub use table::{describe, types};
 pub use ttl::parse_ttl;
+pub use words::Notes;
 
 pub(crate) use digits::{ipv4, ipv6};
 pub(crate) use short_name::ShortName;
-pub(crate) use table::{mnemonic_of, type_of_mnemonic};
 
 use crate::name::{Name, NameBuf, NameError};
 use crate::rtype::Type;

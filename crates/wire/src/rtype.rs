@@ -1,6 +1,6 @@
 //! Protocol constants: record types, classes, opcodes, response codes.
 //!
-//! Type mnemonics come from the table in [`crate::rdata`].
+//! The mnemonics of types are in the table of `rdata`.
 
 use core::fmt;
 
@@ -141,22 +141,6 @@ impl Opcode {
     pub const UPDATE: Opcode = Opcode(5);
 }
 
-impl Type {
-    /// Returns the mnemonic, if the type has one.
-    pub fn mnemonic(self) -> Option<&'static str> {
-        crate::rdata::mnemonic_of(self)
-    }
-
-    /// Parses a mnemonic in any case, or `TYPEnnn` (RFC 3597 section 5).
-    #[inline]
-    pub fn from_text(text: &[u8]) -> Option<Type> {
-        if let Some(rtype) = crate::rdata::type_of_mnemonic(text) {
-            return Some(rtype);
-        }
-        numbered(text, b"TYPE").map(Type)
-    }
-}
-
 impl Class {
     /// Parses a mnemonic in any case, or `CLASSnnn` (RFC 3597 section 5).
     #[inline]
@@ -171,7 +155,7 @@ impl Class {
 }
 
 /// Parses a prefix in any case, followed by a number up to 65535.
-fn numbered(text: &[u8], prefix: &[u8]) -> Option<u16> {
+pub(crate) fn numbered(text: &[u8], prefix: &[u8]) -> Option<u16> {
     let (start, digits) = text.split_at_checked(prefix.len())?;
     if !start.eq_ignore_ascii_case(prefix) || !(1..=5).contains(&digits.len()) {
         return None;
@@ -180,16 +164,6 @@ fn numbered(text: &[u8], prefix: &[u8]) -> Option<u16> {
         b'0'..=b'9' => value.checked_mul(10)?.checked_add(u16::from(byte - b'0')),
         _ => None,
     })
-}
-
-/// The mnemonic, or `TYPEnnn`.
-impl fmt::Display for Type {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match crate::rdata::mnemonic_of(*self) {
-            Some(mnemonic) => f.pad(mnemonic),
-            None => write!(f, "TYPE{}", self.0),
-        }
-    }
 }
 
 /// The mnemonic, or `CLASSnnn`.

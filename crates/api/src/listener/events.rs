@@ -6,7 +6,6 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use hyper::Response;
@@ -18,7 +17,7 @@ use nameward_maintain::change_feed::ChangeFeed;
 use tokio::time::{Instant, timeout_at};
 
 use super::connections::RunningOperation;
-use super::reply::ReplyBody;
+use super::reply::{NextEvents, ReplyBody};
 use super::{ApiShared, finish};
 use crate::resources::events::EventSubscription;
 use crate::response::{ApiError, ApiResponse, ErrorForm};
@@ -51,7 +50,7 @@ impl Drop for StreamPlace {
 }
 
 /// One stream.
-pub struct EventStream {
+struct EventStream {
     place: StreamPlace,
     feed: Arc<ChangeFeed>,
     subscription: EventSubscription,
@@ -88,7 +87,7 @@ pub fn start(
         _running: running,
     };
     let mut reply = finish(shared, response);
-    *reply.body_mut() = ReplyBody::Events(Box::pin(stream.next()));
+    *reply.body_mut() = ReplyBody::Events(stream.into_events());
     reply
 }
 
@@ -111,11 +110,16 @@ impl EventStreams {
     }
 }
 
-/// The next part of a stream, and the stream; `None` at its end.
-pub type NextEvents = Pin<Box<dyn Future<Output = Option<(EventStream, Bytes)>> + Send>>;
-
 impl EventStream {
-    pub async fn next(mut self) -> Option<(Self, Bytes)> {
+    /// Returns the stream as the body of a reply.
+    fn into_events(self) -> NextEvents {
+        NextEvents(Box::pin(async {
+            let (stream, octets) = self.next().await?;
+            Some((stream.into_events(), octets))
+        }))
+    }
+
+    async fn next(mut self) -> Option<(Self, Bytes)> {
         let mut out = Vec::new();
         if !self.is_started {
             self.is_started = true;

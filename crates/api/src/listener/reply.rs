@@ -12,7 +12,6 @@ use nameward_control::api_keys::ApiKey;
 use nameward_serve::http::{Held, HeldBody};
 
 use super::connections::ApiConnection;
-use super::events::NextEvents;
 use super::{ApiShared, finish};
 use crate::request::ApiRequest;
 use crate::resources::zones::ReplyRest;
@@ -133,6 +132,9 @@ impl PiecedBody {
     }
 }
 
+/// The next part of a stream of events, and what follows; `None` at its end.
+pub struct NextEvents(pub Pin<Box<dyn Future<Output = Option<(NextEvents, Bytes)>> + Send>>);
+
 /// The body of a reply.
 pub enum ReplyBody {
     /// All of it is in memory.
@@ -175,8 +177,8 @@ impl Body for ReplyBody {
                     return Poll::Ready(ended.err().map(Err));
                 }
             },
-            ReplyBody::Events(next) => match ready!(next.as_mut().poll(context)) {
-                Some((stream, octets)) => (ReplyBody::Events(Box::pin(stream.next())), octets),
+            ReplyBody::Events(next) => match ready!(next.0.as_mut().poll(context)) {
+                Some((events, octets)) => (ReplyBody::Events(events), octets),
                 None => {
                     *self = ReplyBody::empty();
                     return Poll::Ready(None);

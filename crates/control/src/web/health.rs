@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use nameward_base::calendar::UtcTime;
 
-use super::metrics::{head, label};
+use super::exposition::{head, label};
 use crate::operations::{
     DnstapStatus, FaultKind, ForcedTarget, QueueStatus, ReadyRules, ServerFault, ServerStatus,
 };

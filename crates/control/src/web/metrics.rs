@@ -10,6 +10,7 @@ use nameward_stats::{
 };
 use nameward_wire::rcode_name;
 
+use super::exposition::{head, label};
 use super::{Mnemonic, health};
 use crate::operations::{ReadyRules, ServerStatus};
 
@@ -134,10 +135,6 @@ fn families(out: &mut String, snapshot: &Snapshot, mnemonic: Mnemonic) {
     );
 }
 
-pub(super) fn head(out: &mut String, name: &str, help: &str, kind: &str) {
-    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-}
-
 fn histogram(
     out: &mut String,
     name: &str,
@@ -164,10 +161,4 @@ fn seconds(ns: u64) -> String {
             .trim_end_matches('0')
             .to_owned(),
     }
-}
-
-pub(super) fn label(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
 }

@@ -7,7 +7,7 @@ use nameward_base::text::counted;
 use nameward_zone::PageStart;
 
 use super::health::PageFrame;
-use super::zone_page::ZoneFacts;
+use super::zone_page::{ZoneFacts, state_class};
 use crate::operations::{KeyScope, ListedZone};
 
 /// Zones per page.
@@ -141,15 +141,6 @@ fn row(zone: &ListedZone) -> ZoneListRow<'_> {
         zone,
         link: escaped(&zone.name),
         class: state_class(&zone.state),
-    }
-}
-
-/// The class of a state: served, served with a reservation, or not.
-pub(super) fn state_class(state: &str) -> &'static str {
-    match state {
-        "current" | "live" => "fine",
-        "stale" | "not loaded" => "doubtful",
-        _ => "down",
     }
 }
 

@@ -9,7 +9,6 @@ use nameward_stats::{Ring, Snapshot};
 
 use super::health::PageFrame;
 use super::page::percentage;
-use super::zone_list::state_class;
 use super::{ListedZonesView, Mnemonic};
 use crate::operations::{ListedSigning, ListedZoneStatus, ServerStatus};
 
@@ -285,5 +284,14 @@ mod tests {
         ] {
             assert_eq!(is_at_or_below(entry, zone), expected, "{entry} in {zone}");
         }
+    }
+}
+
+/// The class of a state: served, served with a reservation, or not.
+pub(super) fn state_class(state: &str) -> &'static str {
+    match state {
+        "current" | "live" => "fine",
+        "stale" | "not loaded" => "doubtful",
+        _ => "down",
     }
 }

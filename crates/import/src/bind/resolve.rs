@@ -102,7 +102,11 @@ impl NamedConfReader<'_> {
         raw.zone.is_signed_in_place = !has_copy;
         let allow_query = lists.allow_query(levels, raw.view);
         if self.moved.is_some() {
-            raw.zone.terms = Some(Box::new(settings::settle(levels, &mut lists.keyed)));
+            let terms: Vec<_> = levels
+                .iter()
+                .filter_map(|level| level.terms.as_deref())
+                .collect();
+            raw.zone.terms = Some(Box::new(settings::settle(&terms, &mut lists.keyed)));
         }
         let notify = levels.iter().find_map(|level| level.also_notify.as_ref());
         let resolved = [raw.primaries.as_ref(), notify].map(|list| match list {

@@ -5,7 +5,6 @@ use nameward_zone::AccessList;
 use super::{
     Spot, UnservableReason,
     acl::{self, AclResolver, MatchList, Unusable},
-    inherited::Inherited,
     keywords::is_on,
     lex::TextLocation,
     syntax::{ConfItem, ConfStatement, Word},
@@ -105,8 +104,8 @@ pub(super) fn see(
 }
 
 /// Resolves the settings of a zone; for each, the first level that sets it wins.
-pub(super) fn settle(levels: [&Inherited; 3], lists: &mut AclResolver<'_>) -> BindSettings {
-    let levels = || levels.iter().filter_map(|level| level.terms.as_deref());
+pub(super) fn settle(levels: &[&SettingStatements], lists: &mut AclResolver<'_>) -> BindSettings {
+    let levels = || levels.iter().copied();
     let mut list = |pick: fn(&SettingStatements) -> Option<&WrittenList>| {
         let written = levels().find_map(pick)?;
         Some(match written {

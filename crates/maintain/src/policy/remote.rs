@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use nameward_store::authorities::SYSTEM_AUTHORITIES;
 use nameward_wire::NameBuf;
 use nameward_zone::SpkiPin;
 
@@ -157,6 +158,12 @@ impl PeerTls {
     /// Checks whether messages are sent over QUIC.
     pub fn is_quic(&self) -> bool {
         self.transport == PeerTransport::Quic
+    }
+
+    /// Returns the file of the authorities that may have issued the certificate.
+    pub fn authorities_path(&self) -> &Path {
+        let path = self.authorities.as_deref();
+        path.unwrap_or(Path::new(SYSTEM_AUTHORITIES))
     }
 
     /// Checks whether the certificate is verified against authorities and a name: it is not if pins replace them.

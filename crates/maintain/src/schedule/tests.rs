@@ -141,7 +141,7 @@ type Listed = (Lane, bool, Moment);
 proptest! {
     #[test]
     fn it_does_what_a_plain_list_does(steps in proptest::collection::vec((0..6u8, 0..6u32, 0..20u64), 1..200)) {
-        let events = [ZoneEvent::Expire, REFRESH, ZoneEvent::Notify];
+        let events = [ZoneEvent::Expire, REFRESH, ZoneEvent::RollKeys];
         let mut schedule = Schedule::default();
         schedule.limit_checks(limit(4, 2));
         let has_place = |all: usize, own: usize| all < 4 && (own == 0 || own < 2.min(4 - all));

@@ -35,6 +35,33 @@ impl Read for Clients {
     }
 }
 
+/// A list of peers, by address, key, TLS certificate or several of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peers(pub AccessList);
+
+impl Read for Peers {
+    fn expected() -> String {
+        "a list of addresses, networks, keys (\"key:name.\") and TLS conditions (\"tls\")".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        list(value, KeyOptions::Count).map(Self)
+    }
+}
+
+impl Read for Option<Peers> {
+    fn expected() -> String {
+        format!("{}, or \"\" to inherit", Peers::expected())
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
+        match value.get_ref().as_str() {
+            Some("") => Ok(None),
+            _ => Peers::read(value, base).map(Some),
+        }
+    }
+}
+
 /// Whether list entries may name keys and TLS conditions.
 #[derive(Clone, Copy)]
 pub enum KeyOptions {

@@ -9,9 +9,9 @@ use toml::{
 };
 
 use super::{
-    clients::Clients,
+    clients::{Clients, Peers},
     read::{Plural, Read, Wrong},
-    zone_values::{Peers, inline_table},
+    zone_values::inline_table,
 };
 
 /// An address to listen on, as `"192.0.2.1:53"` or `{ address = "192.0.2.1:53", transports = ["tcp"] }`.

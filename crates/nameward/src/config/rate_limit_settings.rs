@@ -3,9 +3,10 @@
 use nameward_serve::rate_limit::{AnswerRates, RateLimitSettings};
 
 use super::Config;
+use super::clients::Peers;
 use super::read::Count;
 use super::setting::section;
-use super::zone_values::{InheritedSetting, Peers};
+use super::zone_values::InheritedSetting;
 
 /// Answers per second.
 pub type Rate = Count<0, 1_000_000>;

@@ -16,14 +16,14 @@ pub use super::overload_settings::Overload;
 pub use super::server_keywords::{AnyPolicy, CnamePolicy, LogLevel, SandboxMode};
 pub use super::zone_values::ZoneName;
 use super::{
-    clients::Clients,
+    clients::{Clients, Peers},
     listen_entry::{EncryptedEntry, ListenEntry, QuicEntry},
     rate_limit_settings::Rate,
     read::{Addresses, Count, DatabaseUrl, Paths},
     remote_server::RemoteAddress,
     setting::section,
-    tsig_key::TsigSecret,
-    zone_values::{DirectoryPath, InheritedSetting, Peers},
+    tsig_secret::TsigSecret,
+    zone_values::{DirectoryPath, InheritedSetting},
 };
 
 section! {

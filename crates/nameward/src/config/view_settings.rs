@@ -13,11 +13,11 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
+use super::clients::Peers;
 use super::read::{Read, Wrong};
 use super::setting::{ConfigTable, section};
 use super::settings::{Backend, BackendType, ZoneName, ZoneSettings};
 use super::zone_tables::distinct_name;
-use super::zone_values::Peers;
 use super::{Config, ConfigReader};
 use crate::serve::databases::state_directory;
 

@@ -1,18 +1,16 @@
-//! Value types of zone settings: kinds, other servers, peer lists, update rules.
+//! Value types of zone settings: kinds, other servers, update rules.
 
 use std::path::{Path, PathBuf};
 
 use nameward_dnssec::SoaEdit;
 use nameward_maintain::policy::{UpdateRule, UpdateScope, ZoneKind, ZonemdRule};
 use nameward_wire::{Name, NameBuf, Type};
-use nameward_zone::AccessList;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
 
 use super::{
-    clients::{self, KeyOptions},
     error::nearest,
     read::{Plural, Read, Wrong},
     zone_files::read_name,
@@ -62,33 +60,6 @@ impl Read for DirectoryPath {
         let path = Option::<PathBuf>::read(value, base)?;
         path.map(Self)
             .ok_or_else(|| Wrong::expected(&Self::expected(), value))
-    }
-}
-
-/// A list of peers, by address, key, TLS certificate or several of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peers(pub AccessList);
-
-impl Read for Peers {
-    fn expected() -> String {
-        "a list of addresses, networks, keys (\"key:name.\") and TLS conditions (\"tls\")".into()
-    }
-
-    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
-        clients::list(value, KeyOptions::Count).map(Self)
-    }
-}
-
-impl Read for Option<Peers> {
-    fn expected() -> String {
-        format!("{}, or \"\" to inherit", Peers::expected())
-    }
-
-    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
-        match value.get_ref().as_str() {
-            Some("") => Ok(None),
-            _ => Peers::read(value, base).map(Some),
-        }
     }
 }
 

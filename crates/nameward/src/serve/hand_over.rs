@@ -18,7 +18,7 @@
 //! This process runs no program, so that its sandbox can forbid it.
 
 use std::{
-    io::{self, Read, Write},
+    io,
     os::{
         fd::{AsFd, OwnedFd},
         unix::net::UnixStream,
@@ -34,31 +34,18 @@ use nameward_base::sync::Mutex;
 use nameward_control::operations::{ErrorKind, OperationError};
 use nameward_serve::{descriptors, udp::WorkerSwitch, xdp::XdpClosing};
 use nameward_store::state::StateStore;
-use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use super::{opening::Gates, ports::Ports};
+use super::{
+    hand_over_lines::{HandOverOffer, LOAD, PAUSED, SERVE, SERVING, expect, say},
+    opening::Gates,
+    ports::Ports,
+};
 use crate::notify;
 
 /// How long a new process may take to check its configuration, and to load its zones.
 const CHECK_PATIENCE: Duration = Duration::from_secs(120);
 const LOAD_PATIENCE: Duration = Duration::from_secs(900);
-/// Maximum length of a line of the conversation.
-const LINE_MAX: usize = 4096;
-
-/// The first line of the conversation.
-#[derive(Serialize, Deserialize)]
-pub(super) struct HandOverOffer {
-    pub(super) descriptors: usize,
-    /// The keys of QUIC connections.
-    pub(super) quic: String,
-}
-
-/// Lines of the new process, and the answers to them.
-pub(super) const LOAD: &str = "load";
-pub(super) const SERVE: &str = "serve";
-pub(super) const PAUSED: &str = "paused";
-pub(super) const SERVING: &str = "serving";
 
 /// The descriptors for a new process, and the news that it serves.
 pub struct HandOver {
@@ -178,35 +165,4 @@ impl HandOver {
         descriptors::send(stream, &output)?;
         descriptors::send(stream, ports)
     }
-}
-
-/// Sends a line.
-pub(super) fn say(mut stream: &UnixStream, line: &str) -> io::Result<()> {
-    stream.write_all(format!("{line}\n").as_bytes())
-}
-
-/// Reads a line that must be `wanted`.
-pub(super) fn expect(stream: &UnixStream, wanted: &str) -> io::Result<()> {
-    match read_line(stream)? {
-        line if line == wanted => Ok(()),
-        line => Err(io::Error::other(line)),
-    }
-}
-
-/// Reads a line octet by octet: descriptors may follow, which a read beyond the line would lose.
-pub(super) fn read_line(mut stream: &UnixStream) -> io::Result<String> {
-    let mut line = Vec::new();
-    let mut octet = [0];
-    while line.len() < LINE_MAX {
-        if stream.read(&mut octet)? == 0 {
-            return Err(io::Error::other(
-                "it has ended; its error is in the output of `nameward upgrade`",
-            ));
-        }
-        if octet == *b"\n" {
-            return Ok(String::from_utf8_lossy(&line).into_owned());
-        }
-        line.extend(octet);
-    }
-    Err(io::ErrorKind::InvalidData.into())
 }

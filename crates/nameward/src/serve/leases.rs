@@ -34,5 +34,5 @@ pub fn start(core: &ServerCore, secondaries: &SecondaryZones) -> std::io::Result
         tasks: Box::new(tasks),
         on_gained: Box::new(on_gained),
     };
-    core.maintain.leases.start(&core.maintain, terms)
+    core.maintain.leases.start(&core.maintain.databases, terms)
 }

@@ -18,7 +18,7 @@ use std::{
 use nameward_control::operations::{ControlRequest, OperationRequest, ReplyLine};
 use nameward_serve::{descriptors, inherited::InheritedSockets, quic::QuicIdentity};
 
-use super::hand_over::{HandOverOffer, LOAD, PAUSED, SERVE, SERVING, read_line, say};
+use super::hand_over_lines::{HandOverOffer, LOAD, PAUSED, SERVE, SERVING, read_line, say};
 
 /// The control socket of the server to take over from; set by `nameward upgrade`.
 pub const VARIABLE: &str = "NAMEWARD_TAKE_OVER";

@@ -24,6 +24,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use nameward_maintain::policy::{PolicySource, PolicyTable, ZoneOrigin, ZonePolicy};
 use nameward_store::state::StateStore;
@@ -37,6 +38,14 @@ use crate::pipeline::ServingState;
 pub use secondaries::{SecondarySerial, UnknownSerial};
 pub use serials::forget_notified;
 use serials::{SentSerials, StoredSerials};
+
+/// Minimum interval between log lines about the same unanswered server.
+const LOG_INTERVAL: Duration = Duration::from_secs(300);
+/// Maximum number of servers logged in that time.
+const LOGGED: usize = 64;
+
+/// A reply and its sender.
+type ReceivedReply = (Vec<u8>, SocketAddr);
 
 /// Dependencies of the sender.
 pub struct NotifyContext {

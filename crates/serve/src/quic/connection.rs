@@ -3,25 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quinn::{Connection, Incoming, VarInt};
+use quinn::{Connection, Incoming};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
-use super::QuicState;
 use super::exchange::{self, QuicStreams};
+use super::{EXCESSIVE_LOAD, NO_ERROR, PROTOCOL_ERROR, QuicState};
 use crate::pipeline::TcpPipeline;
 use crate::run_now::run_now;
 use crate::tcp::{DRAIN_BUSY, DRAIN_IDLE, MessageConnection};
 use crate::tls::identify_client;
-
-/// Error codes of RFC 9250 section 4.3.
-pub(super) const NO_ERROR: VarInt = VarInt::from_u32(0);
-pub(super) const INTERNAL_ERROR: VarInt = VarInt::from_u32(1);
-pub(super) const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
-pub(super) const REQUEST_CANCELLED: VarInt = VarInt::from_u32(3);
-pub(super) const EXCESSIVE_LOAD: VarInt = VarInt::from_u32(4);
 
 /// The certificates of a client, as quinn returns them.
 type QuicIdentity = Vec<CertificateDer<'static>>;

@@ -13,7 +13,7 @@ use quinn::{ReadToEndError, RecvStream, SendStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::connection::{EXCESSIVE_LOAD, INTERNAL_ERROR, REQUEST_CANCELLED};
+use super::{EXCESSIVE_LOAD, INTERNAL_ERROR, REQUEST_CANCELLED};
 use crate::pipeline::TcpPipeline;
 use crate::request::{MessageStream, NextMessage};
 use crate::tcp::{FramedMessage, MessageAnswer, MessageConnection, TcpSettings};

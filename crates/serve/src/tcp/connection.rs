@@ -7,6 +7,8 @@
 //! RFC 7766: messages may be pipelined (6.2.1.1), prefix and message are written together (8), a half-closed
 //! connection still gets its answers.
 
+mod many;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +19,15 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::drain::{DRAIN_BUSY, DRAIN_IDLE};
 use super::holdings::UNCOUNTED_BYTES;
 use super::later::{ConnectionReplies, Later, MAX_TICKETS};
-use super::many::{Pulled, notified};
 use super::stream::ByteStream;
 use super::{Seat, StreamAction, StreamHandler, TurnBuffers};
 use crate::request::MessageStream;
+use many::{Pulled, notified};
 
 /// Maximum number of messages per turn; then other connections get theirs.
 const TURN_MESSAGES: usize = 128;
 /// Size of a turn's answers at which no further message is started.
-pub(super) const TURN_BYTES: usize = 64 * 1024;
+const TURN_BYTES: usize = 64 * 1024;
 /// Number of bytes a client must read within the write timeout.
 const WRITE_WINDOW: usize = 64 * 1024;
 /// When we close first: how long and how much we still read, so that a reset does not destroy the last

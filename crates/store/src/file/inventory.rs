@@ -14,7 +14,10 @@ use std::{
 
 use nameward_wire::Name;
 
-use super::{loader::Job, zone_file::Fingerprint};
+use super::{
+    loader::{Includes, Job},
+    zone_file::Fingerprint,
+};
 
 type NameDigest = (u64, u64);
 
@@ -41,9 +44,6 @@ impl Hasher for DigestHasher {
         self.0
     }
 }
-
-/// Files that a zone includes; one word, because nearly all zones include none.
-pub(super) type Includes = Option<Box<Vec<PathBuf>>>;
 
 /// One zone.
 pub(super) struct Slot {

@@ -13,7 +13,6 @@ use std::{
 
 use super::{
     discovery::Candidates,
-    inventory::Includes,
     zone_file::{Fingerprint, ZoneFileReader, ZoneRead, fingerprint_now, left_by_a_bug},
 };
 
@@ -22,6 +21,9 @@ use super::{
 const GROUP: usize = 32;
 /// Maximum number of unprocessed groups; beyond it readers wait, so memory stays bounded.
 const WAITING: usize = 16;
+
+/// Files that a zone includes; one word, because nearly all zones include none.
+pub(super) type Includes = Option<Box<Vec<PathBuf>>>;
 
 /// A file to check.
 pub(super) struct Job {

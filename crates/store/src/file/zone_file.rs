@@ -3,6 +3,8 @@
 //! Small files, of which there may be a hundred thousand, go through one buffer per thread: open, fstat, read, close.
 //! Large ones are read in blocks by the parser.
 
+mod signed_copy;
+
 use std::{
     fs::{File, Metadata},
     hash::{DefaultHasher, Hash, Hasher},
@@ -27,7 +29,7 @@ use nameward_wire::{
 };
 use nameward_zone::{Finding, Zone, ZoneBuilder};
 
-use super::{FileLimits, discovery::FileRole, signed_copy};
+use super::{FileLimits, discovery::FileRole};
 
 /// Maximum size of a file that is read whole.
 const SMALL: u64 = 256 * 1024;

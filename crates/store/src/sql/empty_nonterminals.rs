@@ -8,12 +8,11 @@
 //! The denial chain of a zone with slow keys is built from the same names ([`super::listing`]) and kept with them.
 
 use super::error::SqlError;
-use super::listing::{ChainFound, ChainProgress, NamesRead};
 use super::row::read_name;
 use nameward_base::sync::Mutex;
 use nameward_dnssec::Signing;
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::NameKey;
+use nameward_zone::{ListedChain, NameKey};
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -110,6 +109,57 @@ impl Collector {
 
     pub(crate) fn finish(self) -> Above {
         self.above
+    }
+}
+
+/// The names of a zone.
+pub(crate) struct NamesRead {
+    pub(crate) above: Above,
+    pub(crate) chain: ChainProgress,
+}
+
+/// How far the chain of a zone is known.
+pub(crate) enum ChainProgress {
+    /// None was requested when the names were read, or it is outdated.
+    NotAsked,
+    /// It takes too much memory.
+    TooLarge,
+    /// It is available.
+    Made(Arc<ListedChain>),
+}
+
+/// The chain of a zone for one answer.
+pub(crate) enum ChainFound {
+    /// It can be used.
+    Usable(Arc<ListedChain>),
+    /// It can be used when the names have been read again.
+    Later,
+    /// There is none.
+    Never,
+}
+
+impl ChainProgress {
+    /// Drops an outdated chain.
+    pub(crate) fn forget(&mut self) {
+        if let ChainProgress::Made(_) = self {
+            *self = ChainProgress::NotAsked;
+        }
+    }
+
+    /// Keeps the previous chain if it is identical, so that fragments using it remain valid.
+    pub(crate) fn share_with(&mut self, before: &ChainProgress) {
+        if let (ChainProgress::Made(own), ChainProgress::Made(before)) = (&mut *self, before)
+            && **own == **before
+        {
+            *own = Arc::clone(before);
+        }
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            ChainProgress::Made(chain) => chain.heap_bytes(),
+            ChainProgress::NotAsked | ChainProgress::TooLarge => 0,
+        }
     }
 }
 

@@ -6,12 +6,12 @@
 //! records are made for each answer.
 
 use super::dialect::Statement;
-use super::empty_nonterminals::{Above, Collector};
+use super::empty_nonterminals::{Above, ChainProgress, Collector, NamesRead};
 use super::error::SqlError;
 use super::row::read_type;
 use super::{LiveZone, SqlBackend};
 use nameward_wire::Type;
-use nameward_zone::{ChainLister, ListedChain, NameRecord};
+use nameward_zone::{ChainLister, NameRecord};
 use std::sync::Arc;
 
 /// Memory for the names and types of one zone while its chain is built, in octets: enough for about two million
@@ -20,57 +20,6 @@ const LIST_BYTES_MAX: usize = 64 << 20;
 /// Maximum number of records whose chain is built inline; larger ones are built on a blocking thread, because they take
 /// longer.
 const RECORDS_AT_ONCE: usize = 5_000;
-
-/// The names of a zone.
-pub(crate) struct NamesRead {
-    pub(crate) above: Above,
-    pub(crate) chain: ChainProgress,
-}
-
-/// How far the chain of a zone is known.
-pub(crate) enum ChainProgress {
-    /// None was requested when the names were read, or it is outdated.
-    NotAsked,
-    /// It takes too much memory.
-    TooLarge,
-    /// It is available.
-    Made(Arc<ListedChain>),
-}
-
-/// The chain of a zone for one answer.
-pub(crate) enum ChainFound {
-    /// It can be used.
-    Usable(Arc<ListedChain>),
-    /// It can be used when the names have been read again.
-    Later,
-    /// There is none.
-    Never,
-}
-
-impl ChainProgress {
-    /// Drops an outdated chain.
-    pub(crate) fn forget(&mut self) {
-        if let ChainProgress::Made(_) = self {
-            *self = ChainProgress::NotAsked;
-        }
-    }
-
-    /// Keeps the previous chain if it is identical, so that fragments using it remain valid.
-    pub(crate) fn share_with(&mut self, before: &ChainProgress) {
-        if let (ChainProgress::Made(own), ChainProgress::Made(before)) = (&mut *self, before)
-            && **own == **before
-        {
-            *own = Arc::clone(before);
-        }
-    }
-
-    pub(crate) fn heap_bytes(&self) -> usize {
-        match self {
-            ChainProgress::Made(chain) => chain.heap_bytes(),
-            ChainProgress::NotAsked | ChainProgress::TooLarge => 0,
-        }
-    }
-}
 
 impl SqlBackend {
     /// Returns the names of a zone that have descendants, and the number of statements it took.

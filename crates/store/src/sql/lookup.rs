@@ -8,10 +8,9 @@
 
 use super::apex::ApexScope;
 use super::dialect::{MAX_NAMES, MAX_ROWS, Statement};
-use super::empty_nonterminals::Above;
+use super::empty_nonterminals::{Above, ChainFound};
 use super::error::SqlError;
 use super::fragment::{Gathering, KnownZone};
-use super::listing::ChainFound;
 use super::row::{read_name, write_name};
 use super::signing_facts::Facts;
 use super::{LiveZone, SqlBackend};

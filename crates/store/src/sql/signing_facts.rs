@@ -5,19 +5,22 @@
 //! would reveal its names through NSEC. Anything the database refuses is an error here. Lookups continue with the data
 //! last read about the zone and fail if there is none; a load fails, and the previous version is kept.
 
+pub(super) mod keys;
+pub(super) mod metadata;
+
 use super::dialect::{MAX_NAMES, Statement};
 use super::error::{RowError, SqlError};
-use super::metadata::Metadata;
 use super::row::Cells;
 use super::zone_cache::ZoneCache;
 use super::{LiveZone, SqlBackend};
+use metadata::Metadata;
 use nameward_dnssec::{Keys, Signing};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Facts of one kind by zone ID.
-pub(super) type FactsOf<T> = HashMap<i64, Arc<T>>;
+type FactsOf<T> = HashMap<i64, Arc<T>>;
 
 /// The keys and metadata read for several zones.
 pub(super) struct Facts {
@@ -206,7 +209,7 @@ fn or_last<T>(
 }
 
 /// Logs a row that signing needs but cannot use; once per read, so not for every query.
-pub(super) fn log_unusable(zone: &LiveZone, error: &RowError, has_last: bool) {
+fn log_unusable(zone: &LiveZone, error: &RowError, has_last: bool) {
     let apex = &zone.apex;
     if has_last {
         tracing::error!(

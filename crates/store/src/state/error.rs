@@ -1,10 +1,18 @@
 //! Errors of the state store, worded so that an operator knows what to do.
 
-use super::lock::StoreUser;
 use nameward_zone::Serial;
 use rusqlite::ErrorCode;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// The kind of process that has a state store open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreUser {
+    /// A server, which holds it permanently.
+    Server,
+    /// A command that works on the store itself, which holds it briefly.
+    Command,
+}
 
 /// Why something cannot be read from the state store or written to it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! The lock of a state directory: held by one server or one command at a time, and the file says
 //! which.
 
-use super::error::StateError;
+use super::error::{StateError, StoreUser};
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
@@ -9,15 +9,6 @@ use std::path::Path;
 
 /// Maximum number of octets read from the lock file.
 const TEXT_MAX: u64 = 64;
-
-/// The kind of process that has a state store open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StoreUser {
-    /// A server, which holds it permanently.
-    Server,
-    /// A command that works on the store itself, which holds it briefly.
-    Command,
-}
 
 impl StoreUser {
     fn word(self) -> &'static str {

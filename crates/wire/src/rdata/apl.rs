@@ -2,7 +2,7 @@
 
 use super::RdataError;
 use super::digits::{decimal, ipv4, ipv6};
-use super::parse::Words;
+use super::words::Words;
 use crate::text::{TextError, Token};
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};

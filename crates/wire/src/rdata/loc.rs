@@ -4,7 +4,7 @@
 
 use super::RdataError;
 use super::digits::decimal;
-use super::parse::Words;
+use super::words::Words;
 use crate::text::{TextError, Token};
 use core::fmt;
 

@@ -3,7 +3,7 @@
 use super::digits::hex_digit;
 use super::encoding::{Base64Reader, HexReader, base32hex, unescaped};
 use super::field::Field;
-use super::parse::{MALFORMED, RdataTarget, STRING, Words, checked, number, string};
+use super::words::{MALFORMED, RdataTarget, STRING, Words, checked, number, string};
 use crate::text::TextError;
 
 /// Parses a field of octets in one of the encodings.

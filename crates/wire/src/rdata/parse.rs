@@ -5,20 +5,12 @@ use super::encoding::unescaped;
 use super::field::{Codes, Field};
 use super::names::append_name;
 use super::octets::{hex_words, hip_key, parse_octets};
+use super::words::{Notes, RdataTarget, STRING, Words, checked, number, string};
 use super::{MAX_RDATA, apl, bitmap, check, describe, loc, parse_ttl, svcb, time, validate, wks};
 use crate::name::Name;
 use crate::rtype::Type;
 use crate::text::{Fields, TextError, Token};
 use memchr::memchr;
-
-/// Remarks on a record that was accepted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Notes {
-    /// A character string of more than 255 octets was split.
-    pub txt_split: bool,
-    /// Service parameters have `no-default-alpn` without `alpn`: clients ignore the record.
-    pub no_alpn: bool,
-}
 
 /// Parses the data of one record from the remaining words of its entry and appends it in
 /// uncompressed wire form. `\#` is accepted for every type and validated for known ones (RFC 3597
@@ -41,44 +33,6 @@ pub fn parse_text(
         out.truncate(start);
     }
     result
-}
-
-/// The output of a parser, and the context it needs.
-pub(super) struct RdataTarget<'t> {
-    origin: Name<'t>,
-    pub(super) out: &'t mut Vec<u8>,
-    /// Start of this record's data in `out`.
-    start: usize,
-    notes: Notes,
-}
-
-/// A stream of words with one word of lookahead.
-pub(super) struct Words<'f, 'a> {
-    fields: &'f mut Fields<'a>,
-    pub(super) held: Option<Token<'a>>,
-}
-
-impl<'a> Words<'_, 'a> {
-    #[inline]
-    pub(super) fn next(&mut self) -> Result<Option<Token<'a>>, TextError> {
-        match self.held.take() {
-            Some(word) => Ok(Some(word)),
-            None => self.fields.next(),
-        }
-    }
-
-    #[inline]
-    pub(super) fn expect(&mut self, what: &str) -> Result<Token<'a>, TextError> {
-        match self.held.take() {
-            Some(word) => Ok(word),
-            None => self.fields.expect(what),
-        }
-    }
-
-    /// Pushes a word back.
-    pub(super) fn hold(&mut self, word: Token<'a>) {
-        self.held = Some(word);
-    }
 }
 
 fn parse_entry(
@@ -203,12 +157,6 @@ fn name(word: &Token<'_>, target: &mut RdataTarget<'_>) -> Result<(), TextError>
         .map_err(|why| word.error(&format!("a domain name ({why})")))
 }
 
-#[inline]
-pub(super) fn number(words: &mut Words<'_, '_>, max: u64, what: &str) -> Result<u64, TextError> {
-    let word = words.expect(what)?;
-    decimal(word.text, max).ok_or_else(|| word.error(what))
-}
-
 /// Writes one or more character strings for one word: text longer than 255 octets is split.
 fn strings(word: &Token<'_>, target: &mut RdataTarget<'_>) -> Result<(), TextError> {
     let out = &mut *target.out;
@@ -235,19 +183,6 @@ fn strings(word: &Token<'_>, target: &mut RdataTarget<'_>) -> Result<(), TextErr
         out.push(part.len() as u8);
         out.extend_from_slice(part);
     }
-    Ok(())
-}
-
-pub(super) const STRING: &str =
-    "a character string with escapes as \\DDD up to 255 or \\ and one character";
-
-/// Writes one character string of at most 255 octets.
-pub(super) fn string(word: &Token<'_>, out: &mut Vec<u8>) -> Result<(), TextError> {
-    let at = out.len();
-    out.push(0);
-    unescaped(word.text, out).ok_or_else(|| word.error(STRING))?;
-    out[at] = u8::try_from(out.len() - at - 1)
-        .map_err(|_| word.error("a character string of at most 255 octets"))?;
     Ok(())
 }
 
@@ -322,30 +257,6 @@ fn parse_other(
         _ => return parse_octets(field, words, target),
     }
     Ok(())
-}
-
-pub(super) const MALFORMED: &str = "expected well-formed record data";
-
-/// Parses a field whose remaining rules are easier to check on the wire form.
-pub(super) fn checked(
-    field: &Field,
-    words: &mut Words<'_, '_>,
-    target: &mut RdataTarget<'_>,
-    read: impl FnOnce(&mut Words<'_, '_>, &mut Vec<u8>) -> Result<(), TextError>,
-) -> Result<(), TextError> {
-    let at = target.out.len() - target.start;
-    read(words, target.out)?;
-    match check::field_end(field, &target.out[target.start..], at) {
-        Ok(_) => Ok(()),
-        // All words are consumed, so the error is located at the end of the entry.
-        Err(why) => match words.expect("") {
-            Err(end) => Err(TextError {
-                message: format!("{MALFORMED}, found {why}"),
-                ..end
-            }),
-            Ok(word) => Err(word.error(&format!("well-formed record data ({why})"))),
-        },
-    }
 }
 
 fn code(words: &mut Words<'_, '_>, codes: &Codes, max: u16) -> Result<u16, TextError> {

@@ -1,6 +1,7 @@
 //! Record data as text: absolute names, one line.
 
 use super::field::{Codes, Field};
+use super::quoted::quoted;
 use super::{apl, bitmap, check, describe, loc, svcb, validate, wks};
 use crate::name::Name;
 use crate::rtype::Type;
@@ -147,25 +148,6 @@ fn strings(mut data: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
         data = rest;
     }
     Ok(())
-}
-
-/// Writes octets in quotes.
-pub(super) fn quoted(data: &[u8], out: &mut dyn fmt::Write) -> fmt::Result {
-    out.write_char('"')?;
-    for &byte in data {
-        quoted_byte(byte, out)?;
-    }
-    out.write_char('"')
-}
-
-/// Writes one octet inside quotes.
-pub(super) fn quoted_byte(byte: u8, out: &mut dyn fmt::Write) -> fmt::Result {
-    match byte {
-        b'"' => out.write_str("\\\""),
-        b'\\' => out.write_str("\\\\"),
-        b' '..=b'~' => out.write_char(byte.into()),
-        _ => write!(out, "\\{byte:03}"),
-    }
 }
 
 fn types(types: impl Iterator<Item = Type>, out: &mut dyn fmt::Write) -> fmt::Result {

@@ -6,8 +6,8 @@
 use super::RdataError;
 use super::digits::{decimal, ipv4, ipv6};
 use super::encoding::{Base64Reader, unescaped};
-use super::parse::Words;
-use super::print::quoted_byte;
+use super::quoted::{quoted, quoted_byte};
+use super::words::Words;
 use crate::text::{TextError, Token};
 use crate::{Name, Type};
 use core::fmt;
@@ -429,9 +429,7 @@ fn print_value(kind: ParamValue, value: &[u8], out: &mut dyn fmt::Write) -> fmt:
         }),
         ParamValue::Base64 => write!(out, "{}", BASE64.encode_display(value)),
         ParamValue::Ids => print_ids(value, out),
-        ParamValue::Nothing | ParamValue::Text | ParamValue::Any => {
-            super::print::quoted(value, out)
-        }
+        ParamValue::Nothing | ParamValue::Text | ParamValue::Any => quoted(value, out),
     }
 }
 

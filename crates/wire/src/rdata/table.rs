@@ -2,7 +2,8 @@
 
 use super::field::Field::*;
 use super::field::{Codes, Field, NameUse, TypeInfo};
-use crate::rtype::Type;
+use crate::rtype::{Type, numbered};
+use core::fmt;
 
 impl NameUse {
     /// Types after RFC 3597: the name is left as is.
@@ -303,7 +304,7 @@ pub fn types() -> &'static [TypeInfo] {
 }
 
 /// Returns the mnemonic of a type.
-pub(crate) fn mnemonic_of(rtype: Type) -> Option<&'static str> {
+fn mnemonic_of(rtype: Type) -> Option<&'static str> {
     describe(rtype).map(|info| info.mnemonic)
 }
 
@@ -355,7 +356,7 @@ const fn slot_of(packed: u128) -> usize {
 
 /// Returns the type of a mnemonic, case-insensitively.
 #[inline]
-pub(crate) fn type_of_mnemonic(text: &[u8]) -> Option<Type> {
+fn type_of_mnemonic(text: &[u8]) -> Option<Type> {
     if text.is_empty() || text.len() > 15 {
         return None;
     }
@@ -370,6 +371,32 @@ pub(crate) fn type_of_mnemonic(text: &[u8]) -> Option<Type> {
         at = (at + 1) % SLOTS;
     }
     None
+}
+
+impl Type {
+    /// Returns the mnemonic, if the type has one.
+    pub fn mnemonic(self) -> Option<&'static str> {
+        mnemonic_of(self)
+    }
+
+    /// Parses a mnemonic in any case, or `TYPEnnn` (RFC 3597 section 5).
+    #[inline]
+    pub fn from_text(text: &[u8]) -> Option<Type> {
+        if let Some(rtype) = type_of_mnemonic(text) {
+            return Some(rtype);
+        }
+        numbered(text, b"TYPE").map(Type)
+    }
+}
+
+/// The mnemonic, or `TYPEnnn`.
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match mnemonic_of(*self) {
+            Some(mnemonic) => f.pad(mnemonic),
+            None => write!(f, "TYPE{}", self.0),
+        }
+    }
 }
 
 #[cfg(test)]

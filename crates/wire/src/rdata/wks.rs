@@ -3,7 +3,7 @@
 
 use super::RdataError;
 use super::digits::decimal;
-use super::parse::Words;
+use super::words::Words;
 use crate::text::TextError;
 use core::fmt;
 

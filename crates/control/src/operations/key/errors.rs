@@ -4,7 +4,6 @@ use nameward_maintain::keys::local::ZoneKeysError;
 use nameward_store::sql::write::{KeyRefusal, WriteError};
 use nameward_wire::NameBuf;
 
-use super::signing_settings::signed_already;
 use crate::operations::{Database, ErrorKind, OperationError};
 
 /// Turns an error of keys into one of an operation on a zone.
@@ -87,5 +86,13 @@ fn last_key(name: &NameBuf, number: i64) -> OperationError {
 pub(in crate::operations) fn no_keys(name: &NameBuf) -> OperationError {
     OperationError::not_found(format!(
         "zone {name} has no keys; create one with `nameward zone secure {name}`"
+    ))
+}
+
+/// Returns the error for a zone that already has keys.
+pub(in crate::operations) fn signed_already(name: &NameBuf) -> OperationError {
+    OperationError::conflict(format!(
+        "zone {name} is already signed; see `nameward key list {name}`, add keys with `nameward key add`, and use \
+         --denial or --soa-edit without --algorithm to change how it is signed"
     ))
 }

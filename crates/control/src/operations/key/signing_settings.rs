@@ -190,14 +190,6 @@ pub(in crate::operations) fn check_nsec3(
     }
 }
 
-/// Returns the error for a zone that already has keys.
-pub(in crate::operations) fn signed_already(name: &NameBuf) -> OperationError {
-    OperationError::conflict(format!(
-        "zone {name} is already signed; see `nameward key list {name}`, add keys with `nameward key add`, and use \
-         --denial or --soa-edit without --algorithm to change how it is signed"
-    ))
-}
-
 fn read_denial(word: &str) -> Result<DenialSettings, OperationError> {
     DenialSettings::read(word).ok_or_else(|| {
         let words = DenialSettings::WORDS.join(", ");

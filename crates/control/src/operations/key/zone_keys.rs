@@ -14,8 +14,8 @@ use nameward_wire::rdata::write_text;
 use nameward_wire::{NameBuf, Type};
 use serde::{Deserialize, Serialize};
 
-use super::errors::{no_keys, of_keys};
-use super::signing_settings::{check_nsec3, check_signing, read_signing, signed_already};
+use super::errors::{no_keys, of_keys, signed_already};
+use super::signing_settings::{check_nsec3, check_signing, read_signing};
 use crate::operations::{
     ItemSink, KeyChange, KeyTemplate, ListedItem, OperationError, OperationRequest,
     OperationResult, Operations, SecretText, zone_name,

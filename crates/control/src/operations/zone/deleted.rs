@@ -17,7 +17,7 @@ use nameward_zone::Serial;
 use serde::{Deserialize, Serialize};
 
 use super::list::shown_backend;
-use super::local_copy;
+use super::local_copy::{self, changed_meanwhile, of_store};
 use crate::operations::{Columns, TableRow, or_dash};
 use crate::operations::{
     Database, ItemSink, ListedItem, OperationError, OperationResult, Operations, zone_name,
@@ -111,11 +111,6 @@ impl CopyRecorder<'_> {
         let mut kept = self.kept.lock();
         kept.take().map(|number| StateChange::RemoveCopy { number })
     }
-}
-
-/// Returns the error for a zone that is no longer the one that was read.
-pub(super) fn changed_meanwhile(zone: &NameBuf) -> OperationError {
-    OperationError::conflict(format!("zone {zone} was changed in the meantime"))
 }
 
 impl Operations {
@@ -285,8 +280,4 @@ impl Operations {
             database.changed(&committed, warnings),
         ))
     }
-}
-
-pub(in crate::operations) fn of_store(error: impl std::fmt::Display) -> OperationError {
-    OperationError::backend(error.to_string())
 }

@@ -17,7 +17,6 @@ use nameward_store::state::{DeletedZone, StateChange};
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, Zone, ZoneKind};
 
-use super::deleted::{changed_meanwhile, of_store};
 use super::local::{LocalZone, declared, of_kept};
 use crate::operations::key::errors::of_keys;
 use crate::operations::{OperationError, OperationResult, Operations, ZoneChanged};
@@ -358,4 +357,14 @@ mod tests {
         }
         assert_eq!(LocalCopy::from_octets(b"other"), None);
     }
+}
+
+/// Returns the error for a zone that is no longer the one that was read.
+pub(super) fn changed_meanwhile(zone: &NameBuf) -> OperationError {
+    OperationError::conflict(format!("zone {zone} was changed in the meantime"))
+}
+
+/// Returns the error of the state store.
+pub(super) fn of_store(error: impl std::fmt::Display) -> OperationError {
+    OperationError::backend(error.to_string())
 }

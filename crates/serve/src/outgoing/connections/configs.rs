@@ -12,7 +12,7 @@ use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::version::TLS13;
 
 use super::failure::TlsFailure;
-use super::verify::{PeerVerifier, authorities_of};
+use super::verify::PeerVerifier;
 use crate::tls::{FileStamp, file_stamp, read_chain, read_key};
 
 /// Maximum number of configurations kept; the configuration file seldom has more than a few.
@@ -56,7 +56,7 @@ impl TlsConfigs {
 }
 
 fn stamps(tls: &PeerTls) -> Vec<Option<FileStamp>> {
-    let authorities = tls.verifies_chain().then(|| authorities_of(tls));
+    let authorities = tls.verifies_chain().then(|| tls.authorities_path());
     let identity = tls.identity.iter();
     let identity = identity.flat_map(|identity| [&*identity.certificate, &*identity.key]);
     let paths = authorities.into_iter().chain(identity);

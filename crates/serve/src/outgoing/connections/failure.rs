@@ -9,8 +9,6 @@ use nameward_maintain::policy::{PeerTls, RemoteServer};
 use tokio_rustls::rustls::pki_types::{ServerName, UnixTime};
 use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};
 
-use super::verify::authorities_of;
-
 /// Why there is no connection to a server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectFailure {
@@ -92,7 +90,7 @@ fn certificate_text(error: &CertificateError, tls: &PeerTls) -> String {
         }
         CertificateError::UnknownIssuer => format!(
             "certificate was not issued by an authority in {}",
-            authorities_of(tls).display()
+            tls.authorities_path().display()
         ),
         CertificateError::Other(other) => format!("certificate rejected: {other}"),
         other => format!("certificate rejected: {other:?}"),

@@ -1,11 +1,10 @@
 //! Verification of a server's certificate: by authority and name, by pin, by both, or not at all.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use data_encoding::BASE64;
 use nameward_maintain::policy::PeerTls;
-use nameward_store::authorities::{SYSTEM_AUTHORITIES, read_authorities};
+use nameward_store::authorities::read_authorities;
 use nameward_zone::SpkiPin;
 use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::{
@@ -40,7 +39,7 @@ impl PeerVerifier {
     /// Reads the authorities that the settings name.
     pub(super) fn new(tls: &PeerTls, provider: &Arc<CryptoProvider>) -> Result<Self, TlsFailure> {
         let chain = tls.verifies_chain().then(|| {
-            let path = authorities_of(tls);
+            let path = tls.authorities_path();
             let unusable = |error: String| TlsFailure::File("tls_ca", path.into(), error);
             let roots = read_authorities(path).map_err(|error| unusable(error.to_string()))?;
             let provider = Arc::clone(provider);
@@ -54,12 +53,6 @@ impl PeerVerifier {
             algorithms: provider.signature_verification_algorithms,
         })
     }
-}
-
-/// Returns the file of the authorities that may have issued a server's certificate.
-pub(super) fn authorities_of(tls: &PeerTls) -> &Path {
-    let path = tls.authorities.as_deref();
-    path.unwrap_or(Path::new(SYSTEM_AUTHORITIES))
 }
 
 impl ServerCertVerifier for PeerVerifier {

@@ -27,7 +27,7 @@ use super::super::{local_address, random_id};
 use super::live_servers::{LiveServerLookup, LiveServers, NotifyTime};
 use super::resolve::{NameServerResolver, ResolvedServers};
 use super::tls::EncryptedNotify;
-use super::{NotifierShared, NotifyContext};
+use super::{LOG_INTERVAL, LOGGED, NotifierShared, NotifyContext, ReceivedReply};
 
 /// Maximum number of replies that wait to be read.
 const REPLIES: usize = 1024;
@@ -35,10 +35,6 @@ const REPLIES: usize = 1024;
 const REPLY: usize = 4096;
 /// Messages that are sent before replies are read.
 const BURST: usize = 256;
-/// Minimum interval between log lines about the same unanswered server.
-pub(super) const LOG_INTERVAL: Duration = Duration::from_secs(300);
-/// Maximum number of servers logged in that time.
-pub(super) const LOGGED: usize = 64;
 /// Maximum number of open sockets, one per source address.
 const SOCKETS_MAX: usize = 64;
 
@@ -68,9 +64,6 @@ pub(super) fn start(shared: &Arc<NotifierShared>) {
         .runtime
         .spawn(sender.run(replied, resolved, from_databases));
 }
-
-/// A reply and its sender.
-pub(super) type ReceivedReply = (Vec<u8>, SocketAddr);
 
 struct NotifySender {
     shared: Arc<NotifierShared>,

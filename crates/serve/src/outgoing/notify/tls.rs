@@ -11,8 +11,7 @@ use nameward_stats::LogThrottle;
 use nameward_wire::NameBuf;
 use tokio::sync::{Semaphore, mpsc};
 
-use super::PeerConnections;
-use super::sender::{LOG_INTERVAL, LOGGED, ReceivedReply};
+use super::{LOG_INTERVAL, LOGGED, PeerConnections, ReceivedReply};
 
 /// Time for the connection, the handshake and the reply, each. The next try is not due before.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -5,10 +5,11 @@
 use super::super::connection::SqlConnection;
 use super::super::dialect::{SqlEngine, Statement, all_keys, all_metadata, all_records};
 use super::super::error::{RowError, SqlError};
+use super::super::read_zone;
 use super::super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type, shown};
 use super::super::schema::{SqlTable, TABLES};
+use super::super::signing_facts::keys;
 use super::super::url::DatabaseAddress;
-use super::super::{keys, read_zone};
 use super::survey::{ForeignContent, survey_with};
 use core::fmt;
 use nameward_dnssec::{MadeTypes, SigningPolicy};

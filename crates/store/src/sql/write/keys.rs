@@ -12,7 +12,7 @@ use nameward_base::secret::Secret;
 use nameward_wire::NameBuf;
 
 /// Maximum number of keys per zone. More are not read when it is signed.
-pub const STORED_KEYS_MAX: usize = super::super::keys::MAX_KEYS;
+pub const STORED_KEYS_MAX: usize = super::super::signing_facts::keys::MAX_KEYS;
 
 /// A row of `cryptokeys`.
 #[derive(Clone, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use nameward_import::{
 use nameward_wire::zonefile::Severity;
 use nameward_zone::{SigningState, Zone, change::ChangeError};
 
-use super::zone_file::{ZoneRead, diagnostic};
+use super::{ZoneRead, diagnostic};
 
 /// Why a copy is not served.
 #[derive(Debug, thiserror::Error)]

@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
-use super::connection::{StreamConnection, TURN_BYTES};
-use super::stream::ByteStream;
-use super::{READ_BYTES, StreamHandler};
+use super::super::stream::ByteStream;
+use super::super::{READ_BYTES, StreamHandler};
+use super::{StreamConnection, TURN_BYTES};
 use crate::request::NextMessage;
 
 /// Time after which a waiting response is polled again, if no wake-up arrives.

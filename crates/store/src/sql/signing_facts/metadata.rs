@@ -1,9 +1,9 @@
 //! The metadata cache: zone metadata (`domainmetadata`), read for many zones at once.
 
-use super::dialect::Statement;
-use super::error::{RowError, SqlError};
-use super::signing_facts::{FactsOf, log_unusable};
-use super::{LiveZone, SqlBackend};
+use super::super::dialect::Statement;
+use super::super::error::{RowError, SqlError};
+use super::super::{LiveZone, SqlBackend};
+use super::{FactsOf, log_unusable};
 use nameward_base::sync::Mutex;
 use nameward_dnssec::{Denial, PolicyItemError, SigningPolicy};
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ const WARNED_MAX: usize = 100_000;
 
 /// Zones found with NSEC3 iterations, and how many.
 #[derive(Default)]
-pub(super) struct IterationWarnings(Mutex<HashMap<i64, u16>>);
+pub(in crate::sql) struct IterationWarnings(Mutex<HashMap<i64, u16>>);
 
 impl IterationWarnings {
     /// Logs NSEC3 iterations of a zone once (RFC 9276 section 3.1: they cost CPU time and protect nothing).
@@ -40,9 +40,9 @@ impl IterationWarnings {
 /// The metadata of a zone.
 #[derive(Default)]
 pub(crate) struct Metadata {
-    pub(super) policy: Arc<SigningPolicy>,
+    pub(in crate::sql) policy: Arc<SigningPolicy>,
     /// An item about signing is invalid: guessing would mean signing in a way that was not requested.
-    pub(super) is_broken: bool,
+    pub(in crate::sql) is_broken: bool,
 }
 
 impl Metadata {
@@ -57,7 +57,7 @@ impl Metadata {
 impl SqlBackend {
     /// Reads the metadata of zones; every zone is in the result, even those without any. A zone with an invalid item
     /// has the metadata that was last read, or is broken.
-    pub(super) async fn read_metadata(
+    pub(in crate::sql) async fn read_metadata(
         &self,
         zones: &[LiveZone],
     ) -> Result<FactsOf<Metadata>, SqlError> {

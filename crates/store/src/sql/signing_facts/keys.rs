@@ -1,21 +1,24 @@
 //! The key cache: zone keys (`cryptokeys`), read for many zones at once.
 
-use super::dialect::Statement;
-use super::error::{RowError, SqlError};
-use super::row::Cells;
-use super::signing_facts::{FactsOf, log_unusable};
-use super::{LiveZone, SqlBackend};
+use super::super::dialect::Statement;
+use super::super::error::{RowError, SqlError};
+use super::super::row::Cells;
+use super::super::{LiveZone, SqlBackend};
+use super::{FactsOf, log_unusable};
 use nameward_dnssec::{KeyUse, Keys, SigningKey};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Maximum number of keys evaluated per zone; a zone in the middle of every kind of rollover has a dozen.
-pub(super) const MAX_KEYS: usize = 64;
+pub(in crate::sql) const MAX_KEYS: usize = 64;
 
 impl SqlBackend {
     /// Reads the keys of zones; every zone is in the result, even those without keys. A zone with an unusable key has
     /// the keys that were last read, or none that signs.
-    pub(super) async fn read_keys(&self, zones: &[LiveZone]) -> Result<FactsOf<Keys>, SqlError> {
+    pub(in crate::sql) async fn read_keys(
+        &self,
+        zones: &[LiveZone],
+    ) -> Result<FactsOf<Keys>, SqlError> {
         let cache = &self.inner.keys;
         let generation = cache.generation();
         let mut read: HashMap<i64, Result<Vec<SigningKey>, RowError>> =
@@ -72,7 +75,7 @@ fn too_many(row: &dyn Cells) -> RowError {
 }
 
 /// Reads a row: id, flags, active, published, content.
-pub(super) fn read_key(row: &dyn Cells) -> Result<SigningKey, RowError> {
+pub(in crate::sql) fn read_key(row: &dyn Cells) -> Result<SigningKey, RowError> {
     let id = row.int(0).unwrap_or(0);
     let bad = |reason| RowError {
         table: "cryptokeys",
