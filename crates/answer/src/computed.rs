@@ -371,7 +371,7 @@ impl<'n> Encoder<'n, '_> {
             for data in records {
                 this.writer.owner(owner)?;
                 let length_at = this.writer.fixed(rtype, Class::IN, ttl)?;
-                match CompressibleNames::of(rtype) {
+                match CompressibleNames::for_type(rtype) {
                     CompressibleNames::Opaque => this.writer.bytes(data)?,
                     CompressibleNames::NameAt(offset) => {
                         let (head, name) = data.split_at(usize::from(offset).min(data.len()));

@@ -127,7 +127,7 @@ impl Database {
     }
 
     fn error(&self, error: &WriteError) -> OperationError {
-        OperationError::of_write(self.address(), error)
+        OperationError::from_write_error(self.address(), error)
     }
 
     fn changed(&self, committed: &Committed, warnings: Vec<String>) -> ZoneChanged {

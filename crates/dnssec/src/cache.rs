@@ -91,7 +91,7 @@ impl SignatureCache {
         self.with_key(octets, |key| signatures.get(key))
     }
 
-    pub(crate) fn keep(&self, octets: SignedOctets<'_>, rrsig: Arc<[u8]>) {
+    pub(crate) fn insert(&self, octets: SignedOctets<'_>, rrsig: Arc<[u8]>) {
         let Some(signatures) = &self.signatures else {
             return;
         };
@@ -195,7 +195,7 @@ mod tests {
         for (index, (head, records)) in all.into_iter().enumerate() {
             let octets = SignedOctets { head, records };
             assert_eq!(cache.find(octets), None, "{index}");
-            cache.keep(octets, Arc::new([index as u8]));
+            cache.insert(octets, Arc::new([index as u8]));
         }
         for (index, (head, records)) in all.into_iter().enumerate() {
             let found = cache.find(SignedOctets { head, records });

@@ -203,7 +203,7 @@ pub enum ParentRequest {
 pub fn advance(policy: &RolloverPolicy, keys: &[KeyState], now: u64) -> Rollover {
     let mut ring = KeyRing::new(policy, keys, now);
     let mut steps = Vec::new();
-    ring.settle();
+    ring.end_due_transitions();
     ring.remove_hidden(&mut steps);
     let missing = ring.missing_keys();
     if missing.is_empty() {

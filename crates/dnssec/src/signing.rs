@@ -361,7 +361,7 @@ impl Signing {
             let signature = key.sign(&message).ok_or(NoSignature::CannotSign)?;
             *made += 1;
             let rrsig: Arc<[u8]> = [rdata, &signature[..]].concat().into();
-            self.cache.keep(octets, rrsig.clone());
+            self.cache.insert(octets, rrsig.clone());
             all.try_push(rrsig).map_err(|_| NoSignature::CannotSign)?;
         }
         Ok(all)

@@ -117,7 +117,7 @@ impl Commits {
     }
 
     /// Writes to the state store, if there is one, without waiting; failures are logged.
-    pub fn keep(&self, zone: NameBuf, changes: Vec<StateChange>) {
+    pub fn write_state(&self, zone: NameBuf, changes: Vec<StateChange>) {
         let Some(durable) = &self.durable else {
             return;
         };
@@ -236,7 +236,7 @@ impl Commits {
                 None => self.durably(&source, &tip, difference, zone, contents)?,
             };
             if let (Some(now), Some(zone)) = (source.confirmed, &made.zone) {
-                let timers = SoaTimes::of(zone).confirmed(now, Duration::ZERO);
+                let timers = SoaTimes::from_zone(zone).confirmed(now, Duration::ZERO);
                 let zone = source.zone;
                 changes.push(StateChange::SetTimers { zone, timers });
             }
@@ -284,7 +284,7 @@ impl Commits {
         // Under the lock, so that the journal gets the versions in order.
         let done = move |written| {
             let terms = (is_home_first, is_published);
-            let result = commits.settle(&source, &committed, terms, written);
+            let result = commits.finish(&source, &committed, terms, written);
             let mut under_way = own.lock();
             under_way.count -= 1;
             if under_way.count == 0 || result.is_err() {
@@ -379,7 +379,7 @@ impl Commits {
     }
 
     /// Finishes a commit when it is on disk, or was rejected.
-    fn settle(
+    fn finish(
         &self,
         source: &VersionSource,
         committed: &CommittedVersion,
@@ -408,7 +408,7 @@ impl Commits {
             _ => tracing::error!("zone {zone}: cannot write the change to the journal: {error}"),
         }
         let restart = StateChange::RestartJournal { zone, home, serial };
-        self.keep(zone, vec![restart]);
+        self.write_state(zone, vec![restart]);
         let digest = BackgroundTask::Digest;
         let is_requested = self.background.request(zone, source.rank, digest);
         self.zone(zone.as_name(), source.rank).lock().has_digest = is_requested;

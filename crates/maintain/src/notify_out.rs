@@ -42,7 +42,7 @@ pub struct NotifyChange {
 
 impl NotifyChange {
     /// Creates a change of a zone in memory, with its SOA as a hint (RFC 1996 section 3.7).
-    pub fn of(zone: &Zone) -> Self {
+    pub fn from_zone(zone: &Zone) -> Self {
         Self::new(
             zone.id().into(),
             Some(zone).filter(|zone| !zone.is_stand_in()),

@@ -141,12 +141,12 @@ struct RecordHead<'n> {
 }
 
 impl<'n> RecordHead<'n> {
-    fn of(record: &WireRecord<'n>) -> Self {
+    fn from_record(record: &WireRecord<'n>) -> Self {
         RecordHead {
             owner: record.owner.as_wire(),
             rtype: record.rtype,
             ttl: record.ttl,
-            form: CompressibleNames::of(record.rtype),
+            form: CompressibleNames::for_type(record.rtype),
         }
     }
 

@@ -48,11 +48,11 @@ impl Reconciler {
             kept: Mutex::default(),
             is_started: AtomicBool::new(false),
         };
-        *reconciler.kept() = reconciler.read_all();
+        *reconciler.lock_cache() = reconciler.read_all();
         reconciler
     }
 
-    fn kept(&self) -> MutexGuard<'_, CachedByName> {
+    fn lock_cache(&self) -> MutexGuard<'_, CachedByName> {
         self.kept.lock()
     }
 
@@ -115,7 +115,7 @@ impl Reconciler {
 
     /// Applies the journal changes that the storage lacks to zones published for the first time.
     pub(crate) fn bring_forward(&self, changes: &mut [TableChange]) {
-        let mut at_start = self.kept();
+        let mut at_start = self.lock_cache();
         let mut new;
         let kept = if self.is_started.load(Ordering::Relaxed) {
             new = self.read_new(changes);
@@ -146,7 +146,7 @@ impl Reconciler {
         let store = self.commits.store()?;
         if serial == kept.serial && self.is_as_kept(zone, kept) {
             let settle = StateChange::Settle { zone: name, serial };
-            self.commits.keep(name, vec![settle]);
+            self.commits.write_state(name, vec![settle]);
             return None;
         }
         let missing = match store.journal_after_base(&name) {
@@ -163,7 +163,7 @@ impl Reconciler {
             );
             let (zone, home) = (name, kept.home);
             let restart = StateChange::RestartJournal { zone, home, serial };
-            self.commits.keep(name, vec![restart]);
+            self.commits.write_state(name, vec![restart]);
             return None;
         }
         let from = missing.iter().position(|entry| entry.from == serial);
@@ -182,7 +182,7 @@ impl Reconciler {
             None if missing.is_empty() => {
                 // It has changed by itself: the journal does not lead to it.
                 let (zone, home) = (name, kept.home);
-                self.commits.keep(
+                self.commits.write_state(
                     name,
                     vec![StateChange::RestartJournal { zone, home, serial }],
                 );
@@ -210,14 +210,14 @@ impl Reconciler {
                     "zone {name}: the file was edited; applied {count} from the journal to it, serial {}",
                     rebased.merged.serial()
                 );
-                self.commits.keep(name, rebased.journal_anew());
+                self.commits.write_state(name, rebased.journal_anew());
                 self.commits.home_lacks(zone);
                 Some(rebased.merged)
             }
             Ok(Merge::AsFile | Merge::Unchanged) => {
                 let (zone, home) = (name, kept.home);
                 let restart = StateChange::RestartJournal { zone, home, serial };
-                self.commits.keep(name, vec![restart]);
+                self.commits.write_state(name, vec![restart]);
                 None
             }
             Err(error) => {
@@ -236,7 +236,9 @@ impl Reconciler {
 impl Reconciler {
     /// Checks whether a zone has the records that its journal ends with, as far as known.
     fn is_as_kept(&self, zone: &Zone, kept: &JournaledZone) -> bool {
-        let is_same = kept.digest.map(|digest| digest == ContentsDigest::of(zone));
+        let is_same = kept
+            .digest
+            .map(|digest| digest == ContentsDigest::from_zone(zone));
         if is_same == Some(true) {
             self.commits.note_digest(zone.id(), zone.rank());
         }
@@ -246,7 +248,7 @@ impl Reconciler {
     /// Drops the journals of zones that no source has published. Call when all sources of the kind were read without
     /// errors: an unreadable file or database is not a removed one.
     pub(crate) fn forget_vanished(&self, home: ZoneStorage) {
-        let kept = std::mem::take(&mut *self.kept());
+        let kept = std::mem::take(&mut *self.lock_cache());
         let table = self.commits.table().load();
         let gone = kept.into_values().map(|zone| zone.name);
         let gone = gone.filter(|name| table.exact(name.as_name()).is_none());

@@ -287,7 +287,7 @@ impl<O: QueryPrimary> Secondaries<O> {
     }
 
     /// Waits until all pending versions are stored, for simulations and for shutdown.
-    pub fn settle(&mut self, now: Moment) {
+    pub fn wait_for_storage(&mut self, now: Moment) {
         while self.zones.values().any(|zone| zone.is_bringing) {
             match self.reports.1.recv() {
                 Ok(report) => self.take_report(report, now),
@@ -368,7 +368,7 @@ impl<O: QueryPrimary> Secondaries<O> {
         self.plan_expiry(number, None);
         match self.zones.get(&number) {
             // Another server may have confirmed it.
-            Some(zone) if zone.home.is_shared() => self.look(number, PollReason::Expiry),
+            Some(zone) if zone.home.is_shared() => self.poll_storage(number, PollReason::Expiry),
             _ => self.expire_now(number, now),
         }
     }

@@ -72,7 +72,7 @@ struct SignatureHealth {
 }
 
 impl SignatureHealth {
-    fn of(inspection: StoredInspection, now: u64) -> Self {
+    fn from_inspection(inspection: StoredInspection, now: u64) -> Self {
         SignatureHealth {
             faults: inspection.faults(),
             ends_soon: inspection
@@ -123,7 +123,7 @@ impl SignatureWatch {
     }
 
     /// Checks a table and returns log lines. `now` is in seconds since 1970.
-    pub fn look(&mut self, table: &Arc<ZoneTable>, time: Instant, now: u64) -> Vec<String> {
+    pub fn check(&mut self, table: &Arc<ZoneTable>, time: Instant, now: u64) -> Vec<String> {
         if let Some((last, at)) = &self.last
             && last.as_ptr() == Arc::as_ptr(table)
             && time.duration_since(*at) < AGAIN
@@ -146,7 +146,7 @@ impl SignatureWatch {
                 Some(known) if is_known => known,
                 known => {
                     let inspection = zone.inspect_signatures(now).unwrap_or_default();
-                    let health = SignatureHealth::of(inspection, now);
+                    let health = SignatureHealth::from_inspection(inspection, now);
                     let was = known.map(|known| known.health).unwrap_or_default();
                     let new = health.lines(&was, now);
                     lines.extend(new.into_iter().map(|line| format!("zone {name}: {line}")));
@@ -209,7 +209,7 @@ pub fn start(
             let begin = Instant::now();
             let mut lines = Vec::new();
             panic_guard("checking signature lifetimes", || {
-                lines = watch.look(&table(), begin, now_seconds());
+                lines = watch.check(&table(), begin, now_seconds());
             });
             for line in lines.iter().take(LINES_MAX) {
                 tracing::warn!("{line}");

@@ -97,14 +97,14 @@ const LONGEST: Duration = Duration::from_secs(30 * 86_400);
 
 impl SoaTimes {
     /// Reads the timers of a zone.
-    pub fn of(zone: &Zone) -> SoaTimes {
+    pub fn from_zone(zone: &Zone) -> SoaTimes {
         let soa = zone.apex().rrset(Type::SOA);
         let record = soa.and_then(|soa| soa.records().next());
-        record.map_or(WITHOUT_SOA, |record| SoaTimes::of_soa(record.rdata))
+        record.map_or(WITHOUT_SOA, |record| SoaTimes::from_soa(record.rdata))
     }
 
     /// Reads the timers from SOA data in wire format.
-    pub fn of_soa(rdata: &[u8]) -> SoaTimes {
+    pub fn from_soa(rdata: &[u8]) -> SoaTimes {
         let Some(fields) = rdata.last_chunk::<16>() else {
             return WITHOUT_SOA;
         };

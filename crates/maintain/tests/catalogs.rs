@@ -256,7 +256,7 @@ fn members_of_a_catalog_appear_and_vanish_as_secondaries_of_its_primaries() {
         server.is_member(&a) && server.is_member(&b)
     });
     let policies = server.policies.load();
-    let policy = policies.of(a.as_name());
+    let policy = policies.get(a.as_name());
     assert_eq!(
         (policy.kind, policy.declared_by),
         (ZoneKind::Secondary, PolicySource::Catalogs)
@@ -267,7 +267,7 @@ fn members_of_a_catalog_appear_and_vanish_as_secondaries_of_its_primaries() {
     );
     assert_eq!(policy.primaries[0].key, Some(name("k.")));
     assert_eq!(
-        policies.of(b.as_name()).transfer_octets_max,
+        policies.get(b.as_name()).transfer_octets_max,
         7,
         "its group is a template"
     );

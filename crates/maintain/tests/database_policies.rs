@@ -74,7 +74,7 @@ fn follow(sql: &str) -> Followed {
 impl Followed {
     fn policy(&self, zone: &str) -> Arc<ZonePolicy> {
         let zone: NameBuf = zone.parse().unwrap();
-        Arc::clone(self.policies.load().of(zone.as_name()))
+        Arc::clone(self.policies.load().get(zone.as_name()))
     }
 
     fn run(&self, sql: &str) {

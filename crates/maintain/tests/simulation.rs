@@ -333,7 +333,7 @@ impl World {
         for _ in 0..20 {
             let running = self.running.as_mut().unwrap();
             running.secondaries.run(now);
-            running.secondaries.settle(now);
+            running.secondaries.wait_for_storage(now);
             let asked = std::mem::take(&mut running.secondaries.outgoing().asked);
             if asked.is_empty() {
                 return;
@@ -342,7 +342,7 @@ impl World {
                 let answer = self.answer(&ask);
                 let reply = answer.map(PrimaryReply::from);
                 self.running().secondaries.answered(ask.ticket, reply, now);
-                self.running().secondaries.settle(now);
+                self.running().secondaries.wait_for_storage(now);
             }
         }
         panic!("the questions have no end");

@@ -6,7 +6,7 @@ use nameward_zone::change::MESSAGE_MAX;
 use crate::privileges;
 
 /// Returns the caller of a command that a user runs.
-pub fn of_user(uid: u32, message: Option<&str>) -> Result<Caller, OperationError> {
+pub fn local_caller(uid: u32, message: Option<&str>) -> Result<Caller, OperationError> {
     if message.is_some_and(|message| message.len() > MESSAGE_MAX) {
         return Err(OperationError::invalid(format!(
             "the message has more than {MESSAGE_MAX} octets"

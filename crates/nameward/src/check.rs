@@ -69,7 +69,7 @@ impl ZoneTarget for CheckedZones {
 
     fn objection(&self, zone: &Zone) -> Option<String> {
         let policies = self.policies.load();
-        policies.of(zone.id()).zonemd.objection(zone)
+        policies.get(zone.id()).zonemd.objection(zone)
     }
 
     fn last_good(&self, _: Name<'_>) -> Option<Zone> {

@@ -298,11 +298,11 @@ impl Config {
 
     /// Parses the text of a file in the directory `base`.
     pub fn parse(text: &str, base: &Path) -> Result<Self, Vec<Problem>> {
-        let cut = ZonePieces::of(text);
+        let cut = ZonePieces::split(text);
         let (rest, pieces) = cut
             .as_ref()
             .map_or((text, &[][..]), |cut| (cut.rest.reveal(), &cut.pieces));
-        let short = Shortened::of(rest, base);
+        let short = Shortened::shorten(rest, base);
         let (rest, lists) = short
             .as_ref()
             .map_or((rest, &[][..]), |short| (short.text.reveal(), &short.lists));

@@ -63,7 +63,7 @@ pub fn run(
     (file, asked): (&Path, &Overrides),
     each: &mut dyn FnMut(ListedItem),
 ) -> Result<OperationResult, CommandError> {
-    let caller = author::of_user(privileges::real_user(), asked.message.as_deref())?;
+    let caller = author::local_caller(privileges::real_user(), asked.message.as_deref())?;
     let overrides = Overrides {
         file: Some(file.to_path_buf()),
         ..Overrides::default()

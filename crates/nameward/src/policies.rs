@@ -24,7 +24,7 @@ pub fn template<'c>(config: &'c Config, name: &str) -> Option<&'c TemplateSettin
 }
 
 /// Returns the settings of a template.
-pub fn of_template(template: &TemplateSettings) -> PolicyFragment {
+pub fn template_policy(template: &TemplateSettings) -> PolicyFragment {
     PolicyFragment {
         kind: template.kind.0,
         transfer_octets_max: octets(template.transfer_size_max_mb.get()),
@@ -33,7 +33,7 @@ pub fn of_template(template: &TemplateSettings) -> PolicyFragment {
 }
 
 /// Returns the settings of a zone: its own and those of its template.
-pub fn of_zone(config: &Config, zone: &ZoneSettings) -> PolicyFragment {
+pub fn zone_policy(config: &Config, zone: &ZoneSettings) -> PolicyFragment {
     let own = PolicyFragment {
         kind: zone.kind.0,
         transfer_octets_max: octets(zone.transfer_size_max_mb.get()),
@@ -44,7 +44,7 @@ pub fn of_zone(config: &Config, zone: &ZoneSettings) -> PolicyFragment {
         ..zone.shared_terms()
     };
     let mut part = match template(config, &zone.template) {
-        Some(template) => own.or(&of_template(template)),
+        Some(template) => own.or(&template_policy(template)),
         None => own,
     };
     match part.kind {
@@ -70,7 +70,7 @@ pub fn set(config: &Config) -> PolicySet {
     // Zones with equal tables share their settings: of a hundred thousand, most do.
     let mut parts: HashSet<Arc<PolicyFragment>> = HashSet::new();
     for zone in &config.zones {
-        let part = of_zone(config, zone);
+        let part = zone_policy(config, zone);
         // A table that only sets access lists has no effect on the policy.
         if part == PolicyFragment::default() {
             continue;
@@ -181,7 +181,7 @@ pub fn warn_of_unknown_keys(keys: &[UnknownKey], policies: &Policies) {
 /// Returns the settings of all templates by name.
 pub fn templates(config: &Config) -> HashMap<String, PolicyFragment> {
     let templates = config.templates.iter();
-    let named = templates.map(|template| (template.name.clone(), of_template(template)));
+    let named = templates.map(|template| (template.name.clone(), template_policy(template)));
     named.collect()
 }
 

@@ -40,7 +40,7 @@ impl UserAndGroup {
 
     /// Creates a pair from numeric IDs.
     #[cfg(test)]
-    pub fn of_numbers(uid: u32, gid: u32) -> Self {
+    pub fn from_ids(uid: u32, gid: u32) -> Self {
         Self { uid, gid }
     }
 }

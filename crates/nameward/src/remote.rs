@@ -43,7 +43,7 @@ pub struct DefaultLocation {
 impl DefaultLocation {
     /// Returns the service's runtime directory, or `/run/nameward` for root, or the user's runtime directory, or a
     /// directory of this user among the temporary files.
-    pub fn of_this_process() -> Self {
+    pub fn for_this_process() -> Self {
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
         if let Some(directories) = variable("RUNTIME_DIRECTORY") {
             // systemd separates several by colons.
@@ -174,7 +174,7 @@ pub fn control_socket(overrides: &Overrides) -> Result<PathBuf, ConfigError> {
             (None, None) => None,
         };
     }
-    Ok(path.unwrap_or_else(|| DefaultLocation::of_this_process().path()))
+    Ok(path.unwrap_or_else(|| DefaultLocation::for_this_process().path()))
 }
 
 fn config_file(path: &Path) -> Result<ConfigFile, ConfigError> {

@@ -107,7 +107,7 @@ pub fn warn_of_missing(policies: &Policies) {
         has_updates && !policy.kind.is_transferred()
     };
     let zones = || policies.zones().map(|(_, policy)| policy);
-    let with_defaults = || zones().chain([policies.of(Name::ROOT)]);
+    let with_defaults = || zones().chain([policies.get(Name::ROOT)]);
     if with_defaults().any(|policy| is_updated(policy)) {
         tracing::warn!(
             "no state directory: dynamic updates (RFC 2136) of zones outside databases are refused; set \

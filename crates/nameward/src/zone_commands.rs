@@ -85,10 +85,10 @@ fn read_record((name, rtype): (&str, &str), content: &str) -> Option<(NameBuf, T
 /// Parses the text of a zone; the error has a line for each mistake.
 pub fn read_zone(name: &NameBuf, file: &str, text: &str) -> Result<Zone, OperationError> {
     let read = zone_from_text(name.as_name(), file, text.as_bytes());
-    read.map_err(|found| of_diagnostics(&found))
+    read.map_err(|found| diagnostics_error(&found))
 }
 
-fn of_diagnostics(found: &[Diagnostic]) -> OperationError {
+fn diagnostics_error(found: &[Diagnostic]) -> OperationError {
     let lines: Vec<String> = found.iter().map(ToString::to_string).collect();
     OperationError::invalid(lines.join("\n"))
 }
@@ -97,7 +97,7 @@ fn of_diagnostics(found: &[Diagnostic]) -> OperationError {
 pub fn read_file(name: &NameBuf, file: &Path) -> Result<Zone, OperationError> {
     let read = zone_from_file(name.as_name(), file);
     read.map(|(zone, _)| zone)
-        .map_err(|found| of_diagnostics(&found))
+        .map_err(|found| diagnostics_error(&found))
 }
 
 /// Returns the records of a zone in zone file order, the SOA first.

@@ -48,7 +48,7 @@ pub fn sources(config: &Config) -> Vec<FileSource> {
 fn copies(config: &Config) -> WrittenFiles {
     let mut written = WrittenFiles::default();
     for zone in config.zones.iter().filter(|zone| zone.file.is_some()) {
-        let terms = policies::of_zone(config, zone);
+        let terms = policies::zone_policy(config, zone);
         terms.copy_file.iter().for_each(|file| written.add(file));
     }
     written
@@ -61,7 +61,7 @@ fn declared(config: &Config) -> Option<FileSource> {
         let Some(file) = &zone.file else {
             continue;
         };
-        let kind = policies::of_zone(config, zone).kind.unwrap_or_default();
+        let kind = policies::zone_policy(config, zone).kind.unwrap_or_default();
         // The file of a secondary is written, not read.
         if matches!(kind, ZoneKind::Native | ZoneKind::Primary) {
             zones.push(zone.name.0.as_name(), file);
@@ -80,7 +80,7 @@ fn declared(config: &Config) -> Option<FileSource> {
 /// Checks that there is storage for zones that are transferred from primaries.
 pub fn check_state(config: &Config) -> Result<(), StartError> {
     let is_transferred = |zone: &&ZoneSettings| {
-        let kind = policies::of_zone(config, zone).kind;
+        let kind = policies::zone_policy(config, zone).kind;
         kind.is_some_and(|kind| kind.is_transferred())
     };
     match config.zones.iter().find(is_transferred) {
@@ -95,7 +95,7 @@ pub fn check_state(config: &Config) -> Result<(), StartError> {
 pub fn primaries_without_kind(config: &Config) -> impl Iterator<Item = &ZoneSettings> {
     config.zones.iter().filter(|zone| {
         let has_primaries = zone.primaries.0.iter().flatten().next().is_some();
-        has_primaries && policies::of_zone(config, zone).kind.is_none()
+        has_primaries && policies::zone_policy(config, zone).kind.is_none()
     })
 }
 
@@ -107,7 +107,7 @@ pub fn check_kinds(config: &Config) -> Result<(), StartError> {
     }
     let has_database = (config.backends.iter()).any(|backend| backend.r#type != BackendType::File);
     let has_catalog = (config.zones.iter())
-        .any(|zone| policies::of_zone(config, zone).kind == Some(ZoneKind::Consumer));
+        .any(|zone| policies::zone_policy(config, zone).kind == Some(ZoneKind::Consumer));
     match without.next() {
         Some(zone) if !has_database && !has_catalog => {
             Err(StartError::PrimariesWithoutKind(zone.name.0.to_string()))
@@ -192,7 +192,7 @@ mod tests {
         for ring in Ring::ALL {
             assert!(list::<Rings>().any(|setting| setting.key == ring.name()));
             assert_eq!(
-                defaults.of(ring),
+                defaults.get(ring),
                 ring.default_capacity(),
                 "{}",
                 ring.name()

@@ -127,7 +127,7 @@ fn measure(shared: &Arc<ServingState>, packets: &[Vec<u8>]) -> f64 {
         .chunks_exact(32)
         .map(|chunk| {
             let datagrams: Vec<_> = chunk.iter().map(|packet| (&packet[..], client)).collect();
-            DatagramBatch::of(&datagrams)
+            DatagramBatch::from_datagrams(&datagrams)
         })
         .collect();
     let mut pipeline = UdpPipeline::new(shared.clone());

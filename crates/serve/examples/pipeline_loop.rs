@@ -226,7 +226,7 @@ fn main() {
     }
     let client = |i: usize| SocketAddr::from((Ipv4Addr::from(0x7f00_0001), 4000 + i as u16));
     let datagrams = packets.iter().enumerate().map(|(i, p)| (&p[..], client(i)));
-    let mut batch = DatagramBatch::of(&datagrams.collect::<Vec<_>>());
+    let mut batch = DatagramBatch::from_datagrams(&datagrams.collect::<Vec<_>>());
     let mut pipeline = UdpPipeline::new(shared);
     let timing = BatchTiming {
         receive_ns: Some(1),

@@ -181,7 +181,7 @@ impl AliasResolver {
     fn resolve(self: &Arc<Self>, question: UpstreamMessage) {
         let resolver = Arc::clone(self);
         let pending = PendingTarget { resolver, question };
-        self.runtime.spawn(pending.settle());
+        self.runtime.spawn(pending.resolve());
     }
 
     /// Resolves a target for a caller that can wait; `None` if it cannot be resolved.
@@ -196,7 +196,7 @@ impl AliasResolver {
         }
         let _place = self.patient.acquire().await.ok()?;
         let result = self.ask(question).await?;
-        self.keep(question, result).addresses.clone()
+        self.insert(question, result).addresses.clone()
     }
 
     /// Queries the resolvers; `None` if there are none.
@@ -211,7 +211,7 @@ impl AliasResolver {
     }
 
     /// Stores the result of a resolution in the cache.
-    fn keep(
+    fn insert(
         &self,
         question: &UpstreamMessage,
         result: Result<AliasAddresses, UnresolvedTarget>,
@@ -290,10 +290,10 @@ struct PendingTarget {
 }
 
 impl PendingTarget {
-    async fn settle(self) {
+    async fn resolve(self) {
         let question = &self.question;
         if let Some(result) = self.resolver.ask(question).await {
-            self.resolver.keep(question, result);
+            self.resolver.insert(question, result);
         }
     }
 }

@@ -272,7 +272,7 @@ async fn request(
             return Err(CheckFailure::from("the response is too long"));
         }
     }
-    judge(&response, (*http_code, string_match, *has_weight))
+    weight_of_response(&response, (*http_code, string_match, *has_weight))
 }
 
 /// The body of a response as far as it was read.
@@ -302,7 +302,7 @@ fn body(response: &[u8]) -> Option<ResponseBody<'_>> {
 }
 
 /// Returns the weight of a target with this response.
-fn judge(
+fn weight_of_response(
     response: &[u8],
     (code, text, has_weight): (u16, &str, bool),
 ) -> Result<u32, CheckFailure> {
@@ -375,12 +375,12 @@ mod tests {
     #[test]
     fn a_response_must_have_the_status_and_the_text() {
         let response = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n42\n";
-        assert_eq!(judge(response, (200, "", false)), Ok(1));
-        assert_eq!(judge(response, (200, "42", false)), Ok(1));
-        assert_eq!(judge(response, (200, "", true)), Ok(42));
-        assert!(judge(response, (200, "43", false)).is_err());
-        assert!(judge(response, (204, "", false)).is_err());
-        assert!(judge(b"SSH-2.0\r\n\r\n", (200, "", false)).is_err());
+        assert_eq!(weight_of_response(response, (200, "", false)), Ok(1));
+        assert_eq!(weight_of_response(response, (200, "42", false)), Ok(1));
+        assert_eq!(weight_of_response(response, (200, "", true)), Ok(42));
+        assert!(weight_of_response(response, (200, "43", false)).is_err());
+        assert!(weight_of_response(response, (204, "", false)).is_err());
+        assert!(weight_of_response(b"SSH-2.0\r\n\r\n", (200, "", false)).is_err());
         assert!(body(response).is_some_and(|body| body.is_complete(100)));
         assert!(
             body(b"HTTP/1.1 200 OK\r\nContent-Length: 30\r\n\r\n42\n")

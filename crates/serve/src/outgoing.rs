@@ -279,7 +279,7 @@ impl OutgoingShared {
             TransferAnswer::NotNewer(serial) => return Ok(PrimaryAnswer::Same(serial).into()),
             TransferAnswer::Differences(list) => PrimaryAnswer::Differences(list),
             TransferAnswer::Whole(whole) => {
-                memory.settle(whole.memory());
+                memory.set_final(whole.memory());
                 PrimaryAnswer::Whole(whole)
             }
         };

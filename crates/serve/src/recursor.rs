@@ -93,7 +93,7 @@ impl RecursorForwarder {
                     hand_off,
                     question: Some(question),
                 };
-                self.runtime.spawn(pending.settle());
+                self.runtime.spawn(pending.relay());
             }
         }
         Ok(())
@@ -114,7 +114,7 @@ struct PendingRelay {
 }
 
 impl PendingRelay {
-    async fn settle(mut self) {
+    async fn relay(mut self) {
         let Some(question) = self.question.clone() else {
             return;
         };

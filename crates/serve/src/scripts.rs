@@ -119,7 +119,7 @@ impl Scripts {
     /// Checks whether the LUA records of a version of a zone are run.
     pub(crate) fn is_enabled_for(&self, zone: &NameBuf) -> bool {
         let policies = self.policies.load();
-        let own = policies.of(zone.as_name()).runs_scripts;
+        let own = policies.get(zone.as_name()).runs_scripts;
         own.unwrap_or_else(|| self.steering.script_settings().is_enabled)
     }
 

@@ -254,7 +254,7 @@ impl OutgoingTransfers {
         let zone = zone.filter(|_| query.qclass == Class::IN);
         let zone = zone.ok_or(TransferRefusal::NotOurs)?;
         let policies = self.policies.load();
-        let policy = policies.of(zone.id());
+        let policy = policies.get(zone.id());
         let access = access_of(policy, request, zone, &table);
         if access == TransferAccess::Refused {
             return Err(TransferRefusal::NotAllowed);
@@ -383,7 +383,7 @@ impl OutgoingTransfers {
     pub(crate) fn expires_in(&self, zone: &Zone) -> Option<u32> {
         let policies = self.policies.load();
         let name = zone.id();
-        if policies.of(name).kind.is_transferred() {
+        if policies.get(name).kind.is_transferred() {
             self.expiry.as_ref()?(name)
         } else {
             zone.soa_expire()

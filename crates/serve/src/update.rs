@@ -111,7 +111,7 @@ impl UpdateRequests {
             return refuse(Rcode::NotAuth, None, "not authoritative for this zone");
         };
         let policies = self.policies.load();
-        let policy = policies.of(zone.id());
+        let policy = policies.get(zone.id());
         if !is_allowed(policy, &sender) {
             let reason = match (policy.allow_update.is_none(), sender.key) {
                 (true, _) => "allow_update is not set",

@@ -29,7 +29,7 @@ impl Exchange for Bare {
         let local = SocketAddr::from(([192, 0, 2, 53], 53));
         let reply = match transport {
             Transport::Udp => {
-                let mut batch = DatagramBatch::of(&[(message, client)]);
+                let mut batch = DatagramBatch::from_datagrams(&[(message, client)]);
                 UdpPipeline::new(Arc::clone(&self.shared)).handle(&mut batch);
                 batch.replied(0).to_vec()
             }

@@ -149,7 +149,7 @@ fn batch(packets: &[Vec<u8>]) -> DatagramBatch {
     let client: SocketAddr = "192.0.2.200:4000".parse().unwrap();
     let datagrams: Vec<(&[u8], SocketAddr)> =
         packets.iter().map(|packet| (&packet[..], client)).collect();
-    DatagramBatch::of(&datagrams)
+    DatagramBatch::from_datagrams(&datagrams)
 }
 
 fn answer_again(pipeline: &mut UdpPipeline, batch: &mut DatagramBatch, times: usize) {
@@ -219,7 +219,7 @@ fn spoofed(round: u32) -> DatagramBatch {
         .iter()
         .map(|client| (&packet[..], *client))
         .collect();
-    DatagramBatch::of(&datagrams)
+    DatagramBatch::from_datagrams(&datagrams)
 }
 
 #[test]

@@ -129,7 +129,7 @@ pub fn request(input: &[u8]) {
         server.configure(options, own_zone);
         let client: SocketAddr = "192.0.2.77:4000".parse().expect("an address");
         // Twice: the second answer may come from a cache, or be limited.
-        let mut batch = DatagramBatch::of(&[(packet, client), (packet, client)]);
+        let mut batch = DatagramBatch::from_datagrams(&[(packet, client), (packet, client)]);
         server.udp.handle(&mut batch);
         for i in 0..batch.len() {
             check(batch.query(i), batch.replied(i), true);

@@ -131,7 +131,7 @@ impl Stats {
                 all: Vec::new(),
                 free: Vec::new(),
             }),
-            messages: Mutex::new(Messages::new(capacities.of(Ring::Logmessages))),
+            messages: Mutex::new(Messages::new(capacities.get(Ring::Logmessages))),
             house: Mutex::new(House {
                 capacities,
                 base: Default::default(),
@@ -224,7 +224,7 @@ impl Stats {
     /// Clears a ring.
     pub fn reset_ring(&self, ring: Ring) {
         let mut house = self.house.lock();
-        let capacity = house.capacities.of(ring);
+        let capacity = house.capacities.get(ring);
         if ring == Ring::Logmessages {
             *self.messages.lock() = Messages::new(capacity);
         }
@@ -235,9 +235,9 @@ impl Stats {
     /// Changes the capacity of a ring, within 1 and [`Ring::MAX_CAPACITY`]; the newest entries are kept.
     pub fn resize_ring(&self, ring: Ring, capacity: usize) {
         let mut house = self.house.lock();
-        let kept = house.capacities.of(ring);
+        let kept = house.capacities.get(ring);
         house.capacities.set(ring, capacity);
-        let capacity = house.capacities.of(ring);
+        let capacity = house.capacities.get(ring);
         if ring == Ring::Logmessages {
             self.messages.lock().resize(capacity);
         } else {
@@ -253,7 +253,7 @@ impl Stats {
         house.rates.tick(now, &totals);
         house.follow_latencies(&totals);
         for ring in Ring::ALL {
-            let capacity = house.capacities.of(ring);
+            let capacity = house.capacities.get(ring);
             let blocks = self.blocks();
             let in_parts: usize = blocks
                 .iter()
@@ -276,7 +276,9 @@ impl Stats {
         // Outside all locks: closures belong to other components, and reading /proc takes time.
         let gauges = self.read_gauges();
         let host = HostReadings::read();
-        self.blocks().iter().for_each(|shared| shared.settle());
+        self.blocks()
+            .iter()
+            .for_each(|shared| shared.wait_for_batch());
         let mut house = self.house.lock();
         let mut tally = Tally::new();
         let mut chunks = house.base.clone();
@@ -297,10 +299,10 @@ impl Stats {
             latencies_us: house.latencies.map(|average| average.average_us),
             rings: Ring::ALL.map(|ring| {
                 let chunks = chunks.next().unwrap_or_default();
-                let capacity = house.capacities.of(ring);
+                let capacity = house.capacities.get(ring);
                 match ring {
                     Ring::Logmessages => {
-                        RingView::of_messages(capacity, std::mem::take(&mut messages))
+                        RingView::messages(capacity, std::mem::take(&mut messages))
                     }
                     _ => RingView::new(ring, capacity, chunks),
                 }
@@ -342,7 +344,7 @@ impl Stats {
     /// Moves the newest `keep` entries of a ring into the base and leaves the workers' parts empty. Workers do not wait
     /// for this: their chunks are taken as a whole and merged here.
     fn compact(&self, house: &mut House, ring: Ring, keep: usize) {
-        let capacity = house.capacities.of(ring);
+        let capacity = house.capacities.get(ring);
         let taken = self.take_parts(ring, capacity);
         let base = std::mem::take(&mut house.base[ring as usize]);
         let chunks = base.iter().chain(taken.iter().flatten()).map(Arc::as_ref);

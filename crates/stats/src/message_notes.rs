@@ -69,7 +69,7 @@ impl MessageNotes {
     }
 
     /// Returns the last occurrence of a message.
-    pub(crate) fn of(&self, text: &str) -> Option<MessageNote> {
+    pub(crate) fn get(&self, text: &str) -> Option<MessageNote> {
         let note = self.notes.get(&self.keys.hash_one(text));
         note.map(|(_, note)| *note)
     }
@@ -91,13 +91,13 @@ mod tests {
             notes.note("again", note(MessageLevel::Warn), 10);
             assert!(notes.notes.len() <= 20);
         }
-        assert_eq!(notes.of("again"), Some(note(MessageLevel::Warn)));
+        assert_eq!(notes.get("again"), Some(note(MessageLevel::Warn)));
         // As many as the ring has room for are always available.
         for number in 9_991..10_000 {
-            assert!(notes.of(&number.to_string()).is_some(), "{number}");
+            assert!(notes.get(&number.to_string()).is_some(), "{number}");
         }
-        assert_eq!(notes.of("0"), None);
+        assert_eq!(notes.get("0"), None);
         notes.note("again", note(MessageLevel::Error), 10);
-        assert_eq!(notes.of("again"), Some(note(MessageLevel::Error)));
+        assert_eq!(notes.get("again"), Some(note(MessageLevel::Error)));
     }
 }

@@ -60,8 +60,8 @@ impl Messages {
 
     /// Returns the last occurrence of a message, given its text as shown.
     pub(crate) fn note_of(&self, shown: &str) -> Option<MessageNote> {
-        let other = self.notes_of_others.of(shown);
-        other.or_else(|| self.notes_of_requests.of(shown))
+        let other = self.notes_of_others.get(shown);
+        other.or_else(|| self.notes_of_requests.get(shown))
     }
 
     pub(crate) fn push(&mut self, kind: MessageKind, batch: &RingBatch<'_>) {

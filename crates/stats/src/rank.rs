@@ -65,7 +65,7 @@ impl RankedRing {
         match kind {
             EntryKind::Address => ranked.rank_addresses(entries(), limit),
             EntryKind::Question | EntryKind::Prefix => {
-                ranked.keep(count_texts(entries()), limit, |a, b| a.0.cmp(b.0));
+                ranked.truncate(count_texts(entries()), limit, |a, b| a.0.cmp(b.0));
             }
             EntryKind::Message => {
                 let mut rows: Vec<_> = count_texts(entries()).into_iter().map(|r| (r, 0)).collect();
@@ -142,10 +142,10 @@ impl RankedRing {
         let both = both.chain(v6.iter().map(|run| (run.0.as_slice(), run.1)));
         let both = both.map(|(address, count)| (address, count, 0)).collect();
         // Equal counts are ordered by address, so that the table is stable between two readings.
-        self.keep(both, limit, |a, b| a.0.cmp(b.0));
+        self.truncate(both, limit, |a, b| a.0.cmp(b.0));
     }
 
-    fn keep(
+    fn truncate(
         &mut self,
         mut rows: Vec<Text<'_>>,
         limit: usize,

@@ -240,7 +240,7 @@ mod tests {
         let mut expected = [0.0f64; 3];
         for n in 1..=700u64 {
             let rate = if n < 100 { 600 } else { 50 };
-            totals.of_transport(Transport::UDP4)[Traffic::Queries as usize] += rate;
+            totals.transport(Transport::UDP4)[Traffic::Queries as usize] += rate;
             rates.tick(second(n), &totals);
             for (average, window) in expected.iter_mut().zip(WINDOWS) {
                 *average += (rate as f64 - *average) / window;
@@ -258,7 +258,7 @@ mod tests {
         let mut rates = Rates::default();
         let mut totals = Tally::new();
         rates.tick(second(10), &totals);
-        totals.of_transport(Transport::UDP6)[Traffic::Queries as usize] = 1000;
+        totals.transport(Transport::UDP6)[Traffic::Queries as usize] = 1000;
         rates.tick(Stamp(10_100_000_000), &totals);
         rates.tick(second(3), &totals);
         assert_eq!(rates.udp_queries.max, 0.0);

@@ -25,7 +25,7 @@ impl Block {
     pub(crate) fn new(capacities: &RingCapacities) -> Self {
         Block {
             tally: Tally::new(),
-            parts: Ring::ALL.map(|ring| Part::new(capacities.of(ring))),
+            parts: Ring::ALL.map(|ring| Part::new(capacities.get(ring))),
         }
     }
 }
@@ -50,7 +50,7 @@ impl SharedBlock {
     }
 
     /// Waits until the batch in progress is counted, so that a client that has its answer finds it counted.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn wait_for_batch(&self) {
         let seen = self.turn.load(Ordering::Acquire);
         if seen.is_multiple_of(2) {
             return;
@@ -149,7 +149,7 @@ impl Recorder {
     /// Counts a query that was received and parsed.
     #[inline]
     pub fn received(&mut self, query: &Received<'_>) {
-        let traffic = self.tally.of_transport(query.transport);
+        let traffic = self.tally.transport(query.transport);
         traffic[Traffic::Queries as usize] += 1;
         traffic[Traffic::DoQueries as usize] += u64::from(query.dnssec_ok);
         traffic[Traffic::CookieQueries as usize] += u64::from(query.cookie);
@@ -175,7 +175,7 @@ impl Recorder {
     #[inline]
     pub fn answered(&mut self, answer: &Answered<'_>) {
         let tally = &mut self.tally;
-        let traffic = tally.of_transport(answer.transport);
+        let traffic = tally.transport(answer.transport);
         traffic[Traffic::Answers as usize] += 1;
         traffic[Traffic::AnswerBytes as usize] += answer.bytes as u64;
         tally.rcodes[usize::from(answer.rcode).min(RCODE_SLOTS - 1)] += 1;
@@ -220,7 +220,7 @@ impl Recorder {
 
     /// Counts a further message of a multi-message answer.
     pub fn answered_more(&mut self, transport: Transport, bytes: usize) {
-        let traffic = self.tally.of_transport(transport);
+        let traffic = self.tally.transport(transport);
         traffic[Traffic::Answers as usize] += 1;
         traffic[Traffic::AnswerBytes as usize] += bytes as u64;
     }

@@ -182,7 +182,7 @@ impl RingCapacities {
     }
 
     /// Returns the capacity of one ring.
-    pub fn of(&self, ring: Ring) -> usize {
+    pub fn get(&self, ring: Ring) -> usize {
         self.0[ring as usize]
     }
 }
@@ -210,7 +210,7 @@ impl RingView {
         }
     }
 
-    pub(crate) fn of_messages(capacity: usize, messages: SharedMessages) -> Self {
+    pub(crate) fn messages(capacity: usize, messages: SharedMessages) -> Self {
         let SharedMessages { others, requests } = messages;
         let entered = (messages::entries(&others), messages::entries(&requests));
         RingView {

@@ -115,7 +115,7 @@ impl Variable {
         Variable { unit, ..self }
     }
 
-    const fn of_host(self) -> Self {
+    const fn host_scope(self) -> Self {
         Variable {
             scope: Scope::Host,
             ..self
@@ -199,8 +199,8 @@ pub static VARIABLES: &[Variable] = &[
     gauge("zone-cache-size", "Entries in the zone cache", VariableSource::Gauge(Gauge::ZoneCacheSize)),
     gauge("backend-latency", "Average microseconds per backend lookup", VariableSource::Latency(Latency::Backend)).unit(Unit::Microseconds),
     gauge("cache-latency", "Average microseconds per packet cache lookup", VariableSource::Latency(Latency::Cache)).unit(Unit::Microseconds),
-    counter("cpu-iowait", "Time the whole system waited for I/O, in USER_HZ units", VariableSource::Host(|host| host.cpu_iowait)).of_host(),
-    counter("cpu-steal", "Time stolen by other operating systems in a virtualized environment, in USER_HZ units", VariableSource::Host(|host| host.cpu_steal)).of_host(),
+    counter("cpu-iowait", "Time the whole system waited for I/O, in USER_HZ units", VariableSource::Host(|host| host.cpu_iowait)).host_scope(),
+    counter("cpu-steal", "Time stolen by other operating systems in a virtualized environment, in USER_HZ units", VariableSource::Host(|host| host.cpu_steal)).host_scope(),
     gauge("fd-usage", "Open file descriptors", VariableSource::Host(|host| host.fd_usage)),
     gauge("key-cache-size", "Entries in the key cache", VariableSource::Gauge(Gauge::KeyCacheSize)),
     gauge("latency", "Average microseconds to answer a question", VariableSource::Latency(Latency::Answer)).unit(Unit::Microseconds),
@@ -215,16 +215,16 @@ pub static VARIABLES: &[Variable] = &[
     counter("user-msec", "Milliseconds spent in user time", VariableSource::Host(|host| host.user_msec)).unit(Unit::Milliseconds),
     counter("uptime", "Process uptime in seconds", VariableSource::Uptime).unit(Unit::Seconds),
     gauge("xfr-queue", "Size of the queue of zones waiting for transfer", VariableSource::Gauge(Gauge::XfrQueue)),
-    counter("udp-in-csum-errors", "UDP in-checksum errors", VariableSource::Host(|host| host.udp_in_csum_errors)).of_host(),
-    counter("udp-in-errors", "UDP in errors", VariableSource::Host(|host| host.udp_in_errors)).of_host(),
-    counter("udp-noport-errors", "UDP no-port errors", VariableSource::Host(|host| host.udp_noport_errors)).of_host(),
-    counter("udp-recvbuf-errors", "UDP receive-buffer errors", VariableSource::Host(|host| host.udp_recvbuf_errors)).of_host(),
-    counter("udp-sndbuf-errors", "UDP send-buffer errors", VariableSource::Host(|host| host.udp_sndbuf_errors)).of_host(),
-    counter("udp6-in-csum-errors", "UDP in-checksum errors over IPv6", VariableSource::Host(|host| host.udp6_in_csum_errors)).of_host(),
-    counter("udp6-in-errors", "UDP in errors over IPv6", VariableSource::Host(|host| host.udp6_in_errors)).of_host(),
-    counter("udp6-noport-errors", "UDP no-port errors over IPv6", VariableSource::Host(|host| host.udp6_noport_errors)).of_host(),
-    counter("udp6-recvbuf-errors", "UDP receive-buffer errors over IPv6", VariableSource::Host(|host| host.udp6_recvbuf_errors)).of_host(),
-    counter("udp6-sndbuf-errors", "UDP send-buffer errors over IPv6", VariableSource::Host(|host| host.udp6_sndbuf_errors)).of_host(),
+    counter("udp-in-csum-errors", "UDP in-checksum errors", VariableSource::Host(|host| host.udp_in_csum_errors)).host_scope(),
+    counter("udp-in-errors", "UDP in errors", VariableSource::Host(|host| host.udp_in_errors)).host_scope(),
+    counter("udp-noport-errors", "UDP no-port errors", VariableSource::Host(|host| host.udp_noport_errors)).host_scope(),
+    counter("udp-recvbuf-errors", "UDP receive-buffer errors", VariableSource::Host(|host| host.udp_recvbuf_errors)).host_scope(),
+    counter("udp-sndbuf-errors", "UDP send-buffer errors", VariableSource::Host(|host| host.udp_sndbuf_errors)).host_scope(),
+    counter("udp6-in-csum-errors", "UDP in-checksum errors over IPv6", VariableSource::Host(|host| host.udp6_in_csum_errors)).host_scope(),
+    counter("udp6-in-errors", "UDP in errors over IPv6", VariableSource::Host(|host| host.udp6_in_errors)).host_scope(),
+    counter("udp6-noport-errors", "UDP no-port errors over IPv6", VariableSource::Host(|host| host.udp6_noport_errors)).host_scope(),
+    counter("udp6-recvbuf-errors", "UDP receive-buffer errors over IPv6", VariableSource::Host(|host| host.udp6_recvbuf_errors)).host_scope(),
+    counter("udp6-sndbuf-errors", "UDP send-buffer errors over IPv6", VariableSource::Host(|host| host.udp6_sndbuf_errors)).host_scope(),
     // Beyond the specification's table.
     counter("client-subnet-errors", "Queries answered FORMERR because their client subnet option is malformed", VariableSource::Counter(Counter::ClientSubnetErrors)),
     counter("client-subnet-queries", "Queries with a client subnet option that is believed", VariableSource::Counter(Counter::ClientSubnetQueries)),

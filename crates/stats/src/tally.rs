@@ -80,7 +80,7 @@ impl Tally {
 
     /// Returns the counters of a transport.
     #[inline]
-    pub(crate) fn of_transport(&mut self, transport: Transport) -> &mut [u64; Traffic::COUNT] {
+    pub(crate) fn transport(&mut self, transport: Transport) -> &mut [u64; Traffic::COUNT] {
         &mut self.traffic[transport.protocol as usize][transport.ip as usize]
     }
 

@@ -294,7 +294,7 @@ impl HealthChecks {
     }
 
     /// Checks these targets from now on, and no longer those that were kept before, unless scripts name them.
-    pub fn keep<'c>(&self, checks: impl Iterator<Item = &'c HealthCheck>) {
+    pub fn set_required<'c>(&self, checks: impl Iterator<Item = &'c HealthCheck>) {
         let _changing = self.changes.lock();
         let mut targets = HashMap::clone(&self.targets.load());
         let mut kept = HashSet::new();

@@ -102,7 +102,7 @@ impl Pools {
     /// Uses these pools and maps from now on; all members are checked from now on.
     pub fn configure(&self, rules: PoolRules, (health, geo): (&HealthChecks, &Arc<GeoDatabases>)) {
         let members = rules.pools.iter().flat_map(|pool| &pool.members);
-        health.keep(members.filter_map(|member| member.check.as_ref()));
+        health.set_required(members.filter_map(|member| member.check.as_ref()));
         *self.rules.lock() = Arc::new(rules);
         self.prepare(health, geo);
     }

@@ -34,7 +34,7 @@ fn main() {
         let begun = Instant::now();
         let summary = match &look {
             None => backend.load(&table, &sources, &mut |_| ()),
-            Some(look) => backend.look(&table, &sources, look, &mut |_| ()),
+            Some(look) => backend.check(&table, &sources, look, &mut |_| ()),
         };
         println!("{what}: {:?} {summary:?}", begun.elapsed());
     };

@@ -194,12 +194,12 @@ impl FileBackend {
         withdrawal: Withdrawal,
         events: &mut dyn FnMut(LoadEvent<'_>),
     ) -> LoadSummary {
-        self.configurations.keep(sources);
+        self.configurations.retain(sources);
         self.load_spared(table, (sources, &[]), withdrawal, events)
     }
 
     /// Loads what was seen to change. Sources that are not watched are left as they are.
-    pub fn look(
+    pub fn check(
         &mut self,
         table: &dyn ZoneTarget,
         sources: &[FileSource],
@@ -210,7 +210,7 @@ impl FileBackend {
         if let Look::At(paths) = look
             && let Some(aim) = self.aim(watched, Aim::within(sources), paths)
         {
-            return self.look_at(table, sources, aim, events);
+            return self.check_files(table, sources, aim, events);
         }
         let (watched, others): (Vec<_>, Vec<_>) =
             sources.iter().cloned().partition(|source| source.watch);

@@ -150,8 +150,9 @@ impl StateStore {
             }
         }
         let mut connection = open_to_write(&path)?;
-        schema::migrate(&mut connection, schema::MIGRATIONS).map_err(|error| error.of(&path))?;
-        let keys = KeyRegister::open(&path, &connection).map_err(|error| error.of(&path))?;
+        schema::migrate(&mut connection, schema::MIGRATIONS)
+            .map_err(|error| error.with_path(&path))?;
+        let keys = KeyRegister::open(&path, &connection).map_err(|error| error.with_path(&path))?;
         let condition = Arc::<StoreCondition>::default();
         let file = StoreFile::new(&path);
         let parts = WriterParts {
@@ -239,7 +240,7 @@ impl StateStore {
             Some(connection) => connection,
             None => open_to_read(&self.inner.path)?,
         };
-        let result = work(&connection).map_err(|error| error.of(&self.inner.path))?;
+        let result = work(&connection).map_err(|error| error.with_path(&self.inner.path))?;
         let mut readers = self.readers();
         let is_open = !self.inner.is_closed.load(Ordering::Acquire);
         if is_open && readers.len() < IDLE_READERS {
@@ -270,7 +271,7 @@ fn open_to_write(path: &Path) -> Result<Connection, StateError> {
         .write(true)
         .mode(0o600)
         .open(path);
-    made.map_err(|error| StateError::of_io(path, &error))?;
+    made.map_err(|error| StateError::from_io(path, &error))?;
     let prepare = || -> rusqlite::Result<Connection> {
         let connection = Connection::open(path)?;
         connection.busy_timeout(PATIENCE)?;
@@ -284,7 +285,7 @@ fn open_to_write(path: &Path) -> Result<Connection, StateError> {
         connection.set_prepared_statement_cache_capacity(64);
         Ok(connection)
     };
-    prepare().map_err(|error| StateError::from(error).of(path))
+    prepare().map_err(|error| StateError::from(error).with_path(path))
 }
 
 /// Opens the file for reading; it must exist.
@@ -296,7 +297,7 @@ fn open_to_read(path: &Path) -> Result<Connection, StateError> {
         connection.busy_timeout(PATIENCE)?;
         Ok(connection)
     };
-    prepare().map_err(|error| StateError::from(error).of(path))
+    prepare().map_err(|error| StateError::from(error).with_path(path))
 }
 
 #[cfg(test)]

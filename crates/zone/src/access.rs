@@ -106,9 +106,9 @@ impl AccessList {
                 AccessWord::Any | AccessWord::Network(..) | AccessWord::OverTls(_) => {}
             }
         }
-        let plain = AddressSet::of(entries, None);
+        let plain = AddressSet::from_entries(entries, None);
         let keyed = keys.into_iter().map(|key| {
-            let set = AddressSet::of(entries, Some(&key));
+            let set = AddressSet::from_entries(entries, Some(&key));
             (key, set)
         });
         // A key that makes no difference is dropped, so that equal sets compare equal.
@@ -218,7 +218,7 @@ impl AccessEntry {
 
 impl AddressSet {
     /// Builds the set of addresses that the entries allow with a key.
-    fn of(entries: &[AccessEntry], key: Option<&[u8]>) -> Self {
+    fn from_entries(entries: &[AccessEntry], key: Option<&[u8]>) -> Self {
         let (mut v4, mut v6) = (RangeSet::default(), RangeSet::default());
         // From last to first, so that earlier entries override later ones.
         for AccessEntry { is_negated, term } in entries.iter().rev() {

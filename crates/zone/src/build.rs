@@ -297,7 +297,7 @@ impl ZoneBuilder {
         }
         let (mut has_targets, mut is_special) = (false, false);
         for entry in &draft.entries {
-            has_targets |= layout::of(entry.rtype).target != node::NO_TARGET;
+            has_targets |= layout::layout(entry.rtype).target != node::NO_TARGET;
             is_special |= is_checked_alone(entry.rtype);
         }
         if has_targets {
@@ -346,7 +346,7 @@ impl ZoneBuilder {
         let mut at = base + Node::at(&self.arena[base..]).rrsets_at();
         for group in draft.entries.chunk_by(|a, b| a.rtype == b.rtype) {
             at += node::RRSET_HEADER;
-            let has_target = layout::of(group[0].rtype).target != node::NO_TARGET;
+            let has_target = layout::layout(group[0].rtype).target != node::NO_TARGET;
             for entry in group {
                 if has_target && !entry.from.is_beside(first) {
                     self.elsewhere

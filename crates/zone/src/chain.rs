@@ -36,7 +36,7 @@ pub(crate) enum ChainKind {
 }
 
 impl ChainKind {
-    pub(crate) fn of(signing: &Signing) -> Self {
+    pub(crate) fn from_signing(signing: &Signing) -> Self {
         match signing.denial() {
             Denial::Nsec => ChainKind::Nsec,
             Denial::Nsec3(hashing) => ChainKind::Nsec3 {

@@ -250,7 +250,7 @@ impl Draft {
 
     fn encode_rrset(&self, group: &[DraftEntry], out: &mut Vec<u8>) {
         let first = &group[0];
-        let layout = layout::of(first.rtype);
+        let layout = layout::layout(first.rtype);
         let per_record = if layout.target == NO_TARGET { 2 } else { 6 };
         let len: usize = group.iter().map(|e| per_record + e.len as usize).sum();
         let mut header = [0; RRSET_HEADER];
@@ -325,7 +325,7 @@ const BROKEN: u8 = flags::BROKEN | flags::BROKEN_ABOVE | flags::BROKEN_HOST;
 
 impl Keep {
     /// Reads the state that a node would keep.
-    pub(crate) fn of(node: Node<'_>) -> Self {
+    pub(crate) fn from_node(node: Node<'_>) -> Self {
         Keep {
             children: node.children(),
             flags: node.flags(),

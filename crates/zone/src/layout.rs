@@ -26,14 +26,14 @@ static LAYOUTS: LazyLock<[Layout; 256]> =
 
 /// Returns the layout of a type.
 #[inline]
-pub(crate) fn of(rtype: Type) -> Layout {
+pub(crate) fn layout(rtype: Type) -> Layout {
     LAYOUTS.get(rtype.0 as usize).copied().unwrap_or(OPAQUE)
 }
 
 /// Compares data of one type in canonical order (RFC 4034 section 6.3). If a type ends in a name, the name is compared
 /// case-insensitively (section 6.2), so that records differing only in case are the same.
 pub(crate) fn compare(rtype: Type, a: &[u8], b: &[u8]) -> Ordering {
-    let layout = of(rtype);
+    let layout = layout(rtype);
     let name_at = match layout.form {
         CompressibleNames::NameAt(offset) => offset,
         // SVCB and HTTPS have more data after the name.
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn layouts_are_those_of_the_rfcs() {
-        let of = |rtype| (of(rtype).form, of(rtype).target);
+        let of = |rtype| (layout(rtype).form, layout(rtype).target);
         assert_eq!(of(Type::A), (CompressibleNames::Opaque, NO_TARGET));
         assert_eq!(of(Type::NS), (CompressibleNames::NameAt(0), 0));
         assert_eq!(of(Type::CNAME), (CompressibleNames::NameAt(0), NO_TARGET));

@@ -61,8 +61,8 @@ pub enum CompressibleNames {
 
 impl CompressibleNames {
     /// Returns the positions of compressible names in the data of a type.
-    pub fn of(rtype: Type) -> CompressibleNames {
-        crate::layout::of(rtype).form
+    pub fn for_type(rtype: Type) -> CompressibleNames {
+        crate::layout::layout(rtype).form
     }
 
     pub(crate) fn to_byte(self) -> u8 {

@@ -118,13 +118,13 @@ impl Zone {
     /// Returns the NSEC or NSEC3 chain over the zone's names. It is built on first use, in time proportional to the
     /// size of the zone, and follows changes from then on.
     pub fn chain_for(&self, signing: &Signing) -> Arc<DenialChain> {
-        let kind = ChainKind::of(signing);
+        let kind = ChainKind::from_signing(signing);
         let kept = &self.indexes().chain;
         let mut kept = kept.lock();
         if let Some(chain) = kept.as_ref().filter(|chain| chain.is_of(&kind)) {
             return Arc::clone(chain);
         }
-        let chain = Arc::new(DenialChain::of_zone(self, kind));
+        let chain = Arc::new(DenialChain::from_zone(self, kind));
         *kept = Some(Arc::clone(&chain));
         chain
     }

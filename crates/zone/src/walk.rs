@@ -57,7 +57,7 @@ impl ZoneWalk {
 
     /// Returns the position of the first node; `None` if there is none.
     pub fn first(&self) -> Option<WalkPosition> {
-        self.settle(WalkPosition {
+        self.advance(WalkPosition {
             at: ALIGN,
             passed: 0,
             is_changed: false,
@@ -82,7 +82,7 @@ impl ZoneWalk {
         } else {
             place.at + 1
         };
-        self.settle(WalkPosition { at, ..place })
+        self.advance(WalkPosition { at, ..place })
     }
 
     fn packed(&self) -> &Packed {
@@ -90,7 +90,7 @@ impl ZoneWalk {
     }
 
     /// Advances to a node that has records and is not replaced.
-    fn settle(&self, mut place: WalkPosition) -> Option<WalkPosition> {
+    fn advance(&self, mut place: WalkPosition) -> Option<WalkPosition> {
         let arena = &self.packed().arena;
         while !place.is_changed {
             let Some(bytes) = arena.get(place.at..).filter(|bytes| !bytes.is_empty()) else {

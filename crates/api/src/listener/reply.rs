@@ -132,8 +132,11 @@ impl PiecedBody {
     }
 }
 
-/// The next part of a stream of events, and what follows; `None` at its end.
-pub struct NextEvents(pub Pin<Box<dyn Future<Output = Option<(NextEvents, Bytes)>> + Send>>);
+/// The next part of a stream of events.
+pub struct NextEvents(pub Pin<Box<dyn Future<Output = SomeEvents> + Send>>);
+
+/// A part of a stream of events, and what follows; `None` at its end.
+pub type SomeEvents = Option<(NextEvents, Bytes)>;
 
 /// The body of a reply.
 pub enum ReplyBody {

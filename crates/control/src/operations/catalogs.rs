@@ -251,7 +251,8 @@ impl Operations {
             .collect();
         for database in &self.databases {
             let rows = self.runtime.block_on(database.backend.autoprimaries());
-            let rows = rows.map_err(|error| OperationError::of_sql(database.address(), &error))?;
+            let rows =
+                rows.map_err(|error| OperationError::from_sql_error(database.address(), &error))?;
             listed.extend(rows.into_iter().map(|row| ListedAutoprimary {
                 address: address_text(row.address),
                 name_server: row.name_server.to_string(),

@@ -12,7 +12,7 @@ use nameward_maintain::policy::{COOKIE_SECRET_OCTETS, PolicySource, RolledCookie
 use nameward_store::sql::write::{TsigEdit, WriteError};
 use serde::{Deserialize, Serialize};
 
-use super::tsig::{of_kept, write_first};
+use super::tsig::{stored_policy_error, write_first};
 use super::{Columns, TableRow};
 use super::{
     Database, ErrorKind, ItemSink, ListedItem, OperationError, OperationResult, Operations,
@@ -163,7 +163,9 @@ impl Operations {
                 )))
             }
             (None, _) => {
-                self.kept.add_cookie(&new(0), old).map_err(of_kept)?;
+                self.kept
+                    .add_cookie(&new(0), old)
+                    .map_err(stored_policy_error)?;
                 Ok(PolicySource::Kept)
             }
         }

@@ -100,7 +100,7 @@ impl OperationError {
     }
 
     /// Creates the error of a failed change from the error of the database `address`.
-    pub(super) fn of_write(address: &impl std::fmt::Display, error: &WriteError) -> Self {
+    pub(super) fn from_write_error(address: &impl std::fmt::Display, error: &WriteError) -> Self {
         let named = || format!("{address}: {error}");
         match error {
             // These concern the request, not the database.
@@ -116,7 +116,7 @@ impl OperationError {
     }
 
     /// Creates the error for a database that could not be read.
-    pub(super) fn of_sql(address: &impl std::fmt::Display, error: &SqlError) -> Self {
+    pub(super) fn from_sql_error(address: &impl std::fmt::Display, error: &SqlError) -> Self {
         Self::backend(format!("{address}: {error}"))
     }
 }

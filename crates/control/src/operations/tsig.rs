@@ -224,7 +224,7 @@ impl Operations {
         replace: bool,
     ) -> Result<PolicySource, OperationError> {
         let in_store = || {
-            self.kept.set_key(key).map_err(of_kept)?;
+            self.kept.set_key(key).map_err(stored_policy_error)?;
             Ok(PolicySource::Kept)
         };
         match backend {
@@ -232,7 +232,7 @@ impl Operations {
             Some(_) => {
                 let database = self.database(backend)?;
                 self.write_database_key(database, key, replace)
-                    .map_err(|error| error.of(database))
+                    .map_err(|error| error.into_operation_error(database))
             }
             None => {
                 let write =
@@ -335,7 +335,7 @@ impl Operations {
             }
             // Databases may still have keys.
             Err(StoredPolicyError::NoStore) if !self.databases.is_empty() => {}
-            Err(error) => return Err(of_kept(error)),
+            Err(error) => return Err(stored_policy_error(error)),
         }
         for database in &self.databases {
             let rows = self.runtime.block_on(database.backend.tsig_keys());
@@ -376,7 +376,7 @@ impl Operations {
             Ok(true) => removed.push(source_text(PolicySource::Kept)),
             Ok(false) => {}
             Err(StoredPolicyError::NoStore) if !self.databases.is_empty() => {}
-            Err(error) => return Err(of_kept(error)),
+            Err(error) => return Err(stored_policy_error(error)),
         }
         if removed.is_empty() {
             return Err(match sources.first() {
@@ -420,7 +420,7 @@ enum KeyWriteError {
 }
 
 impl KeyWriteError {
-    fn of(self, database: &Database) -> OperationError {
+    fn into_operation_error(self, database: &Database) -> OperationError {
         match self {
             KeyWriteError::Database(error) => database.error(&error),
             KeyWriteError::Refused(error) => error,
@@ -478,7 +478,7 @@ fn key_name(text: &str) -> Result<NameBuf, OperationError> {
     }
 }
 
-pub(super) fn of_kept(error: StoredPolicyError) -> OperationError {
+pub(super) fn stored_policy_error(error: StoredPolicyError) -> OperationError {
     match error {
         StoredPolicyError::NoStore => OperationError::refused(error.to_string()),
         StoredPolicyError::Store(_) => OperationError::new(ErrorKind::Backend, error.to_string()),

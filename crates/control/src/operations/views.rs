@@ -154,7 +154,9 @@ impl Operations {
     /// Gives a view its own version of a zone.
     pub fn add_view_zone(&self, view: &str, zone: &str) -> Result<OperationResult, OperationError> {
         let version = zone_name(zone)?;
-        self.views.add_zone(view, &version).map_err(of_views)?;
+        self.views
+            .add_zone(view, &version)
+            .map_err(stored_view_error)?;
         tracing::info!("view {view}: added {version}");
         Ok(OperationResult::ViewChanged(ChangedView {
             view: view.to_owned(),
@@ -170,7 +172,11 @@ impl Operations {
         zone: &str,
     ) -> Result<OperationResult, OperationError> {
         let version = zone_name(zone)?;
-        if !self.views.remove_zone(view, &version).map_err(of_views)? {
+        if !self
+            .views
+            .remove_zone(view, &version)
+            .map_err(stored_view_error)?
+        {
             return Err(OperationError::not_found(format!(
                 "view {view} does not have {version}"
             )));
@@ -199,7 +205,11 @@ impl Operations {
             .trunc();
         // An empty name removes a network, as in PowerDNS.
         let view = view.filter(|view| !view.is_empty());
-        if !self.views.set_network(network, view).map_err(of_views)? {
+        if !self
+            .views
+            .set_network(network, view)
+            .map_err(stored_view_error)?
+        {
             return Err(OperationError::not_found(format!(
                 "network {network} has no view"
             )));
@@ -213,7 +223,7 @@ impl Operations {
     }
 }
 
-fn of_views(error: StoredViewError) -> OperationError {
+fn stored_view_error(error: StoredViewError) -> OperationError {
     let text = error.to_string();
     match error {
         StoredViewError::Store(StoredPolicyError::NoStore) => OperationError::refused(text),

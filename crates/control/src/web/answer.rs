@@ -38,7 +38,7 @@ pub(super) async fn respond<'a>(
     if request.content_length > shared.settings.limits.max_body_bytes {
         return (Response::error(413), None);
     }
-    let route = Route::of(&request.path);
+    let route = Route::from_path(&request.path);
     if routes::is_misdirected(shared, &request, route.as_ref(), client.local) {
         return (misdirected(), None);
     }

@@ -36,7 +36,7 @@ pub(super) enum Route {
 }
 
 impl Route {
-    pub(super) fn of(path: &str) -> Option<Route> {
+    pub(super) fn from_path(path: &str) -> Option<Route> {
         Some(match path {
             "/" => Route::Page,
             "/style.css" => Route::Asset(media::CSS, super::STYLE),

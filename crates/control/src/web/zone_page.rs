@@ -266,6 +266,15 @@ fn source_fact(source: ShownOrigin, server: &ServerStatus) -> Fact {
     Fact::new("Backend", value)
 }
 
+/// The class of a state: served, served with a reservation, or not.
+pub(super) fn state_class(state: &str) -> &'static str {
+    match state {
+        "current" | "live" => "fine",
+        "stale" | "not loaded" => "doubtful",
+        _ => "down",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,14 +293,5 @@ mod tests {
         ] {
             assert_eq!(is_at_or_below(entry, zone), expected, "{entry} in {zone}");
         }
-    }
-}
-
-/// The class of a state: served, served with a reservation, or not.
-pub(super) fn state_class(state: &str) -> &'static str {
-    match state {
-        "current" | "live" => "fine",
-        "stale" | "not loaded" => "doubtful",
-        _ => "down",
     }
 }

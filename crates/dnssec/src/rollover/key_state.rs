@@ -69,7 +69,7 @@ impl KeyRecordState {
     }
 
     /// Ends the transition if its time has come.
-    pub(super) fn settle(&mut self, now: u64) {
+    pub(super) fn end_due_transition(&mut self, now: u64) {
         if self.settles_at.is_none_or(|at| at > now) {
             return;
         }

@@ -23,7 +23,7 @@ enum KeyRecord {
 type Move = Vec<(usize, KeyRecord, bool)>;
 
 impl KeyRecord {
-    fn of(self, key: &KeyState) -> &KeyRecordState {
+    fn state(self, key: &KeyState) -> &KeyRecordState {
         match self {
             KeyRecord::Dnskey => &key.dnskey,
             KeyRecord::ZoneRrsig => &key.zone_rrsig,
@@ -31,7 +31,7 @@ impl KeyRecord {
         }
     }
 
-    fn of_mut(self, key: &mut KeyState) -> &mut KeyRecordState {
+    fn state_mut(self, key: &mut KeyState) -> &mut KeyRecordState {
         match self {
             KeyRecord::Dnskey => &mut key.dnskey,
             KeyRecord::ZoneRrsig => &mut key.zone_rrsig,
@@ -59,9 +59,9 @@ impl<'p> KeyRing<'p> {
     }
 
     /// Ends the transitions whose time has come.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn end_due_transitions(&mut self) {
         for record in self.keys.iter_mut().flat_map(KeyState::records_mut) {
-            record.settle(self.now);
+            record.end_due_transition(self.now);
         }
     }
 
@@ -149,9 +149,9 @@ impl<'p> KeyRing<'p> {
             };
             // Versions leave caches in the order in which they appeared, even if delays have been shortened in the
             // meantime.
-            let others = keys.iter().filter_map(|key| record.of(key).settles_at);
+            let others = keys.iter().filter_map(|key| record.state(key).settles_at);
             let latest = others.max().unwrap_or_default();
-            *record.of_mut(&mut keys[place]) = KeyRecordState {
+            *record.state_mut(&mut keys[place]) = KeyRecordState {
                 phase: if is_shown {
                     RecordPhase::Rumoured
                 } else {
@@ -277,7 +277,7 @@ impl<'p> KeyRing<'p> {
         let alike = self.keys.iter().enumerate().filter(|(_, key)| {
             key.algorithm == own.algorithm
                 && key.goal == own.goal
-                && record.of(key).phase == record.of(own).phase
+                && record.state(key).phase == record.state(own).phase
                 && !self.comes_by_ds(key)
         });
         let together: Move = alike.map(|(at, _)| (at, record, is_shown)).collect();

@@ -11,7 +11,7 @@ use nameward_zone::{AccessList, AccessWord};
 
 use super::{
     BindZone, NamedConf, Remote, Spot, UnservableReason, ZoneType, read::NamedConfReader,
-    server_statements::ServerStatements, settings::BindSettings, support::judged,
+    server_statements::ServerStatements, settings::BindSettings, support::verdict_of_message,
 };
 use crate::{
     Files,
@@ -209,7 +209,7 @@ impl BindImporter {
                 file: Arc::clone(&note.file),
                 line: note.line,
             };
-            let (verdict, text) = judged(&note.message);
+            let (verdict, text) = verdict_of_message(&note.message);
             self.server.report.add(verdict, &place, text);
         }
     }

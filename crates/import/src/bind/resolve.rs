@@ -106,7 +106,10 @@ impl NamedConfReader<'_> {
                 .iter()
                 .filter_map(|level| level.terms.as_deref())
                 .collect();
-            raw.zone.terms = Some(Box::new(settings::settle(&terms, &mut lists.keyed)));
+            raw.zone.terms = Some(Box::new(settings::resolve_settings(
+                &terms,
+                &mut lists.keyed,
+            )));
         }
         let notify = levels.iter().find_map(|level| level.also_notify.as_ref());
         let resolved = [raw.primaries.as_ref(), notify].map(|list| match list {

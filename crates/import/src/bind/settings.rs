@@ -104,7 +104,10 @@ pub(super) fn see(
 }
 
 /// Resolves the settings of a zone; for each, the first level that sets it wins.
-pub(super) fn settle(levels: &[&SettingStatements], lists: &mut AclResolver<'_>) -> BindSettings {
+pub(super) fn resolve_settings(
+    levels: &[&SettingStatements],
+    lists: &mut AclResolver<'_>,
+) -> BindSettings {
     let levels = || levels.iter().copied();
     let mut list = |pick: fn(&SettingStatements) -> Option<&WrittenList>| {
         let written = levels().find_map(pick)?;

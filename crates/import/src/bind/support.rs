@@ -207,7 +207,7 @@ const NOT_NEEDED: &[&str] = &[
 ];
 
 /// Returns the verdict on a statement or zone that `take` left out, based on its message.
-pub(super) fn judged(message: &str) -> (ImportVerdict, String) {
+pub(super) fn verdict_of_message(message: &str) -> (ImportVerdict, String) {
     let is_about_zones = ["zone ", "zones ", "view "];
     if is_about_zones
         .iter()

@@ -169,7 +169,7 @@ impl CatalogFollower {
     fn run(&mut self) {
         let mut has_policies = true;
         loop {
-            let is_done = panic_guard(FOLLOWING, || self.look(has_policies));
+            let is_done = panic_guard(FOLLOWING, || self.check(has_policies));
             let Some(inbox) = self.handle.mailbox.wait(Some(LOOK_EVERY)) else {
                 return;
             };
@@ -186,12 +186,12 @@ impl CatalogFollower {
     }
 
     /// Checks everything that may have changed.
-    fn look(&mut self, has_policies: bool) {
+    fn check(&mut self, has_policies: bool) {
         let mut is_stale = false;
         if has_policies {
             is_stale |= self.list_catalogs();
         }
-        is_stale |= self.look_at_versions() || self.look_at_resets();
+        is_stale |= self.read_new_versions() || self.check_resets();
         if is_stale {
             self.set_members();
         }
@@ -271,7 +271,7 @@ impl CatalogFollower {
     }
 
     /// Reads catalogs that have a new version; returns whether there are any.
-    fn look_at_versions(&mut self) -> bool {
+    fn read_new_versions(&mut self) -> bool {
         let table = self.commits.table().load();
         let mut is_changed = false;
         for (catalog, _) in &self.consumers {
@@ -302,7 +302,7 @@ impl CatalogFollower {
     }
 
     /// Checks whether reset zones have been removed, so that they may be added again.
-    fn look_at_resets(&mut self) -> bool {
+    fn check_resets(&mut self) -> bool {
         let (table, before) = (self.commits.table().load(), self.resetting.len());
         self.resetting
             .retain(|zone| table.exact(Name::from_valid_wire(zone)).is_some());
@@ -320,7 +320,7 @@ impl CatalogFollower {
             // A row of the database that has the catalog.
             let is_row = own.is_some_and(|own| {
                 own.catalog.as_ref().map(|of| of.as_name()) == Some(catalog)
-                    && own.declared_by == policies.of(catalog).declared_by
+                    && own.declared_by == policies.get(catalog).declared_by
             });
             let is_declared = || declared_by.is_some_and(|source| source != PolicySource::Catalogs);
             let served = || table.exact(name);
@@ -384,7 +384,7 @@ impl CatalogFollower {
         policies: &Policies,
         catalog: &[u8],
     ) -> Option<(u16, &Arc<StoredCatalogs>)> {
-        let own = policies.of(Name::from_valid_wire(catalog));
+        let own = policies.get(Name::from_valid_wire(catalog));
         // A row has addresses only: members with encrypted transfers are kept in the state store, with the settings of the
         // catalog, unless these are configured for the address.
         let is_lost = |primary: &RemoteServer| {
@@ -421,7 +421,7 @@ impl CatalogFollower {
         catalog: &[u8],
     ) -> Option<StoredMember> {
         let member = self.catalogs.get(catalog)?.members.get(zone)?;
-        let primaries = &policies.of(Name::from_valid_wire(catalog)).primaries;
+        let primaries = &policies.get(Name::from_valid_wire(catalog)).primaries;
         Some(StoredMember {
             zone: name_of(zone),
             primaries: primaries_text(primaries),
@@ -436,7 +436,7 @@ impl CatalogFollower {
 
     /// Returns the settings of members of a catalog: those of a template, and the catalog's primaries.
     fn terms(&self, policies: &Policies, catalog: &[u8], template: Option<&str>) -> PolicyFragment {
-        let own = policies.of(Name::from_valid_wire(catalog));
+        let own = policies.get(Name::from_valid_wire(catalog));
         let base = PolicyFragment {
             primaries: Some(own.primaries.clone()),
             allow_notify: Some(own.allow_notify.clone()),

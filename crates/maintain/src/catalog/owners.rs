@@ -52,7 +52,7 @@ impl Ownership {
         let before = std::mem::take(&mut self.owners);
         // Members with an owner first: a new catalog does not take a zone away from it.
         for (zone, owner) in &before {
-            if let Some(owner) = settled(catalogs, zone, &owner.catalog) {
+            if let Some(owner) = owner_after_moves(catalogs, zone, &owner.catalog) {
                 self.owners.insert(zone.clone(), owner);
             }
         }
@@ -72,7 +72,7 @@ impl Ownership {
                         owner: None,
                     }),
                     None => {
-                        let owner = settled(catalogs, zone, name);
+                        let owner = owner_after_moves(catalogs, zone, name);
                         self.owners.extend(owner.map(|owner| (zone.clone(), owner)));
                     }
                 }
@@ -101,7 +101,7 @@ impl MemberOwner {
 }
 
 /// Returns the owner of a member of a catalog, after moves; `None` if the catalog does not have it.
-fn settled(catalogs: &Catalogs, zone: &[u8], catalog: &[u8]) -> Option<MemberOwner> {
+fn owner_after_moves(catalogs: &Catalogs, zone: &[u8], catalog: &[u8]) -> Option<MemberOwner> {
     let member = catalogs.get(catalog)?.members.get(zone)?;
     let moved = member.new_catalog.as_ref().and_then(|new| {
         let member = catalogs.get(new)?.members.get(zone)?;

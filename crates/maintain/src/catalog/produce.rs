@@ -31,7 +31,7 @@ impl CatalogFollower {
             return true;
         };
         let policies = self.policies.load();
-        let declared_by = policies.of(name).declared_by;
+        let declared_by = policies.get(name).declared_by;
         let found = self.home_of(&policies, catalog);
         let (rank, home) = (found.map(|(rank, _)| rank), found.map(|(_, home)| home));
         if home.is_none() && matches!(declared_by, PolicySource::Backend(_)) {
@@ -157,7 +157,7 @@ impl CatalogFollower {
         let withdrawn = TableChange::Withdraw(catalog.into(), CONFIGURED_RANK);
         commits.table().publish(&[withdrawn]);
         let zone = NameBuf::from(name);
-        commits.keep(zone, vec![StateChange::RemoveZone { zone }]);
+        commits.write_state(zone, vec![StateChange::RemoveZone { zone }]);
         tracing::info!("catalog {name}: no longer generated");
     }
 }

@@ -81,13 +81,13 @@ impl Commits {
             return;
         };
         drop(under_way);
-        let (serial, digest) = (version.serial(), ContentsDigest::of(&version));
+        let (serial, digest) = (version.serial(), ContentsDigest::from_zone(&version));
         let set = StateChange::SetDigest {
             zone,
             serial,
             digest,
         };
-        self.keep(zone, vec![set]);
+        self.write_state(zone, vec![set]);
     }
 
     /// Handles a journal that exceeds its limits because its storage lacks the oldest changes.
@@ -131,7 +131,7 @@ impl Commits {
                 serial,
                 parts,
             };
-            self.keep(zone, vec![set]);
+            self.write_state(zone, vec![set]);
         }
         self.note_settled(zone.as_name(), rank);
     }

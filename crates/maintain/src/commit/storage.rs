@@ -81,7 +81,7 @@ impl Commits {
         if has_all {
             self.conflicts.settle_by_file(zone.as_name());
         }
-        self.keep(zone, vec![StateChange::Settle { zone, serial }]);
+        self.write_state(zone, vec![StateChange::Settle { zone, serial }]);
     }
 
     /// Records that a zone's file only has this version, although more is served.

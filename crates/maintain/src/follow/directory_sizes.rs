@@ -35,6 +35,6 @@ impl DirectorySizes {
             name: directory.as_os_str().as_bytes().into(),
             value: (zones as u64).to_be_bytes().to_vec().into(),
         };
-        commits.keep(NameBuf::root(), vec![set]);
+        commits.write_state(NameBuf::root(), vec![set]);
     }
 }

@@ -246,7 +246,7 @@ impl<'w> FileCopyWriter<'w> {
         if self.copied.octets_max == 0 {
             return self.leave_out(name);
         }
-        let digest = ContentsDigest::of(&version);
+        let digest = ContentsDigest::from_zone(&version);
         let before = self.copied.zones.get(&key(name));
         if before.is_some_and(|copy| copy.digest == digest) {
             return Ok(());

@@ -64,7 +64,7 @@ pub struct FileFollower {
 }
 
 impl FileFollower {
-    /// Starts watching files; `look` requests that [`FileFollower::look`] is called, and returns whether it will be.
+    /// Starts watching files; `look` requests that [`FileFollower::check`] is called, and returns whether it will be.
     pub fn start(
         commits: Arc<Commits>,
         look: impl Fn(&Look) -> bool + Send + 'static,
@@ -185,7 +185,7 @@ impl FileFollower {
     }
 
     /// Checks what was seen to change. Faults that were logged before and persist are not logged again.
-    pub fn look(&mut self, sources: &[FileSource], what: &Look) {
+    pub fn check(&mut self, sources: &[FileSource], what: &Look) {
         let start = Instant::now();
         let mut log = LoadLog::default();
         if let Look::AtAll = what {
@@ -205,7 +205,7 @@ impl FileFollower {
             }
             log.write(&event);
         };
-        let summary = self.backend.look(&self.target, sources, what, each);
+        let summary = self.backend.check(&self.target, sources, what, each);
         self.faults.set_missing(self.backend.missing_zones());
         if summary.troubles == 0 {
             self.note_directory_sizes(sources);
@@ -250,13 +250,13 @@ impl FileFollower {
     /// Withdraws the zones whose files are still missing at the end of their grace period.
     pub fn withdraw_overdue(&mut self, sources: &[FileSource]) {
         if let Some(look) = self.backend.overdue() {
-            self.look(sources, &look);
+            self.check(sources, &look);
             self.backend.postpone_overdue();
         }
     }
 
     /// Checks the file of one zone, if it has one, watched or not, and returns its faults.
-    pub fn look_at_zone(&mut self, sources: &[FileSource], zone: &NameBuf) -> Vec<String> {
+    pub fn check_zone(&mut self, sources: &[FileSource], zone: &NameBuf) -> Vec<String> {
         let Some((path, _)) = self.backend.file_of(sources, zone.as_name()) else {
             return Vec::new();
         };
@@ -267,7 +267,7 @@ impl FileFollower {
             faults.note(&event);
             log.write(&event);
         };
-        let summary = self.backend.look_at_file(&self.target, sources, path, each);
+        let summary = self.backend.check_file(&self.target, sources, path, each);
         self.faults.set_missing(self.backend.missing_zones());
         if let Some(copies) = self.copies.as_ref().filter(|_| summary.loaded > 0) {
             copies.compare(&[*zone]);
@@ -295,7 +295,7 @@ impl FileFollower {
     ) -> Result<SyncOutcome, SyncError> {
         let found = self.backend.file_of(sources, zone.as_name());
         let (path, rank) = found.ok_or_else(|| SyncError::NoFile(zone.to_string()))?;
-        self.look_at_zone(sources, zone);
+        self.check_zone(sources, zone);
         let outcome = sync_zone(&self.target.commits, (zone, rank), &path, mode)?;
         if let Some(copies) = &self.copies {
             copies.compare(&[*zone]);

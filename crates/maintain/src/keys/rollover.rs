@@ -147,7 +147,7 @@ impl RolloverManager {
     /// Returns the name of a zone's configured policy.
     pub fn policy_name(&self, zone: Name<'_>) -> Option<String> {
         let policies = self.zones.load();
-        let name = policies.of(zone).dnssec_policy.clone()?;
+        let name = policies.get(zone).dnssec_policy.clone()?;
         (name != NO_POLICY).then_some(name)
     }
 
@@ -173,7 +173,7 @@ impl RolloverManager {
     pub fn zones_to_look_after(&self) -> Vec<NameBuf> {
         let (table, policies) = (self.table.load(), self.zones.load());
         let is_wanted = |zone: &&Arc<Zone>| {
-            let own = policies.of(zone.id());
+            let own = policies.get(zone.id());
             let policy = own.dnssec_policy.as_deref();
             policy.is_some_and(|name| name != NO_POLICY) || own.key_directory.is_some()
         };
@@ -195,7 +195,7 @@ impl RolloverManager {
     }
 
     /// Takes the steps that are due for a zone.
-    pub fn look(&self, zone: Name<'_>, now: u64) -> Result<KeyProgress, RolloverError> {
+    pub fn take_due_steps(&self, zone: Name<'_>, now: u64) -> Result<KeyProgress, RolloverError> {
         let managed = match self.managed(zone) {
             // Commands change its keys, or the times in their files.
             Err(RolloverError::NoPolicy) => return Ok(self.storage(zone)?.advance(None, now)?),
@@ -239,7 +239,7 @@ impl RolloverManager {
         for number in &noted {
             tracing::info!("zone {zone}: key {number}: {words}");
         }
-        Ok((noted, self.look(zone, now)?))
+        Ok((noted, self.take_due_steps(zone, now)?))
     }
 
     /// Records the DS state at the parent; returns the keys that waited for it.
@@ -282,7 +282,7 @@ impl RolloverManager {
                 rolled.push(state.id);
             }
         })?;
-        Ok((rolled, self.look(zone, now)?))
+        Ok((rolled, self.take_due_steps(zone, now)?))
     }
 
     /// Returns the policy that manages the keys of a zone, so that commands leave them alone. In a database, a policy

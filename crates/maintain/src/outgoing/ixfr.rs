@@ -154,7 +154,7 @@ fn write_step<'n>(
         if (record.rtype == Type::SOA) != takes_soa {
             continue;
         }
-        let mut head = RecordHead::of(&record);
+        let mut head = RecordHead::from_record(&record);
         if head.rtype == Type::RRSIG
             && let Some(node) = zone.node_of(record.owner)
         {

@@ -135,7 +135,9 @@ impl PolicyFragment {
         let kind = self.kind.unwrap_or_default();
         let update_rules = self.update_rules.unwrap_or_default();
         // Rules with keys alone allow those keys: they would have no other purpose.
-        let allow_update = self.allow_update.unwrap_or_else(|| of_keys(&update_rules));
+        let allow_update = self
+            .allow_update
+            .unwrap_or_else(|| access_by_keys(&update_rules));
         let also = self.also_transfer.unwrap_or_default();
         let allow_transfer = match self.allow_transfer {
             Some(list) if also.is_none() => list,
@@ -218,7 +220,7 @@ impl PolicyFragment {
 }
 
 /// Returns an access list with the keys that rules name.
-fn of_keys(rules: &[UpdateRule]) -> AccessList {
+fn access_by_keys(rules: &[UpdateRule]) -> AccessList {
     let keys = rules.iter().filter_map(|rule| rule.key);
     let entries = keys.map(|key| AccessEntry::positive(AccessWord::Key(key)));
     AccessList::new(&entries.collect::<Vec<_>>())

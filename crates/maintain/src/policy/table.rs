@@ -88,7 +88,7 @@ impl Policies {
     }
 
     /// Returns the policy of a zone: its own, or the default.
-    pub fn of(&self, zone: Name<'_>) -> &Arc<ZonePolicy> {
+    pub fn get(&self, zone: Name<'_>) -> &Arc<ZonePolicy> {
         let mut lower = NameBuf::from(zone);
         lower.make_lowercase();
         let found = self.zones.get(lower.as_name().as_wire());
@@ -120,7 +120,7 @@ impl Policies {
 
     /// Returns the policy of a zone that has its own.
     pub fn own(&self, zone: Name<'_>) -> Option<&Arc<ZonePolicy>> {
-        let found = self.of(zone);
+        let found = self.get(zone);
         (!Arc::ptr_eq(found, &self.default)).then_some(found)
     }
 }

@@ -36,7 +36,7 @@ fn set(zones: &[(&str, PolicyFragment)]) -> PolicySet {
 #[test]
 fn nobody_may_do_anything_without_a_policy() {
     let policies = PolicyTable::default().load();
-    let policy = policies.of(Name::ROOT);
+    let policy = policies.get(Name::ROOT);
     assert_eq!(policy.kind, ZoneKind::Native);
     let lists = [
         &policy.allow_transfer,
@@ -81,20 +81,20 @@ fn a_zones_own_table_goes_before_its_database_and_that_before_the_defaults() {
     );
     table.set(PolicySource::Backend(1), set(&[("a.example.", primary)]));
     let policies = table.load();
-    let a = policies.of(name("A.EXAMPLE.").as_name());
+    let a = policies.get(name("A.EXAMPLE.").as_name());
     assert_eq!(a.kind, ZoneKind::Primary);
     assert_eq!(a.declared_by, PolicySource::Backend(1));
     assert_eq!(a.allow_notify, list("192.0.2.1"));
     assert_eq!(a.allow_transfer, list("192.0.2.2"));
     assert_eq!(a.transfer_octets_max, 7);
     assert_eq!(a.notify_name_servers, NameServerNotify::Always);
-    let b = policies.of(name("b.example.").as_name());
+    let b = policies.get(name("b.example.").as_name());
     assert_eq!(
         (b.kind, b.declared_by),
         (ZoneKind::Native, PolicySource::Backend(2))
     );
     assert_eq!(b.allow_transfer, list("192.0.2.9"));
-    let c = policies.of(name("c.example.").as_name());
+    let c = policies.get(name("c.example.").as_name());
     assert_eq!(c.allow_transfer, list("192.0.2.9"));
     assert!(policies.own(name("c.example.").as_name()).is_none());
 }
@@ -151,8 +151,8 @@ fn zones_with_the_same_parts_share_a_policy() {
     let policies = table.load();
     let (one, other) = (name("z1.example."), name("z999.example."));
     assert!(Arc::ptr_eq(
-        policies.of(one.as_name()),
-        policies.of(other.as_name())
+        policies.get(one.as_name()),
+        policies.get(other.as_name())
     ));
 }
 

@@ -100,14 +100,14 @@ impl ClassQueue {
     pub(super) fn insert(&mut self, lane: Lane, urgency: EventUrgency, due: DueEvent) {
         let events = self.lanes.entry(lane).or_default();
         events.set(urgency).insert(due);
-        self.settle(lane);
+        self.reposition(lane);
     }
 
     pub(super) fn remove(&mut self, lane: Lane, urgency: EventUrgency, due: DueEvent) {
         if let Some(events) = self.lanes.get_mut(&lane)
             && events.set(urgency).remove(&due)
         {
-            self.settle(lane);
+            self.reposition(lane);
         }
     }
 
@@ -131,7 +131,7 @@ impl ClassQueue {
                 self.lanes.get_mut(&lane)?.running += 1;
                 self.running += 1;
             }
-            self.settle(lane);
+            self.reposition(lane);
             if let Some((_, event, zone)) = due {
                 return Some((zone, event, lane));
             }
@@ -144,7 +144,7 @@ impl ClassQueue {
         if let Some(events) = self.lanes.get_mut(&lane) {
             events.running -= 1;
             self.running -= 1;
-            self.settle(lane);
+            self.reposition(lane);
         }
     }
 
@@ -167,7 +167,7 @@ impl ClassQueue {
     }
 
     /// Moves a lane to the position that matches its events.
-    fn settle(&mut self, lane: Lane) {
+    fn reposition(&mut self, lane: Lane) {
         let Some(events) = self.lanes.get_mut(&lane) else {
             return;
         };

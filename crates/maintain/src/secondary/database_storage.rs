@@ -106,9 +106,9 @@ impl SecondaryStorage for DatabaseStorage {
             .holds(self.database.rank, LeaseTask::Secondaries)
     }
 
-    fn look(&self, zones: Vec<NameBuf>, done: SeenDone) {
+    fn read_states(&self, zones: Vec<NameBuf>, done: SeenDone) {
         self.submit(move |worker| {
-            done(worker.look(&zones).map_err(StorageError::from));
+            done(worker.read_states(&zones).map_err(StorageError::from));
         });
     }
 
@@ -210,7 +210,7 @@ impl StorageWorker {
         self.runtime.block_on(self.database.backend.standing(asked))
     }
 
-    fn look(&self, zones: &[NameBuf]) -> Result<StorageStates, WriteError> {
+    fn read_states(&self, zones: &[NameBuf]) -> Result<StorageStates, WriteError> {
         let wanted: HashSet<&NameBuf> = zones.iter().collect();
         let found = self.standing(zones)?.into_iter();
         let found = found.filter(|zone| wanted.contains(&zone.name));
@@ -266,7 +266,7 @@ impl StorageWorker {
             }
             Err(error) => Some(error.to_string()),
         };
-        let seen = self.look(&[zone]);
+        let seen = self.read_states(&[zone]);
         let held = match seen {
             Ok(states) => states.into_iter().next().and_then(|(_, state)| state.held),
             Err(_) => None,
@@ -306,7 +306,7 @@ fn state_of(zone: &ZoneProgress) -> StorageState {
     let held = zone.soa.as_deref().and_then(|soa| {
         Some(HeldVersion {
             serial: soa_serial(soa)?,
-            times: SoaTimes::of_soa(soa),
+            times: SoaTimes::from_soa(soa),
             contents: None,
         })
     });

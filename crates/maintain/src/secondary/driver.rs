@@ -413,7 +413,7 @@ impl<O: QueryPrimary> SecondaryDriver<O> {
                 tracing::info!("zone {name}: no longer configured: removed from the state store");
                 let zone = zone.name;
                 self.commits
-                    .keep(zone, vec![StateChange::RemoveZone { zone }]);
+                    .write_state(zone, vec![StateChange::RemoveZone { zone }]);
             }
         }
     }

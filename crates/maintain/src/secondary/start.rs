@@ -115,7 +115,7 @@ impl<O: QueryPrimary> Secondaries<O> {
         self.listing.extend(list.into_iter().map(keyed));
         let asked = names.clone();
         let done = self.report(move |listed| StorageReport::Listed(names, listed));
-        home.look(asked, done);
+        home.read_states(asked, done);
     }
 
     /// Takes over zones whose storage was read. If that failed they are read again, each when it is checked.

@@ -47,7 +47,7 @@ impl SecondaryStorage for StateStorage {
         false
     }
 
-    fn look(&self, _: Vec<NameBuf>, done: SeenDone) {
+    fn read_states(&self, _: Vec<NameBuf>, done: SeenDone) {
         done(Ok(Vec::new()));
     }
 
@@ -152,7 +152,7 @@ impl SecondaryStorage for StateStorage {
     fn confirm(&self, zone: &NameBuf, timers: ZoneTimers) {
         let zone = *zone;
         let set = StateChange::SetTimers { zone, timers };
-        self.commits.keep(zone, vec![set]);
+        self.commits.write_state(zone, vec![set]);
     }
 
     fn show(&self, zone: &ZoneInStorage<'_>) {
@@ -169,7 +169,7 @@ impl SecondaryStorage for StateStorage {
         }
         // After the zone's commits that are on their way to disk.
         self.commits
-            .keep(name, vec![StateChange::RemoveZone { zone: name }]);
+            .write_state(name, vec![StateChange::RemoveZone { zone: name }]);
         tracing::info!("zone {name}: no longer a secondary zone: removed from the state store");
     }
 }

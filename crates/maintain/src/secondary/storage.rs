@@ -33,7 +33,7 @@ impl From<Arc<Zone>> for HeldVersion {
     fn from(zone: Arc<Zone>) -> Self {
         HeldVersion {
             serial: zone.serial(),
-            times: SoaTimes::of(&zone),
+            times: SoaTimes::from_zone(&zone),
             contents: Some(zone),
         }
     }
@@ -99,7 +99,7 @@ pub trait SecondaryStorage: Send + Sync {
     }
 
     /// Reads zones and passes on their state.
-    fn look(&self, zones: Vec<NameBuf>, done: SeenDone);
+    fn read_states(&self, zones: Vec<NameBuf>, done: SeenDone);
 
     /// Stores differences that lead from the stored version to a newer one: durable, then served.
     fn bring_differences(

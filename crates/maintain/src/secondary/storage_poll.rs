@@ -25,17 +25,18 @@ impl<O: QueryPrimary> Secondaries<O> {
         (zone.asked, zone.urgency) = (0, urgency);
         zone.is_forced = std::mem::take(&mut zone.is_force_requested);
         if zone.home.is_shared() {
-            self.look(number, PollReason::Check)
+            self.poll_storage(number, PollReason::Check)
         } else {
             zone.is_check_asked = false;
             self.ask_next(number, now);
         }
     }
 
-    pub(super) fn look(&self, number: ZoneNumber, reason: PollReason) {
+    pub(super) fn poll_storage(&self, number: ZoneNumber, reason: PollReason) {
         let done = self.report(move |seen| StorageReport::Seen(number, reason, seen));
         if let Some(zone) = self.zones.get(&number) {
-            zone.home.look(vec![zone.settings.name.to_buf()], done);
+            zone.home
+                .read_states(vec![zone.settings.name.to_buf()], done);
         }
     }
 

@@ -182,7 +182,7 @@ impl MemoryShare {
     }
 
     /// Records how much the finished version takes, whether or not there is room: it already exists.
-    pub fn settle(&mut self, octets: u64) {
+    pub fn set_final(&mut self, octets: u64) {
         let octets = octets.saturating_sub(FREE).next_multiple_of(STEP);
         let mut state = self.pool.lock();
         state.used = (state.used - self.octets).saturating_add(octets);
@@ -296,7 +296,7 @@ mod tests {
     fn a_finished_version_counts_until_it_is_dropped() {
         let memory = TransferMemory::new(4 * MIB);
         let mut share = memory.share(primary(1));
-        share.settle(7 * MIB);
+        share.set_final(7 * MIB);
         assert_eq!(memory.used(), 6 * MIB);
         drop(share);
         assert_eq!(memory.used(), 0);

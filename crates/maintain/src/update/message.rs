@@ -123,16 +123,19 @@ impl UpdateRequest {
     ) -> Result<(), ChangeRefused> {
         let (name, rtype) = (record.owner, record.rtype);
         if record.ttl != 0 {
-            return Err(of_record(record, "prerequisite with a TTL that is not 0"));
+            return Err(refuse_record(
+                record,
+                "prerequisite with a TTL that is not 0",
+            ));
         }
         self.check_owner(record)?;
         if rtype.is_meta() && rtype != Type::ANY {
-            return Err(of_record(record, "meta type not allowed"));
+            return Err(refuse_record(record, "meta type not allowed"));
         }
         let is_empty = record.rdlength == 0;
         let next = match (record.class, rtype) {
             (Class::ANY | Class::NONE, _) if !is_empty => {
-                return Err(of_record(
+                return Err(refuse_record(
                     record,
                     "value-independent prerequisite with data",
                 ));
@@ -142,7 +145,7 @@ impl UpdateRequest {
             (Class::NONE, Type::ANY) => Prerequisite::NameIsNotInUse(name),
             (Class::NONE, _) => Prerequisite::RrsetIsAbsent(name, rtype),
             (Class::IN, Type::ANY) => {
-                return Err(of_record(
+                return Err(refuse_record(
                     record,
                     "value-dependent prerequisite of type ANY",
                 ));
@@ -154,7 +157,7 @@ impl UpdateRequest {
                 known.insert(data);
                 return Ok(());
             }
-            _ => return Err(of_record(record, "prerequisite with an invalid class")),
+            _ => return Err(refuse_record(record, "prerequisite with an invalid class")),
         };
         self.prerequisites.push(next);
         Ok(())
@@ -165,7 +168,7 @@ impl UpdateRequest {
         let (name, rtype) = (record.owner, record.rtype);
         self.check_owner(record)?;
         if rtype.is_meta() && !(rtype == Type::ANY && record.class == Class::ANY) {
-            return Err(of_record(record, "meta type not allowed"));
+            return Err(refuse_record(record, "meta type not allowed"));
         }
         match record.class {
             Class::IN => Ok(UpdateStep::Add {
@@ -175,10 +178,10 @@ impl UpdateRequest {
                 rdata: data_of(record)?,
             }),
             Class::ANY | Class::NONE if record.ttl != 0 => {
-                Err(of_record(record, "deletion with a TTL that is not 0"))
+                Err(refuse_record(record, "deletion with a TTL that is not 0"))
             }
             Class::ANY if record.rdlength != 0 => {
-                Err(of_record(record, "RRset deletion with data"))
+                Err(refuse_record(record, "RRset deletion with data"))
             }
             Class::ANY if rtype == Type::ANY => Ok(UpdateStep::DeleteName(name)),
             Class::ANY => Ok(UpdateStep::DeleteRrset(name, rtype)),
@@ -187,7 +190,7 @@ impl UpdateRequest {
                 rtype,
                 rdata: data_of(record)?,
             }),
-            _ => Err(of_record(record, "update record with an invalid class")),
+            _ => Err(refuse_record(record, "update record with an invalid class")),
         }
     }
 
@@ -238,7 +241,7 @@ fn data_of(record: &RecordView<'_>) -> Result<Vec<u8>, ChangeRefused> {
     let mut rdata = Vec::new();
     record
         .expand_data(&mut rdata)
-        .map_err(|error| of_record(record, error))?;
+        .map_err(|error| refuse_record(record, error))?;
     Ok(rdata)
 }
 
@@ -259,7 +262,7 @@ fn form_error(reason: impl ToString) -> ChangeRefused {
     refused(Rcode::FormErr, reason)
 }
 
-fn of_record(record: &RecordView<'_>, reason: impl ToString) -> ChangeRefused {
+fn refuse_record(record: &RecordView<'_>, reason: impl ToString) -> ChangeRefused {
     let (owner, rtype, reason) = (record.owner, record.rtype, reason.to_string());
     form_error(format!("{owner} {rtype}: {reason}"))
 }

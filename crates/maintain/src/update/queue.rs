@@ -275,10 +275,10 @@ fn commit_resident(commits: &Arc<Commits>, job: UpdateJob) {
         confirmed: None,
         author: None,
     };
-    commits.conditional(source, &change, move |result| done(of_commit(result)));
+    commits.conditional(source, &change, move |result| done(commit_outcome(result)));
 }
 
-fn of_commit(result: Result<CommittedVersion, CommitError>) -> UpdateOutcome {
+fn commit_outcome(result: Result<CommittedVersion, CommitError>) -> UpdateOutcome {
     match result {
         Ok(committed) if committed.difference.is_empty() => UpdateOutcome::Unchanged,
         Ok(committed) => UpdateOutcome::Changed {
@@ -306,11 +306,11 @@ fn commit_in_database(database: &dyn DatabaseUpdates, jobs: Vec<UpdateJob>) {
         .collect();
     let results = database.commit(&changes);
     for ((.., done), result) in read.into_iter().zip(results) {
-        done(of_database(result));
+        done(database_outcome(result));
     }
 }
 
-fn of_database(result: Result<Committed, WriteError>) -> UpdateOutcome {
+fn database_outcome(result: Result<Committed, WriteError>) -> UpdateOutcome {
     match result {
         Ok(committed) if !committed.is_changed => UpdateOutcome::Unchanged,
         Ok(committed) => UpdateOutcome::Changed {

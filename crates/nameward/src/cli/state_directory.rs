@@ -34,7 +34,7 @@ impl StateArguments {
     /// Returns the state directory.
     pub(super) fn find(self) -> Result<PathBuf, CommandError> {
         let overrides = Overrides {
-            file: self.config.or_else(location::of_this_machine),
+            file: self.config.or_else(location::default_config_file),
             ..Overrides::default()
         };
         state::directory(self.directory, &overrides)

@@ -36,7 +36,7 @@ pub fn default_file() -> Option<PathBuf> {
 }
 
 /// Returns the file that is used without a flag.
-pub fn of_this_machine() -> Option<PathBuf> {
+pub fn default_config_file() -> Option<PathBuf> {
     named().or_else(default_file)
 }
 

@@ -41,7 +41,7 @@ impl<'t> ZonePieces<'t> {
     /// Without multi-line strings, a line with `[[zone]]` starts a table wherever the text is valid: brackets with a
     /// bare word in them are not a value. A chunk that ends within a value is not valid text, and a table that
     /// belongs to a zone (`[zone.x]`) leaves its key in the rest.
-    pub(super) fn of(text: &'t str) -> Option<Self> {
+    pub(super) fn split(text: &'t str) -> Option<Self> {
         // A long text may also be a list of files, without any of this.
         let has = |what: &str| memmem::find(text.as_bytes(), what.as_bytes()).is_some();
         if text.len() < 2 * PIECE || !has(HEADER) || has("\"\"\"") || has("'''") {
@@ -174,19 +174,19 @@ mod tests {
             "{:?}",
             whole.as_ref().err()
         );
-        let cut = ZonePieces::of(text);
+        let cut = ZonePieces::split(text);
         cut.is_some_and(|cut| Config::parse_tree(cut.rest.reveal(), base, &[], &cut.pieces).is_ok())
     }
 
     #[test]
     fn tables_of_zones_in_pieces_give_the_same_configuration() {
         let text = many("[cache]\nnegative_ttl = 7\n# [[zone]]\n");
-        assert!(ZonePieces::of(&text).is_some_and(|cut| cut.pieces.len() > 4));
+        assert!(ZonePieces::split(&text).is_some_and(|cut| cut.pieces.len() > 4));
         assert!(same(&text));
         assert!(same(&many(
             "[[zone]]\nname = \"more.example\"\nfile = \"[[zone]]\"\n"
         )));
-        assert!(ZonePieces::of("[[zone]]\nname = \"few.example\"\n").is_none());
+        assert!(ZonePieces::split("[[zone]]\nname = \"few.example\"\n").is_none());
     }
 
     #[test]

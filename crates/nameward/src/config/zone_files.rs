@@ -103,7 +103,7 @@ pub struct Shortened {
 
 impl Shortened {
     /// Cuts all plain zone lists out of a text; `None` if there are none.
-    pub fn of(text: &str, base: &Path) -> Option<Self> {
+    pub fn shorten(text: &str, base: &Path) -> Option<Self> {
         let mut short = Self {
             text: Secret::new(String::with_capacity(text.len() + 2)),
             lists: Vec::new(),
@@ -287,7 +287,7 @@ mod tests {
     const BASE: &str = "/etc/nameward";
 
     fn cut(text: &str) -> Option<Shortened> {
-        Shortened::of(text, Path::new(BASE))
+        Shortened::shorten(text, Path::new(BASE))
     }
 
     /// Reads a text with the lists cut out and without; returns whether any was cut out.

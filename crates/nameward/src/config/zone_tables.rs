@@ -215,7 +215,7 @@ impl ConfigReader<'_> {
             let message = format!("unknown [[template]] {:?}{hint}", zone.template);
             return self.problem(span_of("template"), message);
         }
-        let terms = policies::of_zone(config, zone);
+        let terms = policies::zone_policy(config, zone);
         if let Some((key, message)) = contradiction(zone, &terms) {
             self.problem(span_of(key), message);
         }

@@ -80,7 +80,7 @@ fn collect_zone(
     let own = config.zones.iter().find(|zone| zone.name.0 == name);
     let defaults = config.zone_defaults.shared_terms();
     let terms = match own {
-        Some(own) => policies::of_zone(config, own).or(&defaults),
+        Some(own) => policies::zone_policy(config, own).or(&defaults),
         None => defaults,
     };
     let kind = match listed.kind {

@@ -247,7 +247,7 @@ mod tests {
         let mode = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         };
-        let nobody = UserAndGroup::of_numbers(65_534, 65_534);
+        let nobody = UserAndGroup::from_ids(65_534, 65_534);
         mode(dir.path(), 0o755);
         mode(&file, 0o644);
         assert!(is_readable(&file, nobody));

@@ -188,7 +188,7 @@ impl StoredZones {
         };
         let zone = read_contents(store, name);
         let zone = zone.map_err(|error| OperationError::backend(error.to_string()))?;
-        let policy = Arc::clone(self.policies.load().of(name.as_name()));
+        let policy = Arc::clone(self.policies.load().get(name.as_name()));
         let is_ours =
             policy.kind.is_transferred() && !matches!(policy.declared_by, PolicySource::Backend(_));
         let Some(mut zone) = zone.or_else(|| is_ours.then(|| Zone::not_ready(name.as_name())))
@@ -300,7 +300,7 @@ impl StoredZones {
             Vec::new()
         });
         for name in at_home {
-            let declared_by = self.policies.load().of(name.as_name()).declared_by;
+            let declared_by = self.policies.load().get(name.as_name()).declared_by;
             let rank = match declared_by {
                 PolicySource::Configured => CONFIGURED_RANK,
                 _ => UNCONFIGURED_RANK,

@@ -172,7 +172,7 @@ impl FileAccess {
         // Copies of secondary zones; those of others are sources.
         let with_file = config.zones.iter().filter(|zone| zone.file.is_some());
         for zone in with_file {
-            if let Some(copy) = policies::of_zone(config, zone).copy_file {
+            if let Some(copy) = policies::zone_policy(config, zone).copy_file {
                 self.write_beside(&copy);
             }
         }

@@ -304,10 +304,10 @@ fn zone_keys(
 fn follow_policies(policies: &PolicyTable, handle: &KeyDriverHandle) {
     let handle = handle.clone();
     policies.on_change(move |change| match change.zones {
-        zones if zones.len() > MANY_ZONES => handle.look_at_all(),
+        zones if zones.len() > MANY_ZONES => handle.request_all(),
         zones => {
             for zone in zones {
-                handle.look_at(Name::from_valid_wire(zone).into());
+                handle.request(Name::from_valid_wire(zone).into());
             }
         }
     });
@@ -353,10 +353,10 @@ impl CommitListener for ChangeRouter {
         let zone = name_of(&version.zone);
         self.notifier.changed(zone);
         let policies = self.policies.load();
-        let policy = policies.of(zone.as_name());
+        let policy = policies.get(zone.as_name());
         let has_keys = policy.dnssec_policy.is_some() || policy.key_directory.is_some();
         if version.is_first && has_keys {
-            self.key_driver.look_at(zone);
+            self.key_driver.request(zone);
         }
         // Record changes in a zone that is not a catalog do not affect other zones.
         if version.is_first || matches!(policy.kind, ZoneKind::Producer | ZoneKind::Consumer) {

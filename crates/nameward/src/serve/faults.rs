@@ -27,10 +27,10 @@ use nameward_store::state::{StateError, StoreFault};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::ZoneSums;
 
-use backends::{of_backend, of_failed_servers, of_lag, of_unseen_changes};
+use backends::{backend_faults, failed_server_faults, lag_fault, unseen_changes_fault};
 use process::{
-    of_certificate, of_geo_database, of_internal_error, of_memory, of_peers, of_scripts, of_start,
-    of_targets, of_xdp,
+    certificate_fault, geo_database_fault, internal_error_fault, memory_fault, peer_faults,
+    script_fault, start_faults, target_fault, xdp_fault,
 };
 
 /// The sources that faults are derived from.
@@ -89,35 +89,35 @@ impl FaultSources<'_> {
     /// Finds the faults, the worst first.
     pub fn find(&self) -> Vec<ServerFault> {
         if !self.status.is_started {
-            return of_start();
+            return start_faults();
         }
         let mut faults = Vec::new();
         faults.extend(self.listeners());
         let down = self.status.backends.iter().filter(|one| !one.is_up);
-        faults.extend(down.map(of_backend));
+        faults.extend(down.map(backend_faults));
         let up = self.status.backends.iter().filter(|one| one.is_up);
-        faults.extend(up.clone().filter_map(of_unseen_changes));
-        faults.extend(up.clone().filter_map(of_lag));
-        faults.extend(up.filter_map(of_failed_servers));
-        faults.extend(self.store.map(of_store));
+        faults.extend(up.clone().filter_map(unseen_changes_fault));
+        faults.extend(up.clone().filter_map(lag_fault));
+        faults.extend(up.filter_map(failed_server_faults));
+        faults.extend(self.store.map(state_store_fault));
         faults.extend(self.empty_zones());
         faults.extend(self.never_transferred());
         faults.extend(self.expired());
         faults.extend(self.unsigned());
-        faults.extend(of_file_errors(&self.files.with_old_version));
+        faults.extend(file_error_fault(&self.files.with_old_version));
         faults.extend(self.conflicts());
-        faults.extend(self.missing_files.iter().map(of_missing));
+        faults.extend(self.missing_files.iter().map(missing_file_fault));
         faults.extend(self.broken_signatures());
         faults.extend(self.file_sources());
         faults.extend(self.reload());
-        faults.extend(self.tls.map(of_certificate));
-        faults.extend(of_peers(self.peers));
-        faults.extend(of_xdp(self.status));
-        faults.extend(self.geo.iter().map(of_geo_database));
-        faults.extend(of_targets(self.targets));
-        faults.extend(of_scripts(self.scripts));
-        faults.extend(of_internal_error(self.status));
-        faults.extend(of_memory(self.status));
+        faults.extend(self.tls.map(certificate_fault));
+        faults.extend(peer_faults(self.peers));
+        faults.extend(xdp_fault(self.status));
+        faults.extend(self.geo.iter().map(geo_database_fault));
+        faults.extend(target_fault(self.targets));
+        faults.extend(script_fault(self.scripts));
+        faults.extend(internal_error_fault(self.status));
+        faults.extend(memory_fault(self.status));
         faults.extend(self.ending_signatures());
         faults.extend(self.primaries_behind());
         faults.extend(self.stale());
@@ -370,7 +370,7 @@ fn fault(kind: FaultKind, text: impl Into<String>, effect: &str, remedy: &str) -
     }
 }
 
-fn of_file_errors(files: &FaultyZoneList) -> Option<ServerFault> {
+fn file_error_fault(files: &FaultyZoneList) -> Option<ServerFault> {
     let first = files.first.first()?;
     let more = and_more(files.number - 1);
     let (name, error) = (zone_text(&first.name), &first.error);
@@ -382,7 +382,7 @@ fn of_file_errors(files: &FaultyZoneList) -> Option<ServerFault> {
     ))
 }
 
-fn of_missing(missing: &MissingZones) -> ServerFault {
+fn missing_file_fault(missing: &MissingZones) -> ServerFault {
     let (effect, remedy) = match missing.outlook {
         MissingOutlook::Withdrawn(grace) => {
             let grace = counted(grace.as_secs() as usize, "second");
@@ -410,7 +410,7 @@ fn of_missing(missing: &MissingZones) -> ServerFault {
 }
 
 /// Returns the fault of a state store that does not accept changes.
-fn of_store(found: &StoreFault) -> ServerFault {
+fn state_store_fault(found: &StoreFault) -> ServerFault {
     let remedy = match &found.error {
         StateError::Lost {
             rescued: Some(_), ..

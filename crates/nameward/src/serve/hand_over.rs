@@ -37,7 +37,7 @@ use nameward_store::state::StateStore;
 use tokio::sync::watch;
 
 use super::{
-    hand_over_lines::{HandOverOffer, LOAD, PAUSED, SERVE, SERVING, expect, say},
+    hand_over_lines::{HandOverOffer, LOAD, PAUSED, SERVE, SERVING, expect, send_line},
     opening::Gates,
     ports::Ports,
 };
@@ -119,7 +119,7 @@ impl HandOver {
         let paused = self.store.as_ref().map(StateStore::pause).transpose();
         let paused =
             paused.map_err(|error| OperationError::new(ErrorKind::Internal, error.to_string()))?;
-        let taken = say(stream, PAUSED)
+        let taken = send_line(stream, PAUSED)
             .and_then(|()| stream.set_read_timeout(Some(LOAD_PATIENCE)))
             .and_then(|()| expect(stream, SERVE))
             .and_then(|()| self.leave_to(stream));
@@ -148,7 +148,7 @@ impl HandOver {
             tracing::warn!("upgrade: a UDP worker does not stop reading");
         }
         notify::successor(descriptors::peer_process(stream)?);
-        say(stream, SERVING)
+        send_line(stream, SERVING)
     }
 
     fn offer(&self, stream: &UnixStream, ports: &[OwnedFd]) -> io::Result<()> {
@@ -161,7 +161,7 @@ impl HandOver {
             descriptors: output.len() + ports.len(),
             quic: self.quic.clone(),
         };
-        say(stream, &serde_json::to_string(&offer)?)?;
+        send_line(stream, &serde_json::to_string(&offer)?)?;
         descriptors::send(stream, &output)?;
         descriptors::send(stream, ports)
     }

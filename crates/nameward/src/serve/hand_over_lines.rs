@@ -25,7 +25,7 @@ pub(super) const PAUSED: &str = "paused";
 pub(super) const SERVING: &str = "serving";
 
 /// Sends a line.
-pub(super) fn say(mut stream: &UnixStream, line: &str) -> io::Result<()> {
+pub(super) fn send_line(mut stream: &UnixStream, line: &str) -> io::Result<()> {
     stream.write_all(format!("{line}\n").as_bytes())
 }
 

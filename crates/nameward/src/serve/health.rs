@@ -305,7 +305,7 @@ fn backends(sources: &HealthSources, sums: &ZoneSums) -> Vec<BackendStatus> {
         unseen_changes: None,
         failed_servers: Vec::new(),
         lag: None,
-        zones: sums.of_rank(rank),
+        zones: sums.by_rank(rank),
         // Zones declared in `[[zone]]` have no backend that could be lost.
         is_lost: rank > 0 && sums.is_rank_lost(rank),
     });
@@ -335,11 +335,11 @@ fn backends(sources: &HealthSources, sums: &ZoneSums) -> Vec<BackendStatus> {
             }),
             failed_servers: failed_servers_of(database),
             lag: lag_of(database),
-            zones: sums.of_rank(database.rank),
+            zones: sums.by_rank(database.rank),
             // Zones that wait for their primaries are not the database's fault.
             is_lost: !health.is_up
                 && (database.served_from == ServedFrom::Lookups
-                    || sums.of_rank(database.rank) == 0
+                    || sums.by_rank(database.rank) == 0
                     || sums.is_rank_lost(database.rank)),
         }
     };

@@ -24,7 +24,7 @@ pub fn start(core: &ServerCore, secondaries: &SecondaryZones) -> std::io::Result
     let (notified, key_driver) = (core.notified.clone(), core.key_driver.clone());
     let (catalogs, secondaries) = (core.catalogs.clone(), secondaries.clone());
     let on_gained = move |rank, task| match task {
-        LeaseTask::Keys => key_driver.look_at_all(),
+        LeaseTask::Keys => key_driver.request_all(),
         LeaseTask::Notify => notified.check_all(rank),
         LeaseTask::Secondaries => secondaries.take_over_checks(),
         LeaseTask::Catalogs => catalogs.take_over(),

@@ -35,7 +35,7 @@ pub fn take(shared: &ServingState, old: &Config, new: &Config) -> Vec<String> {
         shared.live.flush(&|_| true);
     }
     let mut databases = Vec::new();
-    if of_databases(old) != of_databases(new) {
+    if database_backends(old) != database_backends(new) {
         databases.push("backend (databases)".to_string());
     }
     if old.zone_defaults.soa_edit != new.zone_defaults.soa_edit {
@@ -59,7 +59,7 @@ pub fn take(shared: &ServingState, old: &Config, new: &Config) -> Vec<String> {
 }
 
 /// Returns the databases, each with its index.
-fn of_databases(config: &Config) -> Vec<(usize, &Backend)> {
+fn database_backends(config: &Config) -> Vec<(usize, &Backend)> {
     let numbered = config.backends.iter().enumerate();
     numbered
         .filter(|(_, backend)| backend.r#type != BackendType::File)

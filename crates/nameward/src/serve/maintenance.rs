@@ -106,7 +106,7 @@ fn ended() -> OperationError {
 
 impl Maintenance {
     /// Loads the file of one zone if it changed, and waits for that. Returns its errors and warnings.
-    pub fn look_at_zone(&self, zone: NameBuf) -> Result<Vec<String>, OperationError> {
+    pub fn reload_zone(&self, zone: NameBuf) -> Result<Vec<String>, OperationError> {
         let (reply, replied) = mpsc::sync_channel(1);
         self.requests
             .push(MaintenanceRequest::LookAtZone(Box::new(zone), reply))
@@ -262,14 +262,14 @@ fn carry_out(request: MaintenanceRequest, current: &mut CurrentConfig, files: &m
             let _ = reply.try_send(announced_reload(current, files, withdrawal));
         }
         MaintenanceRequest::Look(what) => {
-            files.look(&current.sources, &what);
+            files.check(&current.sources, &what);
         }
         MaintenanceRequest::Sync(zone, mode, reply) => {
             let outcome = files.sync(&current.sources, &zone, mode);
             let _ = reply.try_send(outcome);
         }
         MaintenanceRequest::LookAtZone(zone, reply) => {
-            let errors = files.look_at_zone(&current.sources, &zone);
+            let errors = files.check_zone(&current.sources, &zone);
             let _ = reply.try_send(errors);
         }
         MaintenanceRequest::OnFiles(work) => work(files, &current.sources),
@@ -403,7 +403,7 @@ fn reload(
     core.notes.set_sources(&current.sources);
     core.maintain.databases.request_refresh();
     let outcome = files.load(&current.sources, withdrawal);
-    core.key_driver.look_at_all();
+    core.key_driver.request_all();
     table.set_access(AccessSource::Configured, access);
     stored_views.configure(views);
     let report = ReloadReport {

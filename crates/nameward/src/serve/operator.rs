@@ -168,7 +168,7 @@ impl Commands for Operator {
         if let Some(config) = &request.config {
             self.check_config(config)?;
         }
-        let caller = author::of_user(peer.uid, request.message.as_deref())?;
+        let caller = author::local_caller(peer.uid, request.message.as_deref())?;
         self.run_as(&caller, &request.request, items)
     }
 
@@ -280,7 +280,7 @@ impl Operator {
             asked => {
                 let author = Some(&caller.author);
                 let result = self.operations.run_for(author, asked, items)?;
-                self.settle(asked)?;
+                self.wait_until_applied(asked)?;
                 Ok(result)
             }
         }
@@ -322,7 +322,7 @@ impl Operator {
 
     /// Waits until a zone that a command declared or deleted has appeared or disappeared, so that the next command
     /// sees it. A deleted zone does not stay frozen.
-    fn settle(&self, request: &OperationRequest) -> Result<(), OperationError> {
+    fn wait_until_applied(&self, request: &OperationRequest) -> Result<(), OperationError> {
         let (zone, is_deleted) = match request {
             OperationRequest::ZoneCreate(template) => (&template.zone, false),
             OperationRequest::ZoneProvision(request) => (&request.zone, false),
@@ -332,7 +332,7 @@ impl Operator {
             _ => return Ok(()),
         };
         let name = zone_name(zone)?;
-        self.secondaries.settle(name);
+        self.secondaries.wait_for_policy(name);
         if !is_deleted {
             self.operations.wait_until_produced(&name);
         }
@@ -392,7 +392,7 @@ impl Operator {
     /// Loads the edited zone file and resumes updates. If the file cannot be served, the zone stays frozen.
     fn thaw(&self, zone: &str) -> Result<OperationResult, OperationError> {
         let zone = self.served(zone)?;
-        let errors = self.maintenance.look_at_zone(zone)?;
+        let errors = self.maintenance.reload_zone(zone)?;
         if let Some(error) = errors.first() {
             let text = format!("zone {zone}: still frozen: {error}");
             return Err(OperationError::refused(text));

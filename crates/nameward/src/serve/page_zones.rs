@@ -36,7 +36,7 @@ impl PageZones {
         let row = self
             .operations
             .served_row(name, zone.rank(), &policies, Some(zone));
-        let is_transferred = policies.of(name).kind.is_transferred();
+        let is_transferred = policies.get(name).kind.is_transferred();
         let state = is_transferred.then(|| self.secondaries.troubled_state(name.into()));
         match state.flatten() {
             Some(state) => ListedZone {

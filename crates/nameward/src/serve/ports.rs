@@ -169,7 +169,7 @@ fn listener(address: SocketAddr, transports: &[&str]) -> ListenerStatus {
 
 /// Checks whether the configuration still has the control socket of the server before.
 fn is_control_socket(config: &Config, path: &Path) -> bool {
-    let default = || DefaultLocation::of_this_process().path();
+    let default = || DefaultLocation::for_this_process().path();
     let configured = config.server.control_socket.clone().unwrap_or_else(default);
     match (configured.canonicalize(), path.canonicalize()) {
         (Ok(configured), Ok(path)) => configured == path,
@@ -264,7 +264,7 @@ fn bind_control(config: &Config) -> Result<Option<ControlSocket>, SocketError> {
     if let Some(path) = &config.server.control_socket {
         return ControlSocket::bind(path).map(Some);
     }
-    let place = DefaultLocation::of_this_process();
+    let place = DefaultLocation::for_this_process();
     match place
         .prepare()
         .and_then(|()| ControlSocket::bind(&place.path()))

@@ -267,7 +267,7 @@ impl RunningServer {
         }
         notify::ready();
         policies::warn_of_unknown_keys(&self.unknown_keys, &self.core.maintain.policies.load());
-        self.core.key_driver.look_at_all();
+        self.core.key_driver.request_all();
         let secondaries = self.secondaries.clone();
         tokio::task::spawn_blocking(move || secondaries.notify_of_changes_before_start());
         Ok(())

@@ -157,8 +157,8 @@ impl SecondaryZones {
     pub fn facts(&self, served: &Zone) -> Option<ZoneFacts> {
         let zone: NameBuf = served.id().into();
         let status = match self.life.status(Some(zone)).pop() {
-            Some(status) => self.of_secondary(&status),
-            None => self.of_other(zone).ok()?,
+            Some(status) => self.secondary_status(&status),
+            None => self.other_status(zone).ok()?,
         };
         Some(ZoneFacts {
             status,
@@ -213,15 +213,15 @@ impl SecondaryZones {
         if let Some(zone) = zone {
             let mut secondary = self.life.status(Some(zone));
             give(match secondary.pop() {
-                Some(status) => self.of_secondary(&status),
-                None => self.of_other(zone)?,
+                Some(status) => self.secondary_status(&status),
+                None => self.other_status(zone)?,
             });
             return Ok(OperationResult::Listed { items: count });
         }
         let mut all = self.life.status(None);
         all.sort_by(|a, b| a.zone.as_name().canonical_cmp(b.zone.as_name()));
         for status in &all {
-            if !give(self.of_secondary(status)) {
+            if !give(self.secondary_status(status)) {
                 return Ok(OperationResult::Listed { items: count });
             }
         }
@@ -232,7 +232,7 @@ impl SecondaryZones {
         let mut others: Vec<NameBuf> = own.map(|(zone, _)| zone.into()).collect();
         others.sort_by(|a, b| a.as_name().canonical_cmp(b.as_name()));
         for zone in others {
-            if let Ok(status) = self.of_other(zone)
+            if let Ok(status) = self.other_status(zone)
                 && !give(status)
             {
                 break;
@@ -247,18 +247,18 @@ impl SecondaryZones {
             .maintain
             .policies
             .load()
-            .of(zone)
+            .get(zone)
             .kind
             .is_transferred()
     }
 
     fn kind_of(&self, zone: Name<'_>) -> &'static str {
-        self.core.maintain.policies.load().of(zone).kind.word()
+        self.core.maintain.policies.load().get(zone).kind.word()
     }
 
-    fn of_secondary(&self, status: &SecondaryStatus) -> ListedZoneStatus {
+    fn secondary_status(&self, status: &SecondaryStatus) -> ListedZoneStatus {
         let has_contents = status.state != ZoneState::Empty;
-        let transfer = self.outgoing.transfers().of(&status.zone);
+        let transfer = self.outgoing.transfers().get(&status.zone);
         ListedZoneStatus {
             name: status.zone.to_string(),
             kind: self.kind_of(status.zone.as_name()).into(),
@@ -292,7 +292,7 @@ impl SecondaryZones {
     }
 
     /// Returns the status of a zone that is not a secondary.
-    fn of_other(&self, zone: NameBuf) -> Result<ListedZoneStatus, OperationError> {
+    fn other_status(&self, zone: NameBuf) -> Result<ListedZoneStatus, OperationError> {
         let table = self.core.shared.zones.load();
         let served = table.exact(zone.as_name()).ok_or_else(|| {
             OperationError::not_found(format!("zone {zone} not found; see `nameward zone list`"))
@@ -313,7 +313,7 @@ impl SecondaryZones {
     }
 
     /// Waits until a change of a zone's policy has been applied.
-    pub fn settle(&self, zone: NameBuf) {
+    pub fn wait_for_policy(&self, zone: NameBuf) {
         // Status requests are answered after earlier changes.
         self.life.status(Some(zone));
     }
@@ -339,7 +339,7 @@ impl SecondaryZones {
     /// Notifies the servers that are configured for a zone.
     pub fn notify(&self, zone: &str) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
-        self.of_other(name)?;
+        self.other_status(name)?;
         self.core.notifier.notify_now(name);
         tracing::info!("zone {name}: NOTIFY requested via control socket");
         let zone = name.to_string();

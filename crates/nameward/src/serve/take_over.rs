@@ -18,7 +18,7 @@ use std::{
 use nameward_control::operations::{ControlRequest, OperationRequest, ReplyLine};
 use nameward_serve::{descriptors, inherited::InheritedSockets, quic::QuicIdentity};
 
-use super::hand_over_lines::{HandOverOffer, LOAD, PAUSED, SERVE, SERVING, read_line, say};
+use super::hand_over_lines::{HandOverOffer, LOAD, PAUSED, SERVE, SERVING, read_line, send_line};
 
 /// The control socket of the server to take over from; set by `nameward upgrade`.
 pub const VARIABLE: &str = "NAMEWARD_TAKE_OVER";
@@ -58,7 +58,7 @@ pub fn begin() -> Result<(Option<TakeOver>, InheritedSockets), TakeOverError> {
         message: None,
         request: OperationRequest::TakeOver,
     };
-    say(
+    send_line(
         &stream,
         &serde_json::to_string(&request).map_err(io::Error::from)?,
     )?;
@@ -121,7 +121,7 @@ impl TakeOver {
 
     /// Lets the running server release the state store. It continues to answer from memory.
     pub fn take_store(&self) -> Result<(), TakeOverError> {
-        say(&self.stream, LOAD)?;
+        send_line(&self.stream, LOAD)?;
         match read_line(&self.stream) {
             Ok(line) if line == PAUSED => Ok(()),
             Ok(line) => Err(refusal(&line).into()),
@@ -141,7 +141,7 @@ impl TakeOver {
 
     /// Lets the server before stop, and continues its log. Fails if that one has given this process up and continues.
     pub fn finish(&mut self) -> Result<(), TakeOverError> {
-        match say(&self.stream, SERVE).and_then(|()| read_line(&self.stream)) {
+        match send_line(&self.stream, SERVE).and_then(|()| read_line(&self.stream)) {
             Ok(line) if line == SERVING => {}
             Ok(line) => return Err(refusal(&line).into()),
             Err(error) => tracing::warn!("upgrade: the server before has ended: {error}"),

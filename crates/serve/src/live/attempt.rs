@@ -87,7 +87,8 @@ enum CacheFinding {
 impl Attempt<'_> {
     fn fit(&self) -> Option<Fit> {
         let limit = self.engine.limit(self.query, self.medium);
-        Fit::of(self.query, self.view, limit, self.medium).filter(|_| self.live.packets.is_on())
+        Fit::from_query(self.query, self.view, limit, self.medium)
+            .filter(|_| self.live.packets.is_on())
     }
 
     /// Answers from the packet cache. If `is_timed`, the clock is read twice: that costs a good part of the look-up
@@ -341,7 +342,7 @@ impl Attempt<'_> {
             && !self
                 .live
                 .packets
-                .keep((self.key, fit), (live, held.generation), self.now, answer)
+                .insert((self.key, fit), (live, held.generation), self.now, answer)
         {
             recorder.add(Counter::DeferredPacketcacheInserts, 1);
         }

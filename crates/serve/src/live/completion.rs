@@ -76,7 +76,7 @@ impl<'l> Completion<'l> {
         let part = match result {
             Ok(part) => {
                 self.backend.note_in_time();
-                Ok(keep(shared, lookup, key, part, (now, recorder)))
+                Ok(cache_fragment(shared, lookup, key, part, (now, recorder)))
             }
             Err(error) => {
                 self.backend.log_failure(lookup, &error);
@@ -103,7 +103,7 @@ impl Drop for Completion<'_> {
     }
 }
 
-fn keep(
+fn cache_fragment(
     shared: &ServingState,
     lookup: &Lookup,
     key: &NameKey,
@@ -112,7 +112,7 @@ fn keep(
 ) -> CachedZoneFragment {
     let queries = &shared.live.queries;
     let part = queries.part(part, key, lookup.generation, now);
-    if !queries.keep(&lookup.live, key, part.clone()) {
+    if !queries.insert_fragment(&lookup.live, key, part.clone()) {
         recorder.add(Counter::DeferredCacheInserts, 1);
     }
     part

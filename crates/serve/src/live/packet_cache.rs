@@ -50,7 +50,12 @@ pub(crate) struct Fit {
 
 impl Fit {
     /// Returns the properties that the response to this query depends on; `None` if it is not cacheable.
-    pub(crate) fn of(query: &Query<'_>, view: ViewId, limit: usize, medium: Medium) -> Option<Fit> {
+    pub(crate) fn from_query(
+        query: &Query<'_>,
+        view: ViewId,
+        limit: usize,
+        medium: Medium,
+    ) -> Option<Fit> {
         let packet = query.packet();
         let count = |at: usize| u32::from(u16::from_be_bytes([packet[at], packet[at + 1]]));
         let (answers, additional) = (count(6) + count(8), count(10));
@@ -207,7 +212,7 @@ impl PacketCache {
 
     /// Caches a response that was built from the zone at this generation; false if it was skipped because the cache
     /// shard is locked.
-    pub(crate) fn keep(
+    pub(crate) fn insert(
         &self,
         (key, fit): (&NameKey, Fit),
         (live, generation): (&Live, u64),

@@ -165,7 +165,12 @@ impl QueryCache {
 
     /// Caches a fragment that was looked up when the zone had this generation; false if it was skipped because the
     /// cache shard is locked.
-    pub(crate) fn keep(&self, live: &Live, name: &NameKey, part: CachedZoneFragment) -> bool {
+    pub(crate) fn insert_fragment(
+        &self,
+        live: &Live,
+        name: &NameKey,
+        part: CachedZoneFragment,
+    ) -> bool {
         self.insert(live, name, CachedLookup::Part(part))
     }
 

@@ -115,7 +115,7 @@ impl NotifySink for AutoprimarySink {
         if waiting.len() < WAITING_MAX && waiting.insert(name) {
             let shared = Arc::clone(&self.shared);
             let runtime = &self.shared.runtime;
-            runtime.spawn(async move { shared.look_at(&notified).await });
+            runtime.spawn(async move { shared.query_autoprimary(&notified).await });
         }
         NotifyOutcome::Taken
     }
@@ -132,7 +132,7 @@ struct NotifiedZone {
 
 impl AutoprimaryShared {
     /// Queries an autoprimary for the name servers of a zone, and creates the zone if a listed one is among them.
-    async fn look_at(&self, notified: &NotifiedZone) {
+    async fn query_autoprimary(&self, notified: &NotifiedZone) {
         let zone = notified.zone;
         let mut last = String::from("the zone has none of the configured name servers");
         let mut found = None;
@@ -196,7 +196,7 @@ impl AutoprimaryShared {
     async fn make(&self, notified: &NotifiedZone, autoprimary: &Autoprimary) {
         match autoprimary.listed_by {
             PolicySource::Backend(rank) => self.make_row(rank, notified, autoprimary).await,
-            _ => self.keep(notified, autoprimary).await,
+            _ => self.create_zone(notified, autoprimary).await,
         }
     }
 
@@ -240,7 +240,7 @@ impl AutoprimaryShared {
     }
 
     /// Creates a zone in the state store.
-    async fn keep(&self, notified: &NotifiedZone, autoprimary: &Autoprimary) {
+    async fn create_zone(&self, notified: &NotifiedZone, autoprimary: &Autoprimary) {
         let zone = notified.zone;
         let secondary = AutoprimarySecondary {
             zone,

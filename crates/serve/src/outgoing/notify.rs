@@ -165,7 +165,7 @@ impl Notifier {
             .zones()
             .filter(|zone| zone.is_ready() && !zone.is_stand_in())
         {
-            let policy = policies.of(zone.id());
+            let policy = policies.get(zone.id());
             // Databases store the serials of their zones themselves.
             let is_notified = policy.sends_notify(context.databases.origin(zone))
                 && !matches!(policy.declared_by, PolicySource::Backend(_));
@@ -181,7 +181,7 @@ impl NotifyContext {
     /// Returns whether any server is notified of changes of a zone; the sender decides about one that is not in the table.
     fn sends_notify(&self, zone: &NameBuf) -> bool {
         let (table, policies) = (self.shared.zones.load(), self.policies.load());
-        let policy = policies.of(zone.as_name());
+        let policy = policies.get(zone.as_name());
         table.exact(zone.as_name()).is_none_or(|zone| {
             policy.sends_notify(self.databases.origin(zone)) && self.leads_zone(zone, policy)
         })

@@ -75,7 +75,7 @@ pub struct Transfers {
 
 impl Transfers {
     /// Returns the progress of a zone's transfer, if one is running.
-    pub fn of(&self, zone: &NameBuf) -> Option<Arc<TransferProgress>> {
+    pub fn get(&self, zone: &NameBuf) -> Option<Arc<TransferProgress>> {
         self.running.lock().get(zone).cloned()
     }
 

@@ -150,7 +150,7 @@ impl UpstreamQuery<'_> {
             tokio::select! {
                 ended = self.running.join_next() => {
                     if let Some(Ok((server, result))) = ended {
-                        if let Some(reply) = self.judge(server, result) {
+                        if let Some(reply) = self.record_result(server, result) {
                             return Ok(reply);
                         }
                         self.start_next();
@@ -164,7 +164,7 @@ impl UpstreamQuery<'_> {
     }
 
     /// Records the result of an attempt; returns a response that is about the name.
-    fn judge(
+    fn record_result(
         &mut self,
         server: usize,
         result: Result<UpstreamReply, AttemptFailure>,

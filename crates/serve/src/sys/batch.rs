@@ -473,7 +473,8 @@ mod tests {
     #[test]
     fn made_batch_looks_like_a_received_one() {
         let client: SocketAddr = "[2001:db8::1]:53".parse().unwrap();
-        let mut batch = DatagramBatch::of(&[(b"query", client), (&[1; QUERY_MAX + 1], client)]);
+        let mut batch =
+            DatagramBatch::from_datagrams(&[(b"query", client), (&[1; QUERY_MAX + 1], client)]);
         assert_eq!((batch.len(), batch.client(0)), (2, client));
         assert_eq!((batch.truncated(0), batch.truncated(1)), (false, true));
         let (query, reply, len) = batch.reply(0);

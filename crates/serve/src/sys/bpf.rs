@@ -132,7 +132,7 @@ pub(crate) fn create_number() -> io::Result<(OwnedFd, Mapping)> {
         flags: MAPPABLE,
     };
     let map = call(MAP_CREATE, &mut attributes).map(owned)?;
-    let value = Mapping::of_descriptor(&map, 8, 0)?;
+    let value = Mapping::shared(&map, 8, 0)?;
     Ok((map, value))
 }
 

@@ -24,7 +24,7 @@ impl Mapping {
     }
 
     /// Maps what a descriptor refers to.
-    pub(super) fn of_descriptor(
+    pub(super) fn shared(
         descriptor: &impl AsRawFd,
         len: usize,
         offset: libc::off_t,

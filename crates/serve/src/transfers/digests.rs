@@ -56,7 +56,7 @@ impl OutgoingTransfers {
             return false;
         }
         let policies = self.policies.load();
-        policies.of(zone.id()).zonemd == ZonemdRule::Generate
+        policies.get(zone.id()).zonemd == ZonemdRule::Generate
     }
 
     /// Starts the thread that keeps the digests in answers current. It ends with the transfers.
@@ -77,7 +77,7 @@ impl OutgoingTransfers {
             sys::give_way();
             loop {
                 let mut goes_on = true;
-                panic_guard("computing zone digests", || goes_on = keeper.look());
+                panic_guard("computing zone digests", || goes_on = keeper.update());
                 if !goes_on {
                     return;
                 }
@@ -100,7 +100,7 @@ struct DigestUpdater {
 
 impl DigestUpdater {
     /// Computes the digests of zones that have changed; false when the transfers no longer exist.
-    fn look(&mut self) -> bool {
+    fn update(&mut self) -> bool {
         let Some(transfers) = self.transfers.upgrade() else {
             return false;
         };
@@ -122,7 +122,7 @@ impl DigestUpdater {
             self.table.set_digest(name.as_name(), None);
         }
         for zone in zones {
-            let state = VersionState::of(&zone, &transfers.policies.load(), now);
+            let state = VersionState::from_zone(&zone, &transfers.policies.load(), now);
             let name = NameBuf::from(zone.id());
             let before = self.digested.get(&name);
             if before.is_some_and(|before| before.is_same(&state)) {

@@ -337,8 +337,8 @@ impl OutgoingTransfers {
         let makes_digest = self.makes_digest(&zone);
         let (state, is_unsigned) = {
             let policies = self.policies.load();
-            let state = VersionState::of(&zone, &policies, sys::seconds_since_1970());
-            (state, policies.of(zone.id()).transfer_unsigned)
+            let state = VersionState::from_zone(&zone, &policies, sys::seconds_since_1970());
+            (state, policies.get(zone.id()).transfer_unsigned)
         };
         let signing = zone.signing().online().cloned();
         if let Some(signing) = signing.clone().filter(|_| !is_unsigned) {

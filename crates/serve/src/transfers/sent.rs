@@ -57,13 +57,13 @@ impl SentVersions {
     pub(super) fn note(&self, version: Arc<Zone>) -> Arc<Zone> {
         let _turn = self.turn.lock();
         let name = name_of(&version);
-        let mut before = self.kept().remove(&name);
+        let mut before = self.lock_versions().remove(&name);
         let sent = match before.take() {
             Some(before) => before.follow(version),
             None => SentZone::new(version),
         };
         let newest = Arc::clone(&sent.newest);
-        self.kept().insert(name, sent, self.octets_max);
+        self.lock_versions().insert(name, sent, self.octets_max);
         newest
     }
 
@@ -74,21 +74,21 @@ impl SentVersions {
 
     /// Returns the version of a zone that was sent last, if it is kept.
     pub(super) fn newest(&self, zone: &Zone) -> Option<Arc<Zone>> {
-        let kept = self.kept();
+        let kept = self.lock_versions();
         let sent = kept.zones.get(&name_of(zone))?;
         Some(Arc::clone(&sent.newest))
     }
 
     /// Checks whether differences may lead from a serial to the next version of a zone.
     pub(super) fn leads_from(&self, zone: &Zone, since: Serial) -> bool {
-        let kept = self.kept();
+        let kept = self.lock_versions();
         let sent = kept.zones.get(&name_of(zone));
         sent.is_some_and(|sent| sent.leads_from(since))
     }
 
     /// Checks whether a version is kept here.
     pub(super) fn has(&self, version: &Arc<Zone>) -> bool {
-        let kept = self.kept();
+        let kept = self.lock_versions();
         let sent = kept.zones.get(&name_of(version));
         sent.is_some_and(|sent| Arc::ptr_eq(&sent.newest, version))
     }
@@ -99,7 +99,7 @@ impl SentVersions {
         version: &Arc<Zone>,
         since: Serial,
     ) -> Option<Vec<Difference>> {
-        let kept = self.kept();
+        let kept = self.lock_versions();
         let sent = kept.zones.get(&name_of(version))?;
         if !Arc::ptr_eq(&sent.newest, version) {
             return None;
@@ -108,7 +108,7 @@ impl SentVersions {
         Some(sent.differences.range(first..).cloned().collect())
     }
 
-    fn kept(&self) -> MutexGuard<'_, CachedVersions> {
+    fn lock_versions(&self) -> MutexGuard<'_, CachedVersions> {
         self.kept.lock()
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct VersionState {
 }
 
 impl VersionState {
-    pub(super) fn of(zone: &Arc<Zone>, policies: &Policies, now: u32) -> Self {
+    pub(super) fn from_zone(zone: &Arc<Zone>, policies: &Policies, now: u32) -> Self {
         let signing = zone.signing().online();
         let serial = zone.serial().0;
         VersionState {
@@ -27,7 +27,7 @@ impl VersionState {
             serial: signing.map_or(serial, |signing| signing.soa_edit().serial(serial, now)),
             signatures_end: signing.map(|signing| signing.earliest_end(now.into())),
             signing: signing.map(Arc::downgrade),
-            goes_unsigned: policies.of(zone.id()).transfer_unsigned,
+            goes_unsigned: policies.get(zone.id()).transfer_unsigned,
         }
     }
 

@@ -212,10 +212,10 @@ impl PreparedFamily {
         let members = rule.members.iter().zip(states);
         let members: Vec<_> = members.filter(|(member, _)| usable(member)).collect();
         let working = members.iter().filter(|(_, is_up)| **is_up);
-        let mut serving = of_lowest_order(working.map(|(member, _)| *member));
+        let mut serving = lowest_order(working.map(|(member, _)| *member));
         let is_up = !serving.is_empty();
         if !is_up && rule.all_down == AllDown::Serve {
-            serving = of_lowest_order(members.iter().map(|(member, _)| *member));
+            serving = lowest_order(members.iter().map(|(member, _)| *member));
         }
         let mut family = PreparedFamily {
             alternatives: Vec::new(),
@@ -319,9 +319,7 @@ fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-fn of_lowest_order<'m>(
-    members: impl Iterator<Item = &'m PoolMember> + Clone,
-) -> Vec<&'m PoolMember> {
+fn lowest_order<'m>(members: impl Iterator<Item = &'m PoolMember> + Clone) -> Vec<&'m PoolMember> {
     let lowest = members.clone().map(|member| member.order).min();
     members
         .filter(|member| Some(member.order) == lowest)

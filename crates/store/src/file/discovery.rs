@@ -70,7 +70,7 @@ pub(super) enum FileRole {
 
 impl FileRole {
     /// Returns the role of a zone's file in a BIND configuration.
-    pub(super) fn of(zone: &bind::BindZone) -> Self {
+    pub(super) fn from_zone(zone: &bind::BindZone) -> Self {
         match (zone.is_signed_copy(), zone.is_copy()) {
             (true, _) => FileRole::SignedCopy,
             (false, true) => FileRole::Copy,
@@ -231,7 +231,7 @@ impl Configurations {
     }
 
     /// Returns the zones of one of them.
-    pub(super) fn of(&self, path: &Path) -> &[bind::BindZone] {
+    pub(super) fn zones_in(&self, path: &Path) -> &[bind::BindZone] {
         self.0.get(path).map_or(&[], |imported| &imported.zones)
     }
 
@@ -259,7 +259,7 @@ impl Configurations {
     }
 
     /// Drops those that no source has any longer.
-    pub(super) fn keep(&mut self, sources: &[FileSource]) {
+    pub(super) fn retain(&mut self, sources: &[FileSource]) {
         let is_named = |path: &PathBuf| {
             let mut sources = sources.iter();
             sources.any(|source| source.named_conf.as_ref() == Some(path))
@@ -391,7 +391,7 @@ fn configured(zone: &bind::BindZone, scanned: &mut Scanned, watcher: Option<&Wat
         }
     }
     let entry = scanned.candidates.push(zone.name(), file, None);
-    entry.role = FileRole::of(zone);
+    entry.role = FileRole::from_zone(zone);
 }
 
 /// A walk through the directories of one source.

@@ -109,7 +109,7 @@ impl Slot {
     }
 
     /// Records what the new version was read from.
-    pub(super) fn settle(
+    pub(super) fn record_version(
         &mut self,
         fingerprint: Option<Fingerprint>,
         includes: Vec<PathBuf>,

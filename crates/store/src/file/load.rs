@@ -51,12 +51,12 @@ impl Load<'_> {
     pub(super) fn run(&mut self, jobs: &[Job], slots: &mut [Slot]) {
         let mut progress = Instant::now();
         let mut done = 0;
-        loader::look_at_all(jobs, self.candidates, |outcomes| {
+        loader::check_all(jobs, self.candidates, |outcomes| {
             done += outcomes.len();
             for (job, read) in outcomes {
                 match read {
                     None => self.summary.unchanged += 1,
-                    Some(read) => self.settle(job, read, &mut slots[job.slot]),
+                    Some(read) => self.process_result(job, read, &mut slots[job.slot]),
                 }
             }
             let now = Instant::now();
@@ -71,7 +71,7 @@ impl Load<'_> {
     }
 
     /// Processes the result of reading one zone.
-    fn settle(&mut self, job: &Job, read: ZoneRead, slot: &mut Slot) {
+    fn process_result(&mut self, job: &Job, read: ZoneRead, slot: &mut Slot) {
         let name = self.candidates.name(job.candidate);
         let mut read = read;
         let objection = read.zone.as_ref();
@@ -110,7 +110,7 @@ impl Load<'_> {
         }
         (self.events)(LoadEvent::Served(name, &zone, &read.diagnostics));
         self.publisher.offer(zone, rank, slot.rank);
-        slot.settle(read.fingerprint, read.includes, rank);
+        slot.record_version(read.fingerprint, read.includes, rank);
     }
 
     /// Serves the copy of a zone whose file has errors and that has no version in the table.
@@ -121,7 +121,7 @@ impl Load<'_> {
         };
         let (serial, rank) = (zone.serial(), self.candidates.rank(job.candidate));
         self.publisher.offer(zone, rank, slot.rank);
-        slot.settle(None, Vec::new(), rank);
+        slot.record_version(None, Vec::new(), rank);
         self.summary.kept += 1;
         Standing::Copy(serial)
     }

@@ -41,7 +41,7 @@ pub(super) type Outcome<'j> = (&'j Job, Option<ZoneRead>);
 
 /// Checks all jobs and calls `take` on this thread for each group of outcomes, in no particular
 /// order.
-pub(super) fn look_at_all<'j>(
+pub(super) fn check_all<'j>(
     jobs: &'j [Job],
     candidates: &Candidates,
     mut take: impl FnMut(Vec<Outcome<'j>>),
@@ -63,7 +63,7 @@ pub(super) fn look_at_all<'j>(
             let Some(mine @ [_, ..]) = jobs.get(start..end) else {
                 return;
             };
-            let outcomes = mine.iter().map(|job| (job, looker.look_at(job)));
+            let outcomes = mine.iter().map(|job| (job, looker.check(job)));
             if !deliver(outcomes.collect()) {
                 return;
             }
@@ -105,7 +105,7 @@ impl<'l> Looker<'l> {
         }
     }
 
-    fn look_at(&mut self, job: &Job) -> Option<ZoneRead> {
+    fn check(&mut self, job: &Job) -> Option<ZoneRead> {
         self.candidates.path_into(job.candidate, &mut self.path);
         let includes = job.includes.as_deref().map_or(&[][..], Vec::as_slice);
         let unchanged = job

@@ -124,7 +124,7 @@ impl MissingFiles {
     }
 
     /// Decides about the missing files of one source.
-    pub(super) fn judge(
+    pub(super) fn decide(
         &mut self,
         judged: &LossSource<'_>,
         withdrawal: Withdrawal,
@@ -273,7 +273,7 @@ impl FileBackend {
                 continue;
             };
             let slot = &mut self.known.slots[slot];
-            slot.settle(None, Vec::new(), rank);
+            slot.record_version(None, Vec::new(), rank);
             (slot.is_found, slot.is_missing) = (true, true);
             self.missing.note(name, rank, None);
             load.publisher.offer(zone, rank, None);
@@ -348,7 +348,7 @@ impl FileBackend {
             }
             let served = self.known.found_of(rank);
             let judged = LossSource { source, served };
-            let loss = self.missing.judge(&judged, withdrawal, now);
+            let loss = self.missing.decide(&judged, withdrawal, now);
             for name in &loss.withdrawn {
                 load.remove(name.as_name(), rank);
                 self.missing.forget(name.as_name());

@@ -69,7 +69,7 @@ impl FileBackend {
     }
 
     /// Checks one file that an operator has edited, whether it is watched or not.
-    pub fn look_at_file(
+    pub fn check_file(
         &mut self,
         table: &dyn ZoneTarget,
         sources: &[FileSource],
@@ -77,7 +77,7 @@ impl FileBackend {
         events: &mut dyn FnMut(LoadEvent<'_>),
     ) -> LoadSummary {
         match self.aim(sources.iter(), Aim::within(sources), &[path]) {
-            Some(aim) => self.look_at(table, sources, aim, events),
+            Some(aim) => self.check_files(table, sources, aim, events),
             None => self.load(table, sources, events),
         }
     }
@@ -129,11 +129,16 @@ impl FileBackend {
         let listed = source.zones.zones_in(path);
         let listed = listed.map(|name| (name.into(), FileOrigin::Listed(FileRole::Zone)));
         let conf = source.named_conf.as_deref();
-        let configured = conf.map_or(&[][..], |conf| self.configurations.of(conf));
+        let configured = conf.map_or(&[][..], |conf| self.configurations.zones_in(conf));
         let configured = configured
             .iter()
             .filter(|zone| zone.file.as_deref().is_some_and(is_it))
-            .map(|zone| (zone.name().into(), FileOrigin::Listed(FileRole::of(zone))));
+            .map(|zone| {
+                (
+                    zone.name().into(),
+                    FileOrigin::Listed(FileRole::from_zone(zone)),
+                )
+            });
         let is_written = source.written.has(path);
         let found = source.directory.as_deref().filter(|_| !is_written);
         let found = found.and_then(|directory| discovery::zone_at(directory, path));
@@ -188,7 +193,7 @@ impl FileBackend {
     }
 
     /// Loads the selected files.
-    pub(super) fn look_at(
+    pub(super) fn check_files(
         &mut self,
         table: &dyn ZoneTarget,
         sources: &[FileSource],

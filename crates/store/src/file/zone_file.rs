@@ -49,7 +49,7 @@ const READS: usize = 3;
 pub(super) struct Fingerprint(NonZeroU64);
 
 impl Fingerprint {
-    fn of(hasher: &DefaultHasher) -> Self {
+    fn from_hasher(hasher: &DefaultHasher) -> Self {
         // Not zero, so that `None` needs no additional word.
         Self(NonZeroU64::MIN | hasher.finish())
     }
@@ -262,7 +262,7 @@ pub(super) fn fingerprint_now(path: &Path, includes: &[PathBuf]) -> Option<Finge
     for include in includes {
         stamp.add_path(include);
     }
-    Some(Fingerprint::of(&stamp.hasher))
+    Some(Fingerprint::from_hasher(&stamp.hasher))
 }
 
 /// Computes the fingerprint of several files.
@@ -300,7 +300,7 @@ impl FileStamp {
     fn finish(self) -> Option<Fingerprint> {
         let age = SystemTime::now().duration_since(self.newest);
         let settled = age.is_ok_and(|age| age >= SETTLED);
-        settled.then(|| Fingerprint::of(&self.hasher))
+        settled.then(|| Fingerprint::from_hasher(&self.hasher))
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) enum ApexScope {
 
 impl ApexRecord {
     /// Returns the record with this apex as its owner.
-    pub(crate) fn of<'r>(&'r self, apex: Name<'r>) -> Record<'r> {
+    pub(crate) fn with_owner<'r>(&'r self, apex: Name<'r>) -> Record<'r> {
         Record::new(apex, self.rtype, self.ttl, &self.rdata).at(RecordLocation::row(self.id))
     }
 }
@@ -58,7 +58,7 @@ impl Apex {
     /// Returns the records packed with `builder`, unless that is impossible or they were packed under a different name.
     pub(crate) fn packed(&self, apex: Name<'_>, builder: &mut ZoneBuilder) -> Option<&PackedApex> {
         let packed = self.packed.get_or_init(|| {
-            let records = self.records.iter().map(|record| record.of(apex));
+            let records = self.records.iter().map(|record| record.with_owner(apex));
             builder.pack_apex(apex, records)
         });
         let packed = packed.as_ref();
@@ -86,8 +86,8 @@ struct Generation {
 
 impl Apexes {
     /// Returns the cached apex of a zone if it has the requested scope (`None`: not known yet), and the generation to
-    /// pass to [`Apexes::keep`].
-    pub(crate) fn of(&self, zone: i64, scope: Option<ApexScope>) -> (Option<Arc<Apex>>, u64) {
+    /// pass to [`Apexes::insert`].
+    pub(crate) fn get(&self, zone: i64, scope: Option<ApexScope>) -> (Option<Arc<Apex>>, u64) {
         let zones = self.lock();
         let kept = zones
             .kept
@@ -97,7 +97,7 @@ impl Apexes {
     }
 
     /// Caches data fetched after `generation` was read, unless anything has changed since.
-    pub(crate) fn keep(&self, zone: i64, apex: Apex, generation: u64) {
+    pub(crate) fn insert(&self, zone: i64, apex: Apex, generation: u64) {
         let mut zones = self.lock();
         if zones.number != generation {
             return;
@@ -143,17 +143,17 @@ mod tests {
     #[test]
     fn records_fetched_before_a_change_are_not_kept_after_it() {
         let apexes = Apexes::default();
-        let (none, generation) = apexes.of(1, Some(ApexScope::Plain));
+        let (none, generation) = apexes.get(1, Some(ApexScope::Plain));
         assert!(none.is_none());
         apexes.forget(Some(1));
-        apexes.keep(1, nothing(), generation);
-        let (none, generation) = apexes.of(1, Some(ApexScope::Plain));
+        apexes.insert(1, nothing(), generation);
+        let (none, generation) = apexes.get(1, Some(ApexScope::Plain));
         assert!(none.is_none());
-        apexes.keep(1, nothing(), generation);
-        assert!(apexes.of(1, Some(ApexScope::Plain)).0.is_some());
-        assert!(apexes.of(1, Some(ApexScope::Signed)).0.is_none());
-        assert!(apexes.of(1, None).0.is_none());
+        apexes.insert(1, nothing(), generation);
+        assert!(apexes.get(1, Some(ApexScope::Plain)).0.is_some());
+        assert!(apexes.get(1, Some(ApexScope::Signed)).0.is_none());
+        assert!(apexes.get(1, None).0.is_none());
         apexes.forget(None);
-        assert!(apexes.of(1, Some(ApexScope::Plain)).0.is_none());
+        assert!(apexes.get(1, Some(ApexScope::Plain)).0.is_none());
     }
 }

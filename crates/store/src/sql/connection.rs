@@ -139,7 +139,7 @@ pub(super) enum ClientError {
 impl From<ClientError> for SqlError {
     fn from(error: ClientError) -> Self {
         match error {
-            ClientError::Sqlite(error) => of_sqlite(&error),
+            ClientError::Sqlite(error) => from_sqlite_error(&error),
             ClientError::Postgres(error) => postgres::failure(&error),
             ClientError::Mysql(error) => mysql::failure(&error),
             ClientError::Timeout(time) => SqlError::Timeout(time.as_millis()),
@@ -147,7 +147,7 @@ impl From<ClientError> for SqlError {
     }
 }
 
-fn of_sqlite(error: &rusqlite::Error) -> SqlError {
+fn from_sqlite_error(error: &rusqlite::Error) -> SqlError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => SqlError::Timeout(0),
         Some(ErrorCode::Unknown | ErrorCode::ConstraintViolation) => {

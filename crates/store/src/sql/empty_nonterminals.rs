@@ -272,7 +272,7 @@ impl AncestorSets {
     }
 
     /// Returns the set of a zone, reading it with `read` if there is none or it is outdated.
-    pub(crate) async fn of<F>(&self, zone: i64, read: F) -> Result<Arc<Above>, SqlError>
+    pub(crate) async fn get_or_read<F>(&self, zone: i64, read: F) -> Result<Arc<Above>, SqlError>
     where
         F: AsyncFnOnce() -> Result<NamesRead, SqlError>,
     {
@@ -308,13 +308,13 @@ impl AncestorSets {
             took,
             is_stale: turn.has_changed.load(Ordering::Relaxed),
         };
-        self.keep(zone, entry);
+        self.insert(zone, entry);
         drop(turns);
         drop(reader);
         Ok(above)
     }
 
-    fn keep(&self, zone: i64, mut entry: CachedAncestors) {
+    fn insert(&self, zone: i64, mut entry: CachedAncestors) {
         let mut zones = self.zones.lock();
         if let Some(before) = zones.get(&zone) {
             entry.chain.share_with(&before.chain);
@@ -412,17 +412,17 @@ mod tests {
     async fn a_reader_that_gives_up_leaves_the_set_out_of_date() {
         let sets = AncestorSets::new(Duration::from_secs(3600));
         let begin = Instant::now();
-        sets.of(1, async || Ok(read(&["a.b.example.org"])))
+        sets.get_or_read(1, async || Ok(read(&["a.b.example.org"])))
             .await
             .unwrap();
         sets.forget(Some(1));
         rest_after(begin).await;
-        let never = sets.of(1, async || std::future::pending().await);
+        let never = sets.get_or_read(1, async || std::future::pending().await);
         let given_up = tokio::time::timeout(Duration::from_millis(20), never).await;
         assert!(given_up.is_err());
         assert!(sets.usable(1).is_none());
         let new = sets
-            .of(1, async || Ok(read(&["a.c.example.org"])))
+            .get_or_read(1, async || Ok(read(&["a.c.example.org"])))
             .await
             .unwrap();
         assert!(has(&new, "c.example.org") && !has(&new, "b.example.org"));
@@ -432,18 +432,18 @@ mod tests {
     async fn a_change_while_one_who_waited_reads_has_them_read_again() {
         let sets = AncestorSets::new(Duration::from_secs(3600));
         let begin = Instant::now();
-        let fails = sets.of(1, async || {
+        let fails = sets.get_or_read(1, async || {
             tokio::task::yield_now().await;
             Err(SqlError::Unavailable("down".into()))
         });
-        let waits = sets.of(1, async || {
+        let waits = sets.get_or_read(1, async || {
             sets.forget(Some(1));
             Ok(read(&["a.b.example.org"]))
         });
         let (failed, waited) = tokio::join!(fails, waits);
         assert!(failed.is_err() && waited.is_ok());
         rest_after(begin).await;
-        let new = sets.of(1, async || Ok(read(&["a.c.example.org"])));
+        let new = sets.get_or_read(1, async || Ok(read(&["a.c.example.org"])));
         assert!(has(&new.await.unwrap(), "c.example.org"));
     }
 
@@ -451,14 +451,14 @@ mod tests {
     async fn a_change_while_names_are_read_has_them_read_again() {
         let sets = AncestorSets::new(Duration::from_secs(3600));
         let begin = Instant::now();
-        let first = sets.of(1, async || {
+        let first = sets.get_or_read(1, async || {
             sets.forget(Some(1));
             Ok(read(&["a.b.example.org"]))
         });
         first.await.unwrap();
         rest_after(begin).await;
         let new = sets
-            .of(1, async || Ok(read(&["a.c.example.org"])))
+            .get_or_read(1, async || Ok(read(&["a.c.example.org"])))
             .await
             .unwrap();
         assert!(has(&new, "c.example.org"));
@@ -468,9 +468,9 @@ mod tests {
     async fn a_failure_is_not_kept() {
         let sets = AncestorSets::new(Duration::from_secs(3600));
         let failed = sets
-            .of(1, async || Err(SqlError::Unavailable("down".into())))
+            .get_or_read(1, async || Err(SqlError::Unavailable("down".into())))
             .await;
         assert!(failed.is_err());
-        assert!(sets.of(1, async || Ok(read(&[]))).await.is_ok());
+        assert!(sets.get_or_read(1, async || Ok(read(&[]))).await.is_ok());
     }
 }

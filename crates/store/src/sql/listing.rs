@@ -30,7 +30,7 @@ impl SqlBackend {
             let lister = self.lister(zone).await;
             self.read_names(zone, lister).await
         };
-        let above = self.inner.above.of(zone.id, read).await?;
+        let above = self.inner.above.get_or_read(zone.id, read).await?;
         Ok((above, statements))
     }
 

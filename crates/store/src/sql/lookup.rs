@@ -311,7 +311,7 @@ impl Open {
         let (inner, id) = (&backend.inner, self.zone().id);
         let generation = self.gathering.known().generation;
         if let Some(apex) = self.gathering.apex_to_keep() {
-            inner.apexes.keep(id, apex, generation.0);
+            inner.apexes.insert(id, apex, generation.0);
         }
         let statements = self.gathering.statements();
         if let Some(zone) = self.gathering.ready_part() {
@@ -343,7 +343,7 @@ impl Open {
         let is_lasting = !matches!(chain, ChainFound::Later);
         if let Some(part) = self.gathering.shared_part(&zone).filter(|_| is_lasting) {
             key.set(self.gathering.question());
-            inner.parts.keep(id, key, (part, is_signed), generation.1);
+            inner.parts.insert(id, key, (part, is_signed), generation.1);
         }
         Found::Ended(Ok(ZoneFragment {
             zone,
@@ -366,7 +366,7 @@ impl SqlBackend {
             Some(_) => ApexScope::Signed,
             None => ApexScope::Plain,
         });
-        let (apex, apex_generation) = self.inner.apexes.of(zone.id, scope);
+        let (apex, apex_generation) = self.inner.apexes.get(zone.id, scope);
         KnownZone {
             zone: *zone,
             apex_labels: zone.apex.as_name().label_count(),

@@ -80,7 +80,7 @@ impl SharedFragments {
         self.inner.lock()
     }
 
-    /// Returns the generation to pass to [`SharedFragments::keep`].
+    /// Returns the generation to pass to [`SharedFragments::insert`].
     pub(crate) fn generation(&self) -> u64 {
         self.lock().generation
     }
@@ -107,7 +107,7 @@ impl SharedFragments {
     }
 
     /// Caches a fragment fetched after `generation` was read, unless anything has changed since.
-    pub(crate) fn keep(
+    pub(crate) fn insert(
         &self,
         zone: i64,
         name: &NameKey,
@@ -214,7 +214,7 @@ mod tests {
         let parts = SharedFragments::default();
         let keep = |name: &str, kind, labels| {
             let generation = parts.generation();
-            parts.keep(1, &key(name), (part(kind, labels), false), generation);
+            parts.insert(1, &key(name), (part(kind, labels), false), generation);
         };
         keep("x.example.org", FragmentKind::Encloser, 2);
         keep("y.sub.example.org", FragmentKind::Delegation, 3);
@@ -236,7 +236,7 @@ mod tests {
         parts.forget(Some(1));
         assert_eq!(find("a.example.org"), None);
         let late = part(FragmentKind::Encloser, 2);
-        parts.keep(1, &key("x.example.org"), (late, false), early);
+        parts.insert(1, &key("x.example.org"), (late, false), early);
         assert_eq!(find("a.example.org"), None, "fetched before the change");
         let inner = parts.lock();
         assert_eq!((inner.count, inner.bytes), (0, 0));
@@ -248,7 +248,7 @@ mod tests {
         for i in 0..MAX_PARTS + 10 {
             let (name, generation) = (key(&format!("n{i}.example.org")), parts.generation());
             let part = part(FragmentKind::Delegation, 3);
-            parts.keep(1, &name, (part, false), generation);
+            parts.insert(1, &name, (part, false), generation);
             parts.note_oversized(&format!("n{i}.example.org"));
         }
         assert!(parts.lock().count <= MAX_PARTS);

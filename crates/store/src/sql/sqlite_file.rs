@@ -80,7 +80,7 @@ impl DatabaseFile {
     }
 
     /// Checks the file; the first check reports no change, and a file that never existed is waited for.
-    pub(crate) fn look(&mut self) -> FileChange {
+    pub(crate) fn check(&mut self) -> FileChange {
         let index = self.beside("-shm").map(|index| identity(&index));
         let checkpoint = index.and_then(|index| self.read_checkpoint(index));
         let file = match std::fs::metadata(&self.path) {
@@ -190,15 +190,15 @@ mod tests {
     fn commits_and_checkpoints_are_no_replacement() {
         let (_directory, path, connection) = database("WAL");
         let mut file = DatabaseFile::new(&path);
-        assert_eq!(file.look(), FileChange::None);
+        assert_eq!(file.check(), FileChange::None);
         for _ in 0..3 {
             std::thread::sleep(std::time::Duration::from_millis(20));
             connection.execute("INSERT INTO t VALUES (2)", []).unwrap();
-            assert_eq!(file.look(), FileChange::None);
+            assert_eq!(file.check(), FileChange::None);
             connection
                 .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
                 .unwrap();
-            assert_eq!(file.look(), FileChange::None);
+            assert_eq!(file.check(), FileChange::None);
         }
     }
 
@@ -215,7 +215,7 @@ mod tests {
                 }
             });
             let mut file = DatabaseFile::new(&path);
-            let changes: Vec<FileChange> = (0..20_000).map(|_| file.look()).collect();
+            let changes: Vec<FileChange> = (0..20_000).map(|_| file.check()).collect();
             is_over.store(true, std::sync::atomic::Ordering::Relaxed);
             assert_eq!(
                 changes.iter().find(|change| **change != FileChange::None),
@@ -233,41 +233,41 @@ mod tests {
         let backup = directory.path().join("backup.db");
         std::fs::write(&backup, std::fs::read(&path).unwrap()).unwrap();
         let mut file = DatabaseFile::new(&path);
-        file.look();
+        file.check();
         copy_over(&backup, &path);
-        assert_eq!(file.look(), FileChange::Replaced);
-        assert_eq!(file.look(), FileChange::None);
+        assert_eq!(file.check(), FileChange::Replaced);
+        assert_eq!(file.check(), FileChange::None);
         copy_over(Path::new("/dev/null"), &path);
-        assert_eq!(file.look(), FileChange::Replaced, "emptied");
+        assert_eq!(file.check(), FileChange::Replaced, "emptied");
         std::fs::rename(&backup, &path).unwrap();
-        assert_eq!(file.look(), FileChange::Replaced, "another file");
+        assert_eq!(file.check(), FileChange::Replaced, "another file");
         std::fs::remove_file(directory.path().join("test.db-wal")).unwrap();
-        assert_eq!(file.look(), FileChange::Replaced, "without its log");
+        assert_eq!(file.check(), FileChange::Replaced, "without its log");
     }
 
     #[test]
     fn a_file_that_was_there_is_missing_until_it_is_back() {
         let (directory, path, _connection) = database("WAL");
         let mut file = DatabaseFile::new(&directory.path().join("none.db"));
-        assert_eq!(file.look(), FileChange::None);
+        assert_eq!(file.check(), FileChange::None);
         let mut file = DatabaseFile::new(&path);
-        file.look();
+        file.check();
         let away = directory.path().join("away.db");
         std::fs::rename(&path, &away).unwrap();
-        assert_eq!(file.look(), FileChange::Missing);
-        assert_eq!(file.look(), FileChange::Missing);
+        assert_eq!(file.check(), FileChange::Missing);
+        assert_eq!(file.check(), FileChange::Missing);
         std::fs::rename(&away, &path).unwrap();
-        assert_eq!(file.look(), FileChange::None);
+        assert_eq!(file.check(), FileChange::None);
     }
 
     #[test]
     fn a_database_without_a_log_is_written_to() {
         let (_directory, path, connection) = database("DELETE");
         let mut file = DatabaseFile::new(&path);
-        assert_eq!(file.look(), FileChange::None);
+        assert_eq!(file.check(), FileChange::None);
         std::thread::sleep(std::time::Duration::from_millis(20));
         connection.execute("INSERT INTO t VALUES (2)", []).unwrap();
-        assert_eq!(file.look(), FileChange::Written);
-        assert_eq!(file.look(), FileChange::None);
+        assert_eq!(file.check(), FileChange::Written);
+        assert_eq!(file.check(), FileChange::None);
     }
 }

@@ -184,7 +184,7 @@ async fn watch(mut notices: ChangeSender) {
             let mut polled = notices.clone_for_table();
             let mut seen = SeenTransactions::default();
             // Before the notifications, so that no change is between the two. A failure is noted, and the poll repeats it.
-            let _ = look_at_transactions(&mut polled, &mut seen, &table).await;
+            let _ = send_unannounced(&mut polled, &mut seen, &table).await;
             let following = async {
                 tokio::join!(
                     listen(&mut notices, target, &table),
@@ -212,7 +212,7 @@ async fn poll_versions(notices: &mut ChangeSender, driver: &Driver) {
     let mut has_warned = false;
     while !notices.sender.is_closed() {
         notices.resend_lost();
-        match seen.look(driver).await {
+        match seen.poll(driver).await {
             Ok(changes) => {
                 wait = TABLE_INTERVAL;
                 notices.backend.note_watch(Ok(()));
@@ -261,7 +261,7 @@ async fn poll_transactions(
         };
         let _ = tokio::time::timeout(wait, bell).await;
         notices.resend_lost();
-        wait = match look_at_transactions(notices, seen, table).await {
+        wait = match send_unannounced(notices, seen, table).await {
             Ok(()) => TABLE_INTERVAL,
             Err(SqlError::Refused(_)) => {
                 warn_of_missing_table(&notices.backend, &mut has_warned);
@@ -273,13 +273,13 @@ async fn poll_transactions(
 }
 
 /// Sends the changes that the table of PostgreSQL shows and that no notification has announced.
-async fn look_at_transactions(
+async fn send_unannounced(
     notices: &mut ChangeSender,
     seen: &mut SeenTransactions,
     table: &TableNotices,
 ) -> Result<(), SqlError> {
     let backend = notices.backend.clone();
-    match seen.look(&backend.inner.reads).await {
+    match seen.poll(&backend.inner.reads).await {
         Ok(changed) => {
             table.set_there(true);
             backend.note_watch(Ok(()));

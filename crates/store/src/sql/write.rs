@@ -356,7 +356,7 @@ async fn attempt(
     let results = match task {
         Task::Change(zone, change) => {
             let row = commit::lock_zone(session, *zone).await?;
-            let mut zone = LockedZone::of(session, row).await?;
+            let mut zone = LockedZone::from_row(session, row).await?;
             vec![Ok(history::change(
                 session,
                 &mut zone,
@@ -474,7 +474,7 @@ async fn conditional(
         Entry::Occupied(known) => known.into_mut(),
         Entry::Vacant(unknown) => {
             let row = commit::lock_named(session, name.as_name()).await?;
-            unknown.insert(LockedZone::of(session, row).await?)
+            unknown.insert(LockedZone::from_row(session, row).await?)
         }
     };
     history::change(session, zone, Asked::When(asked)).await

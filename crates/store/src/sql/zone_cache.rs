@@ -78,13 +78,13 @@ impl<T> ZoneCache<T> {
         (Instant::now() < kept.until).then_some(kept.fact)
     }
 
-    /// Returns the generation, which must be read before the database is queried and passed to [`ZoneCache::keep`].
+    /// Returns the generation, which must be read before the database is queried and passed to [`ZoneCache::insert`].
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::SeqCst)
     }
 
     /// Caches data read after `generation` was read, unless anything has changed since.
-    pub(crate) fn keep(&self, zone: &LiveZone, fact: Arc<T>, generation: u64) {
+    pub(crate) fn insert(&self, zone: &LiveZone, fact: Arc<T>, generation: u64) {
         if let Some(last) = &self.last {
             let apex = zone.apex.as_name().as_wire().into();
             let fact = fact.clone();
@@ -152,9 +152,9 @@ mod tests {
         let cache = cache(10, Duration::from_secs(60));
         let generation = cache.generation();
         cache.forget(Some(2));
-        cache.keep(&zone(1), Arc::new(7), generation);
+        cache.insert(&zone(1), Arc::new(7), generation);
         assert_eq!(cache.find(1), None);
-        cache.keep(&zone(1), Arc::new(7), cache.generation());
+        cache.insert(&zone(1), Arc::new(7), cache.generation());
         assert_eq!(cache.find(1), Some(Arc::new(7)));
         assert_eq!((cache.forget(Some(1)), cache.find(1)), (1, None));
     }
@@ -163,13 +163,13 @@ mod tests {
     fn it_is_bounded_and_can_be_off() {
         let small = cache(100, Duration::from_secs(60));
         for id in 0..10_000 {
-            small.keep(&zone(id), Arc::new(1), small.generation());
+            small.insert(&zone(id), Arc::new(1), small.generation());
         }
         assert!(small.len() <= 100, "{}", small.len());
         assert!(small.forget(None) > 50);
         assert_eq!(small.len(), 0);
         for off in [cache(0, Duration::from_secs(60)), cache(10, Duration::ZERO)] {
-            off.keep(&zone(1), Arc::new(1), off.generation());
+            off.insert(&zone(1), Arc::new(1), off.generation());
             assert_eq!((off.find(1), off.len()), (None, 0));
         }
     }
@@ -178,7 +178,7 @@ mod tests {
     fn the_last_fact_outlives_changes_and_time_but_not_a_change_of_the_name() {
         let cache = cache(10, Duration::from_secs(60));
         assert_eq!(cache.fall_back(&zone(1), cache.generation()), None);
-        cache.keep(&zone(1), Arc::new(7), cache.generation());
+        cache.insert(&zone(1), Arc::new(7), cache.generation());
         cache.forget(None);
         assert_eq!(cache.find(1), None);
         let other = LiveZone {

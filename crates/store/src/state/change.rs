@@ -31,7 +31,7 @@ impl ZoneStorage {
         }
     }
 
-    pub(super) fn of(number: i64) -> Option<Self> {
+    pub(super) fn from_number(number: i64) -> Option<Self> {
         [ZoneStorage::Database, ZoneStorage::File, ZoneStorage::Store]
             .into_iter()
             .find(|home| home.number() == number)
@@ -58,7 +58,7 @@ impl JournalOrigin {
         }
     }
 
-    pub(super) fn of(number: i64) -> Option<Self> {
+    pub(super) fn from_number(number: i64) -> Option<Self> {
         [
             JournalOrigin::Home,
             JournalOrigin::Change,

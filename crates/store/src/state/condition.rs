@@ -115,7 +115,7 @@ impl StoreFile {
     /// Remembers the file that a connection has just opened.
     pub(super) fn new(path: &Path) -> Self {
         let mut follower = DatabaseFile::new(path);
-        follower.look();
+        follower.check();
         let mut found = StoreFile {
             path: path.into(),
             file: File::open(path).ok(),
@@ -147,7 +147,7 @@ impl StoreFile {
         if found.len() == 0 {
             return Some(LostHow::Emptied);
         }
-        let change = self.follower.look();
+        let change = self.follower.check();
         let header = self.read_header();
         let is_other = header != Some(self.header);
         self.header = header.unwrap_or([0; HEADER]);

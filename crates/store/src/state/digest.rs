@@ -13,7 +13,7 @@ pub struct ContentsDigest(u64);
 
 impl ContentsDigest {
     /// Returns the digest of a zone's records, in linear time.
-    pub fn of(zone: &Zone) -> Self {
+    pub fn from_zone(zone: &Zone) -> Self {
         let mut sum = 0u64;
         for node in zone.nodes_in_any_order() {
             for rrset in node.rrsets() {

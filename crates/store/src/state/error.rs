@@ -166,7 +166,7 @@ impl StateError {
     }
 
     /// Sets the path if it was unknown.
-    pub(super) fn of(mut self, file: &Path) -> Self {
+    pub(super) fn with_path(mut self, file: &Path) -> Self {
         let place = match &mut self {
             StateError::ReadOnly(path)
             | StateError::Full(path)
@@ -182,7 +182,7 @@ impl StateError {
         self
     }
 
-    pub(super) fn of_io(path: &Path, error: &io::Error) -> Self {
+    pub(super) fn from_io(path: &Path, error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 StateError::ReadOnly(path.into())

@@ -73,7 +73,7 @@ pub(super) fn find_zone(
     let mut statement = connection.prepare_cached(sql)?;
     let row = statement.query_row([name], |row| {
         let home: i64 = row.get(1)?;
-        Ok(ZoneStorage::of(home).map(|home| JournalRow {
+        Ok(ZoneStorage::from_number(home).map(|home| JournalRow {
             id: row.get_unwrap(0),
             home,
             serial: Serial(row.get_unwrap(2)),
@@ -131,7 +131,7 @@ impl ZoneRows {
                 Ok(())
             }
             StateChange::Rebase { zone, version } => self.rebase(connection, zone, version),
-            StateChange::Settle { zone, serial } => self.settle(connection, zone, *serial),
+            StateChange::Settle { zone, serial } => self.record_stored(connection, zone, *serial),
             StateChange::SetContents {
                 zone,
                 serial,
@@ -278,7 +278,7 @@ impl ZoneRows {
     }
 
     /// Records that the storage has all entries up to the one that led to `serial`.
-    fn settle(
+    fn record_stored(
         &mut self,
         connection: &Connection,
         zone: &NameBuf,

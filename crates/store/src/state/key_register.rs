@@ -41,12 +41,12 @@ impl KeyRegister {
         let found = match path.metadata() {
             Ok(found) => found,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeSet::new()),
-            Err(error) => return Err(StateError::of_io(path, &error)),
+            Err(error) => return Err(StateError::from_io(path, &error)),
         };
         if !found.is_file() || found.len() > SIZE_MAX {
             return Err(StateError::NotAFile(path.into()));
         }
-        let text = std::fs::read(path).map_err(|error| StateError::of_io(path, &error))?;
+        let text = std::fs::read(path).map_err(|error| StateError::from_io(path, &error))?;
         let mut zones = BTreeSet::new();
         for line in text.split(|octet| *octet == b'\n') {
             let Some((sign, name)) = line.split_first() else {

@@ -42,7 +42,7 @@ pub(super) fn lock(path: &Path, user: StoreUser) -> Result<StoreLock, StateError
         .write(true)
         .mode(0o600)
         .open(path);
-    let of_io = |error: std::io::Error| StateError::of_io(path, &error);
+    let of_io = |error: std::io::Error| StateError::from_io(path, &error);
     let mut file = file.map_err(of_io)?;
     if !file.metadata().map_err(of_io)?.is_file() {
         return Err(StateError::NotAFile(path.into()));

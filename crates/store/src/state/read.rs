@@ -255,7 +255,7 @@ pub(super) fn entries(
         let entry = JournalEntry {
             from: Serial(row.get(0)?),
             to: Serial(row.get(1)?),
-            origin: JournalOrigin::of(row.get(2)?)
+            origin: JournalOrigin::from_number(row.get(2)?)
                 .ok_or_else(|| StateError::corrupt("unknown origin of a journal entry"))?,
             time: row.get::<_, i64>(3)? as u64,
             difference: Difference {
@@ -295,7 +295,7 @@ pub(super) fn kept_zone(row: &Row<'_>) -> Result<JournaledZone, StateError> {
     };
     Ok(JournaledZone {
         name: name.into(),
-        home: ZoneStorage::of(row.get(1)?)
+        home: ZoneStorage::from_number(row.get(1)?)
             .ok_or_else(|| StateError::corrupt("unknown storage type of a zone"))?,
         serial: Serial(row.get(2)?),
         timers,

@@ -107,7 +107,7 @@ impl StateStore {
             None if zone.last > zone.base => unsettled(connection, zone.id, zone.base),
             None => Ok(Vec::new()),
         };
-        let journal = journal.map_err(|error| error.of(self.path()));
+        let journal = journal.map_err(|error| error.with_path(self.path()));
         taker.end(self, &zone.kept, journal);
     }
 }

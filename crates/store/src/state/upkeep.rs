@@ -46,7 +46,7 @@ impl StateStore {
     /// Checks the store of a state directory: the file, each journal from end to end, and the zones stored in it.
     pub fn check(directory: &Path) -> Result<StateCheckReport, StateError> {
         let path = existing(directory)?;
-        check(&path).map_err(|error| error.of(&path))
+        check(&path).map_err(|error| error.with_path(&path))
     }
 
     /// Checks whether the store of a state directory has values of a kind, without writing to it: works for a store
@@ -66,7 +66,7 @@ impl StateStore {
             let sql = "SELECT EXISTS (SELECT 1 FROM item WHERE kind = ?1)";
             Ok(connection.query_row(sql, [kind], |row| row.get(0))?)
         };
-        look().map_err(|error| error.of(&path))
+        look().map_err(|error| error.with_path(&path))
     }
 
     /// Returns unused space of a state directory's store to the file system.
@@ -83,7 +83,7 @@ impl StateStore {
             connection.query_row(sql, [], |_| Ok(()))?;
             Ok(())
         };
-        compact().map_err(|error| error.of(&path))?;
+        compact().map_err(|error| error.with_path(&path))?;
         Ok(CompactReport {
             before,
             after: size(),
@@ -95,25 +95,25 @@ impl StateStore {
     pub fn backup(directory: &Path, to: &Path) -> Result<u64, StateError> {
         let path = existing(directory)?;
         let connection = open_to_read(&path)?;
-        known_version(&connection).map_err(|error| error.of(&path))?;
+        known_version(&connection).map_err(|error| error.with_path(&path))?;
         // It contains secrets. SQLite accepts an existing file if it is empty.
         let mut options = OpenOptions::new();
         let made = options.create_new(true).write(true).mode(0o600).open(to);
-        made.map_err(|error| StateError::of_io(to, &error))?;
+        made.map_err(|error| StateError::from_io(to, &error))?;
         let copied = connection.execute("VACUUM INTO ?1", [to.to_string_lossy()]);
         let synchronised = copied.map_err(StateError::from).and_then(|_| {
-            let file = File::open(to).map_err(|error| StateError::of_io(to, &error))?;
+            let file = File::open(to).map_err(|error| StateError::from_io(to, &error))?;
             file.sync_all()
-                .map_err(|error| StateError::of_io(to, &error))?;
+                .map_err(|error| StateError::from_io(to, &error))?;
             let metadata = file.metadata();
-            metadata.map_err(|error| StateError::of_io(to, &error))
+            metadata.map_err(|error| StateError::from_io(to, &error))
         });
         match synchronised {
             Ok(metadata) => Ok(metadata.len()),
             Err(error) => {
                 // A partial copy is worse than none.
                 let _ = std::fs::remove_file(to);
-                Err(error.of(to))
+                Err(error.with_path(to))
             }
         }
     }
@@ -125,7 +125,7 @@ fn existing(directory: &Path) -> Result<PathBuf, StateError> {
         Ok(_) => super::condition::require_regular(&path).map(|()| path),
         // The directory's path is a file: there can be no store in it.
         Err(error) if error.kind() == ErrorKind::NotADirectory => Err(StateError::Missing(path)),
-        Err(error) => Err(StateError::of_io(&path, &error)),
+        Err(error) => Err(StateError::from_io(&path, &error)),
     }
 }
 

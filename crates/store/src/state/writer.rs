@@ -87,7 +87,7 @@ impl StateWriter {
     ) -> Result<Self, StateError> {
         let requests = Queue::new("state", WAITING);
         let queue = requests.clone();
-        let failed = |error: std::io::Error| StateError::of_io(&path, &error);
+        let failed = |error: std::io::Error| StateError::from_io(&path, &error);
         let scribe = StateWriterThread {
             connection: parts.connection,
             file: parts.file,
@@ -325,10 +325,10 @@ impl StateWriterThread {
         };
         let mut results: Vec<_> = results
             .into_iter()
-            .map(|result| result.map_err(|error| error.of(&self.path)))
+            .map(|result| result.map_err(|error| error.with_path(&self.path)))
             .collect();
         if group.iter().any(|one| !one.changes.is_empty()) {
-            self.judge(&results);
+            self.record_results(&results);
         }
         for (request, result) in group.into_iter().zip(results.drain(..)) {
             // One by one: the others must hear that their changes are durable.
@@ -337,7 +337,7 @@ impl StateWriterThread {
     }
 
     /// Records whether the store accepts changes.
-    fn judge(&self, results: &[Result<Written, StateError>]) {
+    fn record_results(&self, results: &[Result<Written, StateError>]) {
         let mut errors = results.iter().filter_map(|result| result.as_ref().err());
         match errors.rfind(|error| error.is_of_store()) {
             Some(error) => self.condition.fail(error.clone()),

@@ -144,7 +144,7 @@ impl MemberList {
     }
 
     /// Builds a list from sorted members.
-    pub(super) fn of_sorted(members: impl Iterator<Item = Vec<u8>>) -> Self {
+    pub(super) fn from_sorted(members: impl Iterator<Item = Vec<u8>>) -> Self {
         let mut made = ListBuilder::default();
         members.for_each(|member| made.push(&member));
         made.finish()
@@ -292,7 +292,7 @@ mod tests {
             keys in proptest::collection::vec(member(), 1..20),
         ) {
             let mut model = first;
-            let mut list = MemberList::of_sorted(model.iter().cloned());
+            let mut list = MemberList::from_sorted(model.iter().cloned());
             check(&list, &model);
             for change in changes {
                 for (member, &is_there) in &change {
@@ -318,7 +318,7 @@ mod tests {
     fn a_change_of_a_large_list_copies_few_blocks_and_small_neighbours_become_one() {
         let member = |n: u32| n.to_be_bytes().to_vec();
         let all: BTreeSet<Vec<u8>> = (0..100_000).map(|n| member(2 * n)).collect();
-        let list = MemberList::of_sorted(all.iter().cloned());
+        let list = MemberList::from_sorted(all.iter().cloned());
         let edit = |n, is_there| MemberEdit {
             member: member(n),
             is_there,

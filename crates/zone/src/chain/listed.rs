@@ -76,7 +76,8 @@ impl ListedChain {
 
     /// Checks whether this is the chain for a zone with these keys and this policy.
     pub fn fits(&self, signing: &Signing) -> bool {
-        self.kind == ChainKind::of(signing) && self.apex_types[..] == signing.apex_types()[..]
+        self.kind == ChainKind::from_signing(signing)
+            && self.apex_types[..] == signing.apex_types()[..]
     }
 
     /// Returns the number of records in the chain.

@@ -33,17 +33,17 @@ fn hides_below(node: Node<'_>) -> bool {
 
 impl DenialChain {
     /// Builds the chain of a zone.
-    pub(crate) fn of_zone(zone: &Zone, kind: ChainKind) -> Self {
+    pub(crate) fn from_zone(zone: &Zone, kind: ChainKind) -> Self {
         let mut chain = DenialChain::empty(kind, zone.apex_name());
         let nodes = zone.nodes_with_authority();
         let nodes = nodes.filter(|node| chain.kind.has(*node));
         let members = nodes.map(|node| chain.member_of(node.name()));
         chain.members = match chain.kind {
-            ChainKind::Nsec => MemberList::of_sorted(members),
+            ChainKind::Nsec => MemberList::from_sorted(members),
             ChainKind::Nsec3 { .. } => {
                 let mut members: Vec<Vec<u8>> = members.collect();
                 members.sort_unstable();
-                MemberList::of_sorted(members.into_iter())
+                MemberList::from_sorted(members.into_iter())
             }
         };
         chain

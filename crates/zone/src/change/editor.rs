@@ -170,7 +170,7 @@ impl Editor {
     ) -> Result<(), ChangeError> {
         let is_apex = self.is_apex(owner);
         check(owner, is_apex, draft)?;
-        let before = self.node(owner).map(Keep::of);
+        let before = self.node(owner).map(Keep::from_node);
         let keep = before.unwrap_or_default();
         if draft.is_empty() && keep.children == 0 && !keep.is_broken() {
             if before.is_some() {
@@ -250,7 +250,7 @@ impl Editor {
             });
             let is_apex = self.is_apex(parent);
             let is_bare = self.node(parent).is_some_and(|node| {
-                node.is_empty() && node.children() == 0 && !Keep::of(node).is_broken()
+                node.is_empty() && node.children() == 0 && !Keep::from_node(node).is_broken()
             });
             if is_apex || !is_bare {
                 return;
@@ -271,7 +271,7 @@ impl Editor {
                 bytes
             }
         };
-        change(Keep::of(Node::at(&bytes))).write(&mut bytes);
+        change(Keep::from_node(Node::at(&bytes))).write(&mut bytes);
         self.put(name, Some(&bytes));
     }
 

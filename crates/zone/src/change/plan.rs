@@ -70,7 +70,7 @@ impl Zone {
             edit.check(self.apex_name())?;
             sort_key(edit.name().as_name(), &mut key);
             let owner = owners.entry(key.clone()).or_insert_with(|| {
-                ChangedOwner::of(*edit.name(), self.node_of(edit.name().as_name()))
+                ChangedOwner::from_node(*edit.name(), self.node_of(edit.name().as_name()))
             });
             owner.take(edit, self.apex_name());
         }
@@ -86,7 +86,7 @@ impl Zone {
         sort_key(apex.as_name(), &mut key);
         let owner = owners
             .entry(key)
-            .or_insert_with(|| ChangedOwner::of(apex, Some(self.apex())));
+            .or_insert_with(|| ChangedOwner::from_node(apex, Some(self.apex())));
         owner.set_serial(self.serial().raised(change.serial, change.now).0);
         Ok(self.difference_at(&owners))
     }
@@ -141,7 +141,7 @@ impl PartialEq for Rdata {
 impl Eq for Rdata {}
 
 impl ChangedOwner {
-    fn of(name: NameBuf, node: Option<Node<'_>>) -> Self {
+    fn from_node(name: NameBuf, node: Option<Node<'_>>) -> Self {
         let mut rrsets: BTreeMap<Type, (u32, BTreeSet<Rdata>)> = BTreeMap::new();
         for rrset in node.into_iter().flat_map(|node| node.rrsets()) {
             let rtype = rrset.rtype();

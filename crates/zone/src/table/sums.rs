@@ -35,7 +35,7 @@ pub struct RankSums {
 }
 
 impl ZoneSums {
-    fn of(shard: &Shard) -> Self {
+    fn from_shard(shard: &Shard) -> Self {
         let mut sums = ZoneSums::default();
         let zones = shard.slots.iter().filter_map(|slot| slot.zone.as_ref());
         for zone in zones.filter(|zone| zone.rank() != NO_SOURCE) {
@@ -82,7 +82,7 @@ impl ZoneSums {
     }
 
     /// Returns the number of zones that the source with a rank serves.
-    pub fn of_rank(&self, rank: u16) -> usize {
+    pub fn by_rank(&self, rank: u16) -> usize {
         self.rank(rank).map_or(0, |sums| sums.zones)
     }
 
@@ -107,7 +107,7 @@ impl TableSums {
     /// Returns the totals over a table; shards unchanged since the last call are not recounted.
     pub fn over(&mut self, table: &ZoneTable) -> ZoneSums {
         let mut all = ZoneSums::default();
-        for sums in self.shards.follow(table, ZoneSums::of) {
+        for sums in self.shards.follow(table, ZoneSums::from_shard) {
             all.add(sums);
         }
         all
@@ -149,7 +149,7 @@ mod tests {
         let gone: NameBuf = "z7.test.".parse().unwrap();
         assert!(table.remove(gone.as_name()));
         assert_eq!(sums.over(&table).zones, 999);
-        assert_eq!(sums.over(&table).of_rank(2), 499);
+        assert_eq!(sums.over(&table).by_rank(2), 499);
         assert_eq!(sums.over(&before).zones, 1000);
         assert_eq!(sums.over(&table), TableSums::default().over(&table));
     }

@@ -10,7 +10,7 @@ use nameward_wire::rdata::write_text;
 use nameward_wire::{NameBuf, Type};
 use serde::{Deserialize, Serialize};
 
-use super::errors::of_keys;
+use super::errors::zone_keys_error;
 use crate::operations::{
     ItemSink, ListedItem, ListedRecord, OperationError, OperationResult, Operations, zone_name,
 };
@@ -82,7 +82,7 @@ impl Operations {
             count += 1;
             items(ListedItem::Record(record(&name, rtype, rdata)))
         };
-        let keys = signing_keys(&all).map_err(of_keys(&name))?;
+        let keys = signing_keys(&all).map_err(zone_keys_error(&name))?;
         for made in keys.list() {
             // With double-DS the parent has the DS of a key before the zone has the key.
             if made.usage().published {

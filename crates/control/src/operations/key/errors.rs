@@ -7,7 +7,9 @@ use nameward_wire::NameBuf;
 use crate::operations::{Database, ErrorKind, OperationError};
 
 /// Turns an error of keys into one of an operation on a zone.
-pub(in crate::operations) fn of_keys(name: &NameBuf) -> impl Fn(ZoneKeysError) -> OperationError {
+pub(in crate::operations) fn zone_keys_error(
+    name: &NameBuf,
+) -> impl Fn(ZoneKeysError) -> OperationError {
     let name = *name;
     move |error| {
         let kind = match &error {
@@ -40,9 +42,9 @@ pub(in crate::operations) fn of_keys(name: &NameBuf) -> impl Fn(ZoneKeysError) -
                     "zone {name} is presigned: its signatures are served unchanged"
                 ));
             }
-            ZoneKeysError::Refused(refusal) => return of_refusal(&name, *refusal),
+            ZoneKeysError::Refused(refusal) => return key_refusal_error(&name, *refusal),
             ZoneKeysError::Database { address, error } => {
-                return OperationError::of_write(address, error);
+                return OperationError::from_write_error(address, error);
             }
         };
         OperationError::new(kind, format!("zone {name}: {error}"))
@@ -50,18 +52,18 @@ pub(in crate::operations) fn of_keys(name: &NameBuf) -> impl Fn(ZoneKeysError) -
 }
 
 /// Creates the error for a change that a database rejected.
-pub(in crate::operations) fn of_attributes(
+pub(in crate::operations) fn attribute_write_error(
     database: &Database,
     name: &NameBuf,
     error: &WriteError,
 ) -> OperationError {
     match error {
-        WriteError::Keys(refusal) => of_refusal(name, *refusal),
+        WriteError::Keys(refusal) => key_refusal_error(name, *refusal),
         error => database.error(error),
     }
 }
 
-fn of_refusal(name: &NameBuf, refusal: KeyRefusal) -> OperationError {
+fn key_refusal_error(name: &NameBuf, refusal: KeyRefusal) -> OperationError {
     let kind = match refusal {
         KeyRefusal::HasKeys => return signed_already(name),
         KeyRefusal::NoKeys => return no_keys(name),

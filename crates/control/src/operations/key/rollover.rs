@@ -7,7 +7,7 @@ use nameward_maintain::keys::rollover::{NO_POLICY, NextStep, RolloverError, step
 use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 
-use super::errors::of_keys;
+use super::errors::zone_keys_error;
 use crate::operations::{DsReport, OperationError, OperationResult, Operations, zone_name};
 
 /// The steps taken by an operation on managed keys, and the next one.
@@ -64,7 +64,7 @@ impl Operations {
             }
         };
         let rolled = self.keeper.roll(name.as_name(), role, now_seconds());
-        let (keys, progress) = rolled.map_err(of_look(&name))?;
+        let (keys, progress) = rolled.map_err(rollover_error(&name))?;
         if keys.is_empty() {
             return Err(OperationError::not_found(format!(
                 "zone {name} has no active key of this role; see `nameward key list {name}`"
@@ -89,7 +89,7 @@ impl Operations {
         let noted = self
             .keeper
             .note_ds((name.as_name(), key), sight, now_seconds());
-        let (keys, progress) = noted.map_err(of_look(&name))?;
+        let (keys, progress) = noted.map_err(rollover_error(&name))?;
         if keys.is_empty() {
             return Err(OperationError::conflict(format!(
                 "zone {name}: no rollover is waiting for this; see `nameward zone status {name}`. A removed DS is \
@@ -107,7 +107,7 @@ impl Operations {
     ) -> Result<OperationResult, OperationError> {
         (self.keys_changed)(*name);
         let status = self.keeper.status(name.as_name(), now_seconds());
-        let status = status.map_err(of_look(name))?;
+        let status = status.map_err(rollover_error(name))?;
         let steps = progress.steps.iter().map(step_words);
         Ok(OperationResult::KeySteps(KeySteps {
             zone: name.to_string(),
@@ -151,7 +151,7 @@ impl Operations {
 }
 
 /// Converts a key processing error to an operation error.
-fn of_look(name: &NameBuf) -> impl Fn(RolloverError) -> OperationError {
+fn rollover_error(name: &NameBuf) -> impl Fn(RolloverError) -> OperationError {
     let name = *name;
     move |error| match error {
         RolloverError::NoPolicy => OperationError::refused(format!(
@@ -160,7 +160,7 @@ fn of_look(name: &NameBuf) -> impl Fn(RolloverError) -> OperationError {
         RolloverError::Keys(ZoneKeysError::Refused(refusal)) => {
             OperationError::refused(format!("zone {name}: {refusal}"))
         }
-        RolloverError::Keys(error) => of_keys(&name)(error),
+        RolloverError::Keys(error) => zone_keys_error(&name)(error),
         RolloverError::NotLoaded => {
             OperationError::not_found(format!("zone {name} not found; see `nameward zone list`"))
         }

@@ -10,7 +10,7 @@ use nameward_maintain::keys::local::{SigningSettings, ZoneKey};
 use nameward_maintain::keys::storage::{KeyStorage, RequestedSigning};
 use nameward_wire::NameBuf;
 
-use super::errors::of_keys;
+use super::errors::zone_keys_error;
 use crate::operations::{
     MetadataChange, MetadataRequest, MetadataSpec, OperationError, OperationResult, Operations,
 };
@@ -63,7 +63,10 @@ impl Operations {
         if kind != "NSEC3PARAM" {
             return Ok(());
         }
-        let keys = self.key_storage(name)?.keys().map_err(of_keys(name))?;
+        let keys = self
+            .key_storage(name)?
+            .keys()
+            .map_err(zone_keys_error(name))?;
         check_nsec3(name, &keys)
     }
 
@@ -81,7 +84,7 @@ impl Operations {
         let keys = self.keeper.local_keys();
         let set = keys.change_terms(name.as_name(), now_seconds(), restore);
         (self.keys_changed)(*name);
-        set.map_err(of_keys(name))
+        set.map_err(zone_keys_error(name))
     }
 
     /// Changes how a zone with keys is signed.
@@ -91,9 +94,9 @@ impl Operations {
         storage: &dyn KeyStorage,
         terms: &RequestedSigning,
     ) -> Result<OperationResult, OperationError> {
-        check_signing(name, terms, &storage.keys().map_err(of_keys(name))?)?;
+        check_signing(name, terms, &storage.keys().map_err(zone_keys_error(name))?)?;
         let changed = storage.change_signing(terms, now_seconds());
-        let is_changed = changed.map_err(of_keys(name))?;
+        let is_changed = changed.map_err(zone_keys_error(name))?;
         let zone = name.to_string();
         if !is_changed {
             return Ok(OperationResult::NoChange { zone });

@@ -10,7 +10,7 @@ use nameward_zone::SigningState;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use super::errors::of_keys;
+use super::errors::zone_keys_error;
 use super::zone_keys::listed_keys;
 use crate::operations::{ErrorKind, ListedStep, ListedZoneKey, OperationError, Operations};
 
@@ -149,7 +149,7 @@ impl Operations {
         name: &NameBuf,
         storage: &dyn KeyStorage,
     ) -> Result<Option<ListedSigning>, OperationError> {
-        let Some(policy) = storage.stored_policy().map_err(of_keys(name))? else {
+        let Some(policy) = storage.stored_policy().map_err(zone_keys_error(name))? else {
             return Ok(None);
         };
         let in_memory = self.signing_in_memory(name.as_name());
@@ -162,7 +162,7 @@ impl Operations {
         }
         // Managed keys are shown even before they sign.
         if self.keeper.status(name.as_name(), now_seconds()).is_ok() {
-            let keys = storage.keys().map_err(of_keys(name))?;
+            let keys = storage.keys().map_err(zone_keys_error(name))?;
             let made = signing_keys(&keys).unwrap_or_default();
             let signing = signing_of_rows(name, made, policy);
             let denial = in_memory.and_then(|signing| signing.denial);

@@ -14,7 +14,7 @@ use nameward_wire::rdata::write_text;
 use nameward_wire::{NameBuf, Type};
 use serde::{Deserialize, Serialize};
 
-use super::errors::{no_keys, of_keys, signed_already};
+use super::errors::{no_keys, signed_already, zone_keys_error};
 use super::signing_settings::{check_nsec3, check_signing, read_signing};
 use crate::operations::{
     ItemSink, KeyChange, KeyTemplate, ListedItem, OperationError, OperationRequest,
@@ -112,7 +112,7 @@ impl Operations {
         terms: &RequestedSigning,
     ) -> Result<OperationResult, OperationError> {
         let (name, storage) = self.signable(zone)?;
-        if storage.has_keys().map_err(of_keys(&name))? {
+        if storage.has_keys().map_err(zone_keys_error(&name))? {
             return match (algorithm, terms.is_empty()) {
                 (None, false) => self.change_signing(&name, &*storage, terms),
                 _ => Err(signed_already(&name)),
@@ -126,7 +126,7 @@ impl Operations {
         let key = template.key(template.generate()?)?;
         check_signing(&name, terms, std::slice::from_ref(&key))?;
         let number = storage.sign(key, terms, now_seconds());
-        let number = number.map_err(of_keys(&name))?;
+        let number = number.map_err(zone_keys_error(&name))?;
         (self.keys_changed)(name);
         let key = listed_key(&name, &*storage, number)?;
         let (algorithm, tag) = (&key.algorithm, key.tag);
@@ -148,12 +148,12 @@ impl Operations {
         let name = zone_name(zone)?;
         self.check_by_hand(&name)?;
         let storage = self.key_storage(&name)?;
-        if !is_forced && storage.has_keys().map_err(of_keys(&name))? {
+        if !is_forced && storage.has_keys().map_err(zone_keys_error(&name))? {
             self.check_no_ds(&name, &*storage)?;
         }
         let removed = storage.remove_all(now_seconds());
         (self.keys_changed)(name);
-        let keys = removed.map_err(of_keys(&name))?;
+        let keys = removed.map_err(zone_keys_error(&name))?;
         if keys == 0 {
             return Err(no_keys(&name));
         }
@@ -193,7 +193,7 @@ impl Operations {
             .zones()
             .map_err(|error| match error {
                 ZoneKeysError::Database { address, error } => {
-                    OperationError::of_write(&address, &error)
+                    OperationError::from_write_error(&address, &error)
                 }
                 error => OperationError::refused(error.to_string()),
             })?;
@@ -215,13 +215,15 @@ impl Operations {
         let (name, storage) = self.signable(&template.zone)?;
         let key = template.key(private)?;
         if is_new && !template.force && key.role != KeyRole::Combined && key.usage.is_active() {
-            let others = storage.keys().map_err(of_keys(&name))?;
+            let others = storage.keys().map_err(zone_keys_error(&name))?;
             check_completes(&name, &others, &key)?;
         }
-        if storage.uses_nsec3().map_err(of_keys(&name))? {
+        if storage.uses_nsec3().map_err(zone_keys_error(&name))? {
             check_nsec3(&name, std::slice::from_ref(&key))?;
         }
-        let number = storage.add(key, now_seconds()).map_err(of_keys(&name))?;
+        let number = storage
+            .add(key, now_seconds())
+            .map_err(zone_keys_error(&name))?;
         self.key_changed(&name, &*storage, number)
     }
 
@@ -234,7 +236,7 @@ impl Operations {
         let name = zone_name(zone)?;
         let mut keys = self.keys_of(&name)?.into_iter();
         let key = keys.find(|key| key.number == number);
-        let key = key.ok_or_else(|| of_keys(&name)(ZoneKeysError::NotThere(number)))?;
+        let key = key.ok_or_else(|| zone_keys_error(&name)(ZoneKeysError::NotThere(number)))?;
         tracing::info!("zone {name}: key {number} exported");
         let private = SecretText(if is_pem {
             key.private.to_pem()
@@ -260,7 +262,7 @@ impl Operations {
             KeyChange::Unpublish => UseChange::Published(false),
         };
         let changed = storage.change_use(number, change, now_seconds());
-        changed.map_err(of_keys(&name))?;
+        changed.map_err(zone_keys_error(&name))?;
         self.key_changed(&name, &*storage, number)
     }
 
@@ -268,7 +270,7 @@ impl Operations {
         let name = zone_name(zone)?;
         self.check_by_hand(&name)?;
         let removed = self.key_storage(&name)?.remove(number, now_seconds());
-        removed.map_err(of_keys(&name))?;
+        removed.map_err(zone_keys_error(&name))?;
         (self.keys_changed)(name);
         tracing::info!("zone {name}: key {number} removed");
         Ok(OperationResult::ZoneKeyRemoved {
@@ -299,12 +301,14 @@ impl Operations {
     ) -> Result<Box<dyn KeyStorage + '_>, OperationError> {
         let rank = (self.rank_of)(name.as_name());
         let found = self.keeper.storages().find(name.as_name(), rank);
-        found.map_err(of_keys(name))
+        found.map_err(zone_keys_error(name))
     }
 
     /// Checks whether a zone has keys.
     pub(in crate::operations) fn has_keys(&self, name: &NameBuf) -> Result<bool, OperationError> {
-        self.key_storage(name)?.has_keys().map_err(of_keys(name))
+        self.key_storage(name)?
+            .has_keys()
+            .map_err(zone_keys_error(name))
     }
 
     /// Reads the keys of a zone that has some.
@@ -312,7 +316,10 @@ impl Operations {
         &self,
         name: &NameBuf,
     ) -> Result<Vec<ZoneKey>, OperationError> {
-        let keys = self.key_storage(name)?.keys().map_err(of_keys(name))?;
+        let keys = self
+            .key_storage(name)?
+            .keys()
+            .map_err(zone_keys_error(name))?;
         if keys.is_empty() {
             Err(no_keys(name))
         } else {
@@ -324,7 +331,7 @@ impl Operations {
     fn signable(&self, zone: &str) -> Result<(NameBuf, Box<dyn KeyStorage + '_>), OperationError> {
         let name = zone_name(zone)?;
         let storage = self.key_storage(&name)?;
-        storage.check_signable().map_err(of_keys(&name))?;
+        storage.check_signable().map_err(zone_keys_error(&name))?;
         self.check_by_hand(&name)?;
         Ok((name, storage))
     }
@@ -335,7 +342,7 @@ pub(super) fn listed_keys(
     name: &NameBuf,
     storage: &dyn KeyStorage,
 ) -> Result<Vec<ListedZoneKey>, OperationError> {
-    let entries = storage.list().map_err(of_keys(name))?;
+    let entries = storage.list().map_err(zone_keys_error(name))?;
     if entries.is_empty() {
         return Err(no_keys(name));
     }
@@ -358,7 +365,7 @@ fn listed_key(
 ) -> Result<ListedZoneKey, OperationError> {
     let mut keys = listed_keys(name, storage)?.into_iter();
     let key = keys.find(|key| key.key == number);
-    key.ok_or_else(|| of_keys(name)(ZoneKeysError::NotThere(number)))
+    key.ok_or_else(|| zone_keys_error(name)(ZoneKeysError::NotThere(number)))
 }
 
 /// Refuses a new key that signs only the keys or only the zone, if no other key signs the rest.
@@ -417,8 +424,8 @@ pub(in crate::operations) fn listed(
     key: &ZoneKey,
     all: &[ZoneKey],
 ) -> Result<ListedZoneKey, OperationError> {
-    let made = key.key().map_err(of_keys(name))?;
-    let keys = signing_keys(all).map_err(of_keys(name))?;
+    let made = key.key().map_err(zone_keys_error(name))?;
+    let keys = signing_keys(all).map_err(zone_keys_error(name))?;
     let mut with_use = all.iter().zip(keys.list());
     let effective = with_use.find(|(other, _)| other.number == key.number);
     let usage = effective.map_or(key.usage, |(_, effective)| effective.usage());
@@ -436,7 +443,10 @@ pub(in crate::operations) fn listed(
         algorithm_number: made.algorithm(),
         bits: key.private.bits(),
         flags: key.flags,
-        state: key.life.as_ref().map(|_| KeyStatus::of(key).state.into()),
+        state: key
+            .life
+            .as_ref()
+            .map(|_| KeyStatus::from_key(key).state.into()),
         active: usage.is_active(),
         published: usage.published,
         created: Some(key.created).filter(|created| *created > 0),

@@ -11,7 +11,7 @@ const MANY: usize = 5;
 
 /// Warns of steps whose records would not have the intended effect. `is_zone` checks whether a name is a separate
 /// zone here, `is_server` whether the delegation at the first name has the second as name server.
-pub(in crate::operations) fn of_edits(
+pub(in crate::operations) fn edit_warnings(
     apex: &NameBuf,
     edits: &[Edit],
     is_zone: impl Fn(&NameBuf) -> bool,
@@ -57,7 +57,7 @@ pub(in crate::operations) fn of_edits(
 }
 
 /// Warns of a serial that goes back: secondaries would not accept the new version.
-pub(in crate::operations) fn of_serials(difference: &Difference) -> Option<String> {
+pub(in crate::operations) fn serial_warning(difference: &Difference) -> Option<String> {
     let (from, to) = difference.serials()?;
     (!to.is_after(from)).then(|| {
         format!(
@@ -118,7 +118,7 @@ mod tests {
         let common: NameBuf = "example.org.".parse().unwrap();
         let apex = NameBuf::zone_from_text(zone).unwrap();
         let server: NameBuf = "ns.sub.example.org.".parse().unwrap();
-        of_edits(
+        edit_warnings(
             &apex,
             &[edit],
             |name| *name == child || *name == common,

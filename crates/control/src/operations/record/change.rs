@@ -17,7 +17,7 @@ use nameward_zone::change::{
 use nameward_zone::{RecordList, Serial, SerialRule, WireRecord};
 
 use super::advice;
-use crate::operations::key::errors::of_attributes;
+use crate::operations::key::errors::attribute_write_error;
 use crate::operations::zone::place::{MemoryZone, ZoneLocation};
 use crate::operations::zone::provision::set_serial;
 use crate::operations::{
@@ -279,9 +279,9 @@ impl Operations {
             let warnings = &mut outcome.changed.warnings;
             let is_zone = |name: &NameBuf| (self.rank_of)(name.as_name()).is_some();
             let is_server = |cut: &NameBuf, name: &NameBuf| self.delegates_to(place, cut, name);
-            let advice = advice::of_edits(&change.apex, &change.edits, is_zone, is_server);
+            let advice = advice::edit_warnings(&change.apex, &change.edits, is_zone, is_server);
             warnings.extend(advice);
-            warnings.extend(outcome.difference.as_ref().and_then(advice::of_serials));
+            warnings.extend(outcome.difference.as_ref().and_then(advice::serial_warning));
             if mode == ChangeMode::Make {
                 let serial = outcome.changed.serial.unwrap_or_default();
                 tracing::info!("zone {}: changed, serial {serial}", change.apex);
@@ -340,8 +340,8 @@ impl Operations {
             }
         });
         let committed: Committed = committed.map_err(|error| match error {
-            WriteError::Refused(refused) => of_refused(&refused),
-            error => of_attributes(database, &change.apex, &error),
+            WriteError::Refused(refused) => refused_change_error(&refused),
+            error => attribute_write_error(database, &change.apex, &error),
         })?;
         let warnings = if committed.is_changed && mode == ChangeMode::Make {
             self.publish(database, &committed)?
@@ -404,7 +404,7 @@ impl Operations {
                 "internal error: the change has no result",
             )
         })?;
-        let committed = committed.map_err(|error| of_commit(&change.apex, error))?;
+        let committed = committed.map_err(|error| commit_error(&change.apex, error))?;
         let difference = Difference::clone(&committed.difference);
         Ok((committed.zone.serial(), difference))
     }
@@ -416,13 +416,13 @@ fn try_in_memory(
     change: &OperatorChange,
 ) -> Result<(Serial, Difference), OperationError> {
     let tip = &zone.version;
-    let of_error = |error: CommitError| of_commit(&change.apex, error);
+    let of_error = |error: CommitError| commit_error(&change.apex, error);
     let records = UnsignedRecords {
         records: tip,
         signed_by: zone.signed_by,
     };
     let decided = change.decide(&records);
-    let decided = decided.map_err(|error| of_refused(&error))?;
+    let decided = decided.map_err(|error| refused_change_error(&error))?;
     let difference = tip.difference_of(&decided);
     let difference = difference.map_err(|error| of_error(error.into()))?;
     if difference.is_empty() {
@@ -442,7 +442,7 @@ fn try_in_memory(
     }
 }
 
-fn of_refused(refused: &ChangeRefused) -> OperationError {
+fn refused_change_error(refused: &ChangeRefused) -> OperationError {
     let kind = match refused.rcode {
         Rcode::NxRrset => ErrorKind::Conflict,
         _ => ErrorKind::Refused,
@@ -450,9 +450,9 @@ fn of_refused(refused: &ChangeRefused) -> OperationError {
     OperationError::new(kind, refused.reason.clone())
 }
 
-fn of_commit(zone: &NameBuf, error: CommitError) -> OperationError {
+fn commit_error(zone: &NameBuf, error: CommitError) -> OperationError {
     match error {
-        CommitError::Refused(refused) => of_refused(&refused),
+        CommitError::Refused(refused) => refused_change_error(&refused),
         CommitError::Invalid(error) => OperationError::invalid(format!("zone {zone}: {error}")),
         CommitError::NoSuchZone | CommitError::Stale { .. } | CommitError::Clash { .. } => {
             OperationError::conflict(format!("zone {zone}: {error}"))

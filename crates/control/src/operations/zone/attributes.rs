@@ -234,7 +234,7 @@ impl Operations {
 
     fn resident_attributes(&self, zone: &Arc<Zone>) -> ZoneAttributes {
         let policies = self.policies.load();
-        let policy = policies.of(zone.id());
+        let policy = policies.get(zone.id());
         let has_data = zone.is_ready() && !zone.is_stand_in();
         ZoneAttributes {
             name: zone.id().to_string(),

@@ -17,7 +17,7 @@ use nameward_zone::Serial;
 use serde::{Deserialize, Serialize};
 
 use super::list::shown_backend;
-use super::local_copy::{self, changed_meanwhile, of_store};
+use super::local_copy::{self, changed_meanwhile, state_store_error};
 use crate::operations::{Columns, TableRow, or_dash};
 use crate::operations::{
     Database, ItemSink, ListedItem, OperationError, OperationResult, Operations, zone_name,
@@ -79,7 +79,7 @@ struct CopyRecorder<'k> {
 }
 
 impl CopyRecorder<'_> {
-    fn keep(&self, copy: ZoneCopy) -> Result<(), StateError> {
+    fn store(&self, copy: ZoneCopy) -> Result<(), StateError> {
         let mut changes: Vec<StateChange> = self.removal().into_iter().collect();
         changes.push(StateChange::KeepCopy {
             zone: DeletedZone {
@@ -144,7 +144,7 @@ impl Operations {
             }
             keeping
                 .as_ref()
-                .map_or(Ok(()), |keeping| keeping.keep(copy))
+                .map_or(Ok(()), |keeping| keeping.store(copy))
         };
         let order = (keeping.is_some() || serial.is_some()).then_some(CopyOrder {
             octets_max: if keeping.is_some() {
@@ -210,7 +210,7 @@ impl Operations {
     /// Lists the deleted zones that can be restored, the latest first.
     pub fn list_deleted(&self, items: ItemSink<'_>) -> Result<OperationResult, OperationError> {
         let (store, since) = self.copy_store()?;
-        let copies = store.deleted_zones(since).map_err(of_store)?;
+        let copies = store.deleted_zones(since).map_err(state_store_error)?;
         let count = copies.len() as u64;
         let _ = copies.into_iter().all(|copy| {
             let DeletedCopy { zone, octets, .. } = copy;
@@ -242,7 +242,9 @@ impl Operations {
                 "zone {name} already exists in {place}: not restored"
             )));
         }
-        let found = store.deleted_zone(&name, since).map_err(of_store)?;
+        let found = store
+            .deleted_zone(&name, since)
+            .map_err(state_store_error)?;
         let (copy, rows) = found.ok_or_else(|| {
             OperationError::not_found(format!(
                 "there is no copy of zone {name}; see `nameward zone list --deleted`"

@@ -74,7 +74,7 @@ impl Operations {
         policies: &Policies,
         served: Option<&Zone>,
     ) -> ListedZone {
-        let policy = policies.of(name);
+        let policy = policies.get(name);
         let is_database = self.databases.iter().any(|one| one.rank == rank);
         ListedZone {
             name: name.to_string(),
@@ -107,7 +107,7 @@ impl Operations {
         };
         let now = now_seconds() as u32;
         let mut take = |row: &ZoneRow, overview: &ZoneOverview| {
-            let (name, policy) = (row.name.to_string(), policies.of(row.name.as_name()));
+            let (name, policy) = (row.name.to_string(), policies.get(row.name.as_name()));
             if let Some(at) = places.get(&name.to_ascii_lowercase()) {
                 zones[*at].kind = row.kind.into();
                 complete(&mut zones[*at], Some(overview), policy, now);
@@ -165,7 +165,7 @@ impl Operations {
                 let overview = found.iter().find(|(found, _)| *found == name);
                 let overview = overview.map(|(_, zone)| zone);
                 let now = now_seconds() as u32;
-                complete(row, overview, policies.of(name.as_name()), now);
+                complete(row, overview, policies.get(name.as_name()), now);
             }
         }
         failures

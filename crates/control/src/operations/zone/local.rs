@@ -51,7 +51,7 @@ impl Operations {
         }
         let settings = match self.kept.zone(name.as_name()) {
             Err(StoredPolicyError::NoStore) => None,
-            settings => settings.map_err(of_kept)?,
+            settings => settings.map_err(stored_policy_error)?,
         };
         if let Some(file) = self.files.find(name)? {
             if !file.is_in_directory {
@@ -133,7 +133,7 @@ impl Operations {
     /// it is served.
     pub fn wait_until_produced(&self, name: &NameBuf) {
         let policies = self.policies.load();
-        let policy = policies.of(name.as_name());
+        let policy = policies.get(name.as_name());
         let is_local = matches!(self.kept.zone(name.as_name()), Ok(Some(_)));
         if policy.kind != ZoneKind::Producer || !is_local {
             return;
@@ -170,7 +170,9 @@ impl Operations {
                 .zone(name.as_name())
                 .is_ok_and(|kept| kept.is_some())
         {
-            self.kept.remove_zone(name.as_name()).map_err(of_kept)?;
+            self.kept
+                .remove_zone(name.as_name())
+                .map_err(stored_policy_error)?;
         }
         // Of two commands for one name, the one that creates the file continues.
         let file = self.files.create(name, backend.transpose()?, text)?;
@@ -198,7 +200,7 @@ impl Operations {
         let set = self.kept.set_zone(name.as_name(), settings);
         set.map_err(|error| match error {
             StoredPolicyError::NoStore => no_store(name),
-            error => of_kept(error),
+            error => stored_policy_error(error),
         })
     }
 
@@ -228,7 +230,7 @@ impl Operations {
             return Ok(None);
         }
         let name = zone_name(text)?;
-        match self.policies.load().of(name.as_name()).kind {
+        match self.policies.load().get(name.as_name()).kind {
             ZoneKind::Producer => Ok(Some(name)),
             _ => Err(OperationError::invalid(format!(
                 "zone {name} is not a catalog of this server: its kind must be producer"
@@ -346,7 +348,7 @@ fn zone_text(rrsets: &[RrsetData]) -> Vec<u8> {
     text.into_bytes()
 }
 
-pub(in crate::operations) fn of_kept(error: StoredPolicyError) -> OperationError {
+pub(in crate::operations) fn stored_policy_error(error: StoredPolicyError) -> OperationError {
     match error {
         StoredPolicyError::NoStore => OperationError::refused(error.to_string()),
         StoredPolicyError::Store(_) => OperationError::backend(error.to_string()),

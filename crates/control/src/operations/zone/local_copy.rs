@@ -17,8 +17,8 @@ use nameward_store::state::{DeletedZone, StateChange};
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, Zone, ZoneKind};
 
-use super::local::{LocalZone, declared, of_kept};
-use crate::operations::key::errors::of_keys;
+use super::local::{LocalZone, declared, stored_policy_error};
+use crate::operations::key::errors::zone_keys_error;
 use crate::operations::{OperationError, OperationResult, Operations, ZoneChanged};
 
 /// The magic string at the start of a copy.
@@ -116,7 +116,7 @@ impl Operations {
         let mut copy = LocalCopy {
             text: served.as_deref().map(text_of),
             settings: None,
-            keys: keys.copy(name.as_name()).map_err(of_keys(name))?,
+            keys: keys.copy(name.as_name()).map_err(zone_keys_error(name))?,
         };
         match &local {
             LocalZone::File(file, settings) => {
@@ -159,7 +159,7 @@ impl Operations {
             LocalZone::Declared(_) => {}
         }
         let forgotten = match self.kept.remove_zone(name.as_name()) {
-            Err(error) if self.commits.store().is_some() => Err(of_kept(error)),
+            Err(error) if self.commits.store().is_some() => Err(stored_policy_error(error)),
             _ => Ok(()),
         };
         forgotten.inspect_err(|_| {
@@ -167,12 +167,12 @@ impl Operations {
                 self.drop_copy(name, number);
             }
         })?;
-        keys.forget(name.as_name()).map_err(of_keys(name))?;
+        keys.forget(name.as_name()).map_err(zone_keys_error(name))?;
         tracing::info!("zone {name}: deleted via control socket");
         let kept_until = number.map(|_| now_seconds().saturating_add(self.copies.now().seconds));
         let changed = ZoneChanged {
             serial: served.map(|zone| zone.serial().0),
-            ..of_local(name, &local, Vec::new())
+            ..local_zone_changed(name, &local, Vec::new())
         };
         Ok(OperationResult::ZoneDeleted {
             changed,
@@ -253,7 +253,7 @@ impl Operations {
         // First, so that a signed zone is never served without its signatures.
         let keys = self.keeper.local_keys();
         keys.restore(name.as_name(), copy.keys)
-            .map_err(of_keys(name))?;
+            .map_err(zone_keys_error(name))?;
         let restored = match (settings.kind, copy.text) {
             (ZoneKind::Native | ZoneKind::Primary, Some(text)) => {
                 self.create_file((name, backend), settings, text)
@@ -287,11 +287,11 @@ impl Operations {
         {
             store
                 .write(stored_contents(name, zone).into())
-                .map_err(of_store)?;
+                .map_err(state_store_error)?;
         }
         self.kept
             .set_zone(name.as_name(), settings)
-            .map_err(of_kept)?;
+            .map_err(stored_policy_error)?;
         let serial = zone.as_ref().map(Zone::serial);
         Ok(ZoneChanged {
             serial: serial.map(|Serial(number)| number),
@@ -301,7 +301,7 @@ impl Operations {
 }
 
 /// Returns a zone as shown in results.
-fn of_local(name: &NameBuf, local: &LocalZone, warnings: Vec<String>) -> ZoneChanged {
+fn local_zone_changed(name: &NameBuf, local: &LocalZone, warnings: Vec<String>) -> ZoneChanged {
     let shown = declared(name, warnings);
     match local {
         LocalZone::File(file, _) => ZoneChanged {
@@ -323,7 +323,7 @@ pub(in crate::operations) fn stored_contents(name: &NameBuf, zone: &Zone) -> [St
     };
     let timers = StateChange::SetTimers {
         zone: *name,
-        timers: SoaTimes::of(zone).confirmed(now, std::time::Duration::ZERO),
+        timers: SoaTimes::from_zone(zone).confirmed(now, std::time::Duration::ZERO),
     };
     [contents, timers]
 }
@@ -331,6 +331,16 @@ pub(in crate::operations) fn stored_contents(name: &NameBuf, zone: &Zone) -> [St
 /// Formats a zone as a zone file.
 pub(in crate::operations) fn text_of(zone: &Zone) -> Vec<u8> {
     whole_text(&contents_of(zone))
+}
+
+/// Returns the error for a zone that is no longer the one that was read.
+pub(super) fn changed_meanwhile(zone: &NameBuf) -> OperationError {
+    OperationError::conflict(format!("zone {zone} was changed in the meantime"))
+}
+
+/// Returns the error of the state store.
+pub(super) fn state_store_error(error: impl std::fmt::Display) -> OperationError {
+    OperationError::backend(error.to_string())
 }
 
 #[cfg(test)]
@@ -357,14 +367,4 @@ mod tests {
         }
         assert_eq!(LocalCopy::from_octets(b"other"), None);
     }
-}
-
-/// Returns the error for a zone that is no longer the one that was read.
-pub(super) fn changed_meanwhile(zone: &NameBuf) -> OperationError {
-    OperationError::conflict(format!("zone {zone} was changed in the meantime"))
-}
-
-/// Returns the error of the state store.
-pub(super) fn of_store(error: impl std::fmt::Display) -> OperationError {
-    OperationError::backend(error.to_string())
 }

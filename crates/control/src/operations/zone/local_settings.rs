@@ -409,7 +409,7 @@ impl Operations {
         let mut items = Vec::new();
         let policies = self.policies.load();
         let key = policies
-            .of(zone.as_name())
+            .get(zone.as_name())
             .primaries
             .iter()
             .find_map(|one| one.key);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::metadata_check::{check_kind, check_values};
 use super::place::ZoneLocation;
-use crate::operations::key::errors::of_attributes;
+use crate::operations::key::errors::attribute_write_error;
 use crate::operations::key::signing_settings::{is_signing_kind, iterations_advice};
 use crate::operations::record::change::{ChangeMode, OperatorChange};
 use crate::operations::record::{owner, read_content, read_type};
@@ -213,7 +213,8 @@ impl Operations {
     ) -> Result<OperationResult, OperationError> {
         let change = database.backend.change_attributes(row.id, changes);
         let committed = self.runtime.block_on(change);
-        let committed = committed.map_err(|error| of_attributes(database, &row.name, &error))?;
+        let committed =
+            committed.map_err(|error| attribute_write_error(database, &row.name, &error))?;
         if !committed.is_changed {
             let zone = row.name.to_string();
             return Ok(OperationResult::NoChange { zone });

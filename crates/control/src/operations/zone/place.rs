@@ -91,7 +91,7 @@ impl Operations {
     ) -> Result<(), OperationError> {
         let name = zone.name();
         let refused = |reason: &str| Err(OperationError::refused(format!("zone {name} {reason}")));
-        match self.policies.load().of(name.as_name()).kind {
+        match self.policies.load().get(name.as_name()).kind {
             ZoneKind::Secondary | ZoneKind::Consumer => {
                 return refused("is a secondary zone: change it at its primary");
             }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::place::ZoneLocation;
 use super::provision::MetadataSpec;
 use super::stored_primaries;
-use crate::operations::key::errors::of_keys;
+use crate::operations::key::errors::zone_keys_error;
 use crate::operations::key::signing_settings::check_denial_item;
 use crate::operations::record::change::ChangeMode;
 use crate::operations::{
@@ -198,7 +198,7 @@ impl Operations {
             return Ok(Vec::new());
         }
         let keys = self.key_storage(&row.name)?.keys();
-        let mut keys = keys.map_err(of_keys(&row.name))?;
+        let mut keys = keys.map_err(zone_keys_error(&row.name))?;
         let mut changes = Vec::new();
         match requested.secure {
             Some(true) if keys.is_empty() => {

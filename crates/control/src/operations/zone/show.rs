@@ -122,7 +122,7 @@ impl Operations {
             return None;
         }
         let policies = self.policies.load();
-        let policy = policies.of(name.as_name());
+        let policy = policies.get(name.as_name());
         Some(ZoneDetails {
             name: zone.id().to_string(),
             kind: listed_kind(policy.kind, is_database),
@@ -204,7 +204,7 @@ impl Operations {
     fn show_memory(&self, zone: &MemoryZone) -> ZoneDetails {
         let (version, name) = (&zone.version, zone.name());
         let policies = self.policies.load();
-        let policy = policies.of(name.as_name());
+        let policy = policies.get(name.as_name());
         let nodes = version.nodes_in_any_order();
         let records = nodes.flat_map(|node| node.rrsets().map(|rrset| rrset.records().count()));
         let table = self.commits.table().load();
@@ -236,7 +236,7 @@ impl Operations {
         let zone = table.exact(name.as_name())?;
         let database = self.databases.iter().find(|one| one.rank == zone.rank())?;
         let policies = self.policies.load();
-        let policy = policies.of(name.as_name());
+        let policy = policies.get(name.as_name());
         Some(ZoneDetails {
             name: zone.id().to_string(),
             kind: listed_kind(policy.kind, true),

@@ -191,7 +191,7 @@ impl KnotReader<'_> {
             None => index.find("template", "default"),
         };
         let find = |key: &str| item.entry(key).or_else(|| template?.entry(key));
-        let settled = self.settle(&name, &find, index);
+        let settled = self.zone_settings(&name, &find, index);
         let settled = settled.and_then(|settled| Ok((settled, self.signing(&name, &find, index)?)));
         let geo = find("module").filter(|entry| {
             let mut modules = entry.values.iter();
@@ -241,7 +241,7 @@ impl KnotReader<'_> {
     }
 
     /// Returns the kind and settings of a zone, or why it cannot be served as Knot serves it.
-    fn settle<'e>(
+    fn zone_settings<'e>(
         &mut self,
         name: &str,
         find: &dyn Fn(&str) -> Option<&'e KnotEntry>,

@@ -257,7 +257,7 @@ impl DatabaseFollower {
 
     /// Prepares to run again after a panic: nothing that was read is trusted.
     pub(super) fn begin_anew(&mut self) {
-        self.pending = PendingReads::of_everything();
+        self.pending = PendingReads::everything();
         for zone in self.zones.values_mut().filter_map(FollowedZone::in_memory) {
             zone.contents = ReadContents::None;
         }

@@ -120,7 +120,7 @@ impl NotifiedSerialWriter {
             }
             panic_guard("recording serials of notified zones", || {
                 let looked = if notified.is_empty() {
-                    self.look_at_all()
+                    self.check_all()
                 } else {
                     self.note_serials(&notified)
                 };
@@ -172,13 +172,13 @@ impl NotifiedSerialWriter {
         Ok(())
     }
 
-    fn look_at_all(&mut self) -> Result<(), WriteError> {
+    fn check_all(&mut self) -> Result<(), WriteError> {
         if !self.leases.holds(self.database.rank, LeaseTask::Notify) {
             return Ok(());
         }
         let asked = self.database.backend.standing(ZoneProgressList::Unnotified);
         let found = self.runtime.block_on(asked)?;
-        for zone in self.settled(found)? {
+        for zone in self.still_not_notified(found)? {
             let is_notified = self.unwritten.get(&zone.name).copied() == zone.serial();
             if !is_notified {
                 // Stored when the messages are sent, which may be a minute later.
@@ -189,7 +189,10 @@ impl NotifiedSerialWriter {
     }
 
     /// Returns the zones that are still not notified a moment later: others have just changed, and are being notified.
-    fn settled(&mut self, mut found: Vec<ZoneProgress>) -> Result<Vec<ZoneProgress>, WriteError> {
+    fn still_not_notified(
+        &mut self,
+        mut found: Vec<ZoneProgress>,
+    ) -> Result<Vec<ZoneProgress>, WriteError> {
         found.retain(|zone| self.is_ours(&zone.name));
         if found.is_empty() || found.len() > SETTLED_MAX {
             return Ok(found);

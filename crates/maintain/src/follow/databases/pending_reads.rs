@@ -22,7 +22,7 @@ pub(super) struct PendingReads {
 
 impl PendingReads {
     /// Returns the reads that a follower without any knowledge makes.
-    pub(super) fn of_everything() -> Self {
+    pub(super) fn everything() -> Self {
         PendingReads {
             list: true,
             contents: true,

@@ -71,19 +71,19 @@ impl FollowedPolicies {
 
     /// Checks whether a zone is transferred from primaries.
     pub(super) fn is_transferred(&self, zone: Name<'_>) -> bool {
-        self.table.load().of(zone).kind.is_transferred()
+        self.table.load().get(zone).kind.is_transferred()
     }
 
     /// Checks whether a zone is a catalog of this database, which is built from its members.
     pub(super) fn is_made_of_members(&self, zone: Name<'_>) -> bool {
         let policies = self.table.load();
-        let policy = policies.of(zone);
+        let policy = policies.get(zone);
         policy.kind == ZoneKind::Producer && policy.declared_by == self.source
     }
 
     /// Checks whether the rows of a zone include its signatures (PRESIGNED).
     pub(super) fn is_presigned(&self, zone: Name<'_>) -> bool {
-        self.table.load().of(zone).is_presigned
+        self.table.load().get(zone).is_presigned
     }
 
     fn share(&mut self, part: PolicyFragment) -> Arc<PolicyFragment> {

@@ -116,7 +116,7 @@ impl SoaChecker {
             // Secondary zones wait for their primaries, and resident zones are reported when they are read.
             let version = table.version(name, self.rank);
             let is_live = version.is_some_and(|version| version.live().is_some());
-            if is_live && !policies.of(name).kind.is_transferred() {
+            if is_live && !policies.get(name).kind.is_transferred() {
                 zones.add(zone.name);
             }
         }

@@ -184,7 +184,7 @@ impl FileFollower {
             Some(copies) => copies.forget(vec![zone]),
             None => forget.push(StateChange::RemoveFileCopy { zone }),
         }
-        commits.keep(zone, forget);
+        commits.write_state(zone, forget);
         Ok(last)
     }
 
@@ -261,7 +261,7 @@ impl FileFollower {
             log.write(&event);
         };
         self.backend
-            .look_at_file(&self.target, sources, path.into(), each);
+            .check_file(&self.target, sources, path.into(), each);
         log.finish();
         log.errors
     }

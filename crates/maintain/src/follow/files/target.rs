@@ -45,7 +45,7 @@ impl ZoneTarget for FileTarget {
 
     fn objection(&self, zone: &Zone) -> Option<String> {
         let policies = self.policies.load();
-        let digest = policies.of(zone.id()).zonemd.objection(zone);
+        let digest = policies.get(zone.id()).zonemd.objection(zone);
         digest.or_else(|| self.commits.memory_objection(zone))
     }
 

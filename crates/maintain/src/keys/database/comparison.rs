@@ -17,7 +17,7 @@ pub(super) struct RowUse {
 
 impl RowUse {
     /// Returns the use according to the row of a key.
-    pub(super) fn of_row(usage: KeyUse) -> Self {
+    pub(super) fn from_row(usage: KeyUse) -> Self {
         RowUse {
             is_active: usage.is_active(),
             is_published: usage.published,
@@ -27,15 +27,15 @@ impl RowUse {
     /// Returns the use that the row of a key must have.
     fn wanted(key: &ZoneKey) -> Self {
         match &key.life {
-            Some(life) => RowUse::of_life(life),
-            None => RowUse::of_row(key.usage),
+            Some(life) => RowUse::from_state(life),
+            None => RowUse::from_row(key.usage),
         }
     }
 
     /// Returns the use that the row of a key must have for its state. A key that signs the keys and will sign the
     /// rest later signs everything at once, because a row cannot express the difference: an additional signature
     /// breaks nothing.
-    pub(super) fn of_life(life: &KeyState) -> Self {
+    pub(super) fn from_state(life: &KeyState) -> Self {
         let is_published = life.dnskey.is_shown();
         RowUse {
             is_active: is_published && life.role.signs_keys() || life.zone_rrsig.is_shown(),
@@ -89,16 +89,16 @@ pub(super) fn reconcile_keys(
     acquaintance: KeyFamiliarity,
     (plan, now): (&KeyPlan, u64),
 ) -> Result<(Vec<ZoneKey>, Vec<String>), ZoneKeysError> {
-    let effective = effective_uses(rows, |key| RowUse::of_row(key.usage))?;
+    let effective = effective_uses(rows, |key| RowUse::from_row(key.usage))?;
     let (mut keys, mut changes) = (rows.to_vec(), Vec::new());
     for (key, usage) in keys.iter_mut().zip(effective.iter().copied()) {
         let fingerprint = *key.key()?.fingerprint();
         let is_it =
             |one: &&NotedKeyState| (one.life.id, one.fingerprint) == (key.number, fingerprint);
-        let row = RowUse::of_row(key.usage);
+        let row = RowUse::from_row(key.usage);
         let number = key.number;
         let life = match noted.iter().find(is_it) {
-            Some(one) if RowUse::of_life(&one.life) == row => one.life.clone(),
+            Some(one) if RowUse::from_state(&one.life) == row => one.life.clone(),
             Some(one) => {
                 let RowUse {
                     is_active,
@@ -180,7 +180,7 @@ fn in_transit(is_shown: bool, (plan, now): (&KeyPlan, u64)) -> KeyRecordState {
 
 /// Returns the state of a key whose row differs from its expected use. A key that others took out of use is retired.
 fn changed_life(life: &KeyState, row: RowUse, at: (&KeyPlan, u64)) -> KeyState {
-    let expected = RowUse::of_life(life);
+    let expected = RowUse::from_state(life);
     let mut life = life.clone();
     let is_shown = row.is_published && (row.is_active || !life.role.signs_keys());
     if is_shown != life.dnskey.is_shown() {

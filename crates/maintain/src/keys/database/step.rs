@@ -310,7 +310,7 @@ impl ZoneRound<'_> {
             let RowUse {
                 is_active,
                 is_published,
-            } = RowUse::of_life(life);
+            } = RowUse::from_state(life);
             if (row.is_active, row.is_published) != (is_active, is_published) {
                 edits.push(KeyEdit::SetUse {
                     id,

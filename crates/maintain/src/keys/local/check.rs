@@ -33,7 +33,7 @@ pub fn key_file_faults(policies: &Policies) -> Vec<KeyFileFault> {
         match directories.zones(directory) {
             Ok(mut zones) => {
                 zones.retain(|zone| {
-                    policies.of(zone.as_name()).key_directory.as_ref() == Some(directory)
+                    policies.get(zone.as_name()).key_directory.as_ref() == Some(directory)
                 });
                 zones.sort_by_key(ToString::to_string);
                 for zone in zones {

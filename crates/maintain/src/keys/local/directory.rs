@@ -50,7 +50,7 @@ struct PairScan {
 impl ZoneKeys {
     /// Returns the directory for new keys of a zone; none for the state store.
     pub(super) fn directory(&self, zone: Name<'_>) -> Option<PathBuf> {
-        self.zones.load().of(zone).key_directory.clone()
+        self.zones.load().get(zone).key_directory.clone()
     }
 
     /// Reads the keys of a zone, sorted by number.
@@ -197,7 +197,7 @@ impl ZoneKeys {
         for directory in policies.key_directories() {
             match self.directories.zones(directory) {
                 Ok(found) => zones.extend(found.into_iter().filter(|zone| {
-                    policies.of(zone.as_name()).key_directory.as_ref() == Some(directory)
+                    policies.get(zone.as_name()).key_directory.as_ref() == Some(directory)
                 })),
                 Err(error) => tracing::error!("key directory: {error}"),
             }

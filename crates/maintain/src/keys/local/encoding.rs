@@ -342,8 +342,8 @@ impl SigningSettings {
             let numbers = word.strip_prefix(kind)?.split(',');
             numbers.map(|word| word.parse().ok()).collect()
         };
-        let managed = numbers("managed=").and_then(|numbers| ManagedSettings::of_numbers(&numbers));
-        let own = numbers("serial=").and_then(|numbers| SerialOffsetRaise::of_numbers(&numbers));
+        let managed = numbers("managed=").and_then(|list| ManagedSettings::from_numbers(&list));
+        let own = numbers("serial=").and_then(|list| SerialOffsetRaise::from_numbers(&list));
         let (mut managed, of_policy) = managed.unzip();
         let serial = of_policy.or(own).unwrap_or_default();
         let servers = words.next().and_then(|word| word.strip_prefix("parent="));
@@ -386,7 +386,7 @@ impl ManagedSettings {
         ]
     }
 
-    fn of_numbers(numbers: &[u64]) -> Option<(Self, SerialOffsetRaise)> {
+    fn from_numbers(numbers: &[u64]) -> Option<(Self, SerialOffsetRaise)> {
         let small = |at: usize| u32::try_from(*numbers.get(at)?).ok();
         let large = |at: usize| numbers.get(at).copied();
         let serial = SerialOffsetRaise {
@@ -479,7 +479,7 @@ mod tests {
     #[test]
     fn ways_of_signing_are_read_as_they_were_written() {
         let numbers: Vec<u64> = (1..20).collect();
-        let (mut managed, serial) = ManagedSettings::of_numbers(&numbers).unwrap();
+        let (mut managed, serial) = ManagedSettings::from_numbers(&numbers).unwrap();
         managed.asks_removal = false;
         managed.parent.servers = vec![
             "192.0.2.1:53".parse().unwrap(),
@@ -495,6 +495,6 @@ mod tests {
             assert_eq!(SigningSettings::read(&terms.value()), terms);
         }
         assert_eq!(SigningSettings::read(b"\x01nsec NONE").managed, None);
-        assert_eq!(ManagedSettings::of_numbers(&numbers[..18]), None);
+        assert_eq!(ManagedSettings::from_numbers(&numbers[..18]), None);
     }
 }

@@ -188,7 +188,7 @@ impl ZoneKeys {
             let before = state.clone();
             change(state);
             if *state != before {
-                changes.push(keep(zone, key));
+                changes.push(put_key(zone, key));
             }
         }
         if !changes.is_empty() {
@@ -244,7 +244,7 @@ impl ZoneKeys {
             terms = self.raised(zone, (&terms_before, &uses_before), (terms, &uses), now);
         }
         let changed = keys.iter().filter(|key| !before.contains(key));
-        let mut changes: Vec<StateChange> = changed.map(|key| keep(zone, key)).collect();
+        let mut changes: Vec<StateChange> = changed.map(|key| put_key(zone, key)).collect();
         let gone = before.iter().map(|key| key.number);
         let gone = gone.filter(|number| !keys.iter().any(|key| key.number == *number));
         changes.extend(gone.map(|number| forget(zone, number)));
@@ -289,7 +289,7 @@ impl ZoneKeys {
     }
 }
 
-fn keep(zone: Name<'_>, key: &ZoneKey) -> StateChange {
+fn put_key(zone: Name<'_>, key: &ZoneKey) -> StateChange {
     StateChange::SetItem {
         kind: KEYS,
         name: item_name(zone, key.number),

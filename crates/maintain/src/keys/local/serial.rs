@@ -30,7 +30,7 @@ pub struct SerialOffsetRaise {
 
 impl SerialOffsetRaise {
     /// Decodes the numbers from the state store.
-    pub(super) fn of_numbers(numbers: &[u64]) -> Option<Self> {
+    pub(super) fn from_numbers(numbers: &[u64]) -> Option<Self> {
         let &[offset, period] = numbers else {
             return None;
         };

@@ -67,12 +67,12 @@ struct DriverWakes {
 
 impl KeyDriverHandle {
     /// Requests a check of all zones.
-    pub fn look_at_all(&self) {
+    pub fn request_all(&self) {
         self.put(|wakes| wakes.is_all = true);
     }
 
     /// Requests a check of a zone: it was loaded, or an operator changed something.
-    pub fn look_at(&self, zone: NameBuf) {
+    pub fn request(&self, zone: NameBuf) {
         self.put(|wakes| {
             wakes.zones.insert(zone);
         });
@@ -185,7 +185,7 @@ impl KeyDriver {
                 .is_none_or(|at| now.0 >= at.plus(NEW_ZONES_EVERY).0)
             {
                 self.new_looked_at = Some(now);
-                panic_guard(LOOKING, || self.look_at_new_zones());
+                panic_guard(LOOKING, || self.check_new_zones());
             }
             let waiting = self.waiting.len() as u64;
             let shared = Arc::clone(&self.handle.shared);
@@ -253,7 +253,7 @@ impl KeyDriver {
     }
 
     /// Checks zones that were not announced, such as database zones that were never queried.
-    fn look_at_new_zones(&mut self) {
+    fn check_new_zones(&mut self) {
         if !self.keeper.has_policies() {
             return;
         }
@@ -284,18 +284,18 @@ impl KeyDriver {
             };
             match event {
                 ZoneEvent::QueryParent => self.ask_parent(number, zone),
-                _ => self.look(number, zone),
+                _ => self.process(number, zone),
             }
         }
     }
 
-    fn look(&mut self, number: ZoneNumber, zone: NameBuf) {
+    fn process(&mut self, number: ZoneNumber, zone: NameBuf) {
         let now = self.now();
         self.rests_until.take_if(|until| *until <= now);
         if let Some(until) = self.rests_until {
             return self.plan(zone, ZoneEvent::RollKeys, until);
         }
-        match self.keeper.look(zone.as_name(), now.seconds()) {
+        match self.keeper.take_due_steps(zone.as_name(), now.seconds()) {
             Ok(progress) => {
                 self.said.remove(&number);
                 if progress.is_visible {
@@ -329,13 +329,13 @@ impl KeyDriver {
                 if is_tried_again {
                     self.plan(zone, ZoneEvent::RollKeys, now.plus(RETRY));
                 }
-                self.say(number, zone, error);
+                self.log_error(number, zone, error);
             }
         }
     }
 
     /// Logs why nothing is done for a zone, once.
-    fn say(&mut self, number: ZoneNumber, zone: NameBuf, error: RolloverError) {
+    fn log_error(&mut self, number: ZoneNumber, zone: NameBuf, error: RolloverError) {
         // A zone that is not loaded is checked when it is; one without a policy is not managed.
         if matches!(error, RolloverError::NotLoaded | RolloverError::NoPolicy) {
             return;

@@ -60,7 +60,7 @@ impl RolloverManager {
         });
         Ok(ZoneSigningStatus {
             policy: managed.policy.map(|policy| policy.name.clone()),
-            keys: keys.iter().map(KeyStatus::of).collect(),
+            keys: keys.iter().map(KeyStatus::from_key).collect(),
             next: waiting.or(timed),
             earliest_end: managed.plan.signatures.earliest_end(now),
         })
@@ -95,7 +95,7 @@ impl RolloverManager {
             let mut steps = rollover.steps.iter();
             steps.any(|step| matches!(step, RolloverStep::SubmitDs(_)))
         };
-        let found = look_ahead(&managed.plan.rollover, &lives, now, is_ds);
+        let found = simulate_until(&managed.plan.rollover, &lives, now, is_ds);
         Ok(match found {
             Some((at, _)) if at > now => DsReadiness::At(at),
             _ => DsReadiness::Ready,
@@ -130,7 +130,7 @@ fn states(keys: &[ZoneKey]) -> Vec<KeyState> {
 const LOOK_AHEAD: usize = 4 * rollover::MAX_KEYS;
 
 /// Simulates the rollover, as far as it gets without the parent, until something is found; returns when that will be.
-fn look_ahead(
+fn simulate_until(
     policy: &RolloverPolicy,
     lives: &[KeyState],
     now: u64,
@@ -152,7 +152,7 @@ fn look_ahead(
 /// Finds the next step that is taken automatically.
 fn next_step(policy: &RolloverPolicy, lives: &[KeyState], now: u64) -> Option<NextStep> {
     let has_steps = |then: &Rollover| !then.steps.is_empty() || !then.missing.is_empty();
-    let (at, then) = look_ahead(policy, lives, now, has_steps)?;
+    let (at, then) = simulate_until(policy, lives, now, has_steps)?;
     let steps = then.steps.iter().map(step_words);
     let steps = steps.map(|(key, words)| format!("key {key}: {words}"));
     let made = then.missing.iter().map(|wanted| {
@@ -172,7 +172,7 @@ fn next_step(policy: &RolloverPolicy, lives: &[KeyState], now: u64) -> Option<Ne
 
 impl KeyStatus {
     /// Returns the status of a key; one without a state is managed manually.
-    pub fn of(key: &ZoneKey) -> Self {
+    pub fn from_key(key: &ZoneKey) -> Self {
         KeyStatus {
             number: key.number,
             state: key.life.as_ref().map_or("by hand", state_word),

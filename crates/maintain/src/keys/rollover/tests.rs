@@ -154,7 +154,7 @@ impl Life {
     fn live_until(&mut self, end: u64) {
         let mut round = 0;
         while self.now < end {
-            let progress = match self.keeper().look(self.zone.as_name(), self.now) {
+            let progress = match self.keeper().take_due_steps(self.zone.as_name(), self.now) {
                 Ok(progress) => progress,
                 // Insecure, and no policy: nothing is managed.
                 Err(RolloverError::NoPolicy) => return,
@@ -358,7 +358,7 @@ fn the_ds_of_the_new_key_is_asked_for_before_the_key_is_shown_and_the_way_may_ch
     assert_eq!(states(&life, now), ["active", "active", "ready"]);
     // Years without a response from the parent, and a restart: both DS are requested, and the key stays as it is.
     life.start();
-    life.keeper().look(zone, now + 900 * DAY).unwrap();
+    life.keeper().take_due_steps(zone, now + 900 * DAY).unwrap();
     assert_eq!(life.rrset(Type::DNSKEY), first.0);
     assert_eq!(life.rrset(Type::CDS).len(), 2);
     assert_eq!(life.rrset(Type::CDNSKEY).len(), 2);
@@ -368,7 +368,7 @@ fn the_ds_of_the_new_key_is_asked_for_before_the_key_is_shown_and_the_way_may_ch
     other.ksk_rollover = KskRollover::DoubleSignature;
     life.policy = Some(other);
     life.start();
-    life.keeper().look(zone, now + 901 * DAY).unwrap();
+    life.keeper().take_due_steps(zone, now + 901 * DAY).unwrap();
     assert_eq!(life.rrset(Type::DNSKEY).len(), 3);
     life.policy = Some(by_ds(0));
     life.start();
@@ -376,12 +376,12 @@ fn the_ds_of_the_new_key_is_asked_for_before_the_key_is_shown_and_the_way_may_ch
         .keeper()
         .note_ds((zone, None), DsSight::Seen, now + 902 * DAY);
     assert_eq!(seen.unwrap().0, [3]);
-    life.keeper().look(zone, now + 910 * DAY).unwrap();
+    life.keeper().take_due_steps(zone, now + 910 * DAY).unwrap();
     let gone = life
         .keeper()
         .note_ds((zone, Some(1)), DsSight::Gone, now + 912 * DAY);
     assert_eq!(gone.unwrap().0, [1]);
-    life.keeper().look(zone, now + 920 * DAY).unwrap();
+    life.keeper().take_due_steps(zone, now + 920 * DAY).unwrap();
     assert_eq!(life.rrset(Type::DNSKEY).len(), 2);
     let cds = life.rrset(Type::CDS);
     assert!(cds.len() == 1 && cds != first.1);
@@ -426,7 +426,7 @@ fn a_key_is_replaced_by_hand_and_waits_for_the_operator_who_sees_the_ds() {
     let mut life = Life::new(policy(&[(KeyRole::Combined, 13, 0)]));
     let (zone, far) = (life.zone, BEGIN + 40 * DAY);
     let zone = zone.as_name();
-    let look = |life: &Life, now| life.keeper().look(zone, now).unwrap();
+    let look = |life: &Life, now| life.keeper().take_due_steps(zone, now).unwrap();
     look(&life, BEGIN);
     let early = life.keeper().note_ds((zone, None), DsSight::Seen, BEGIN);
     assert!(early.unwrap().0.is_empty());

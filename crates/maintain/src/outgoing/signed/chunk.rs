@@ -177,8 +177,8 @@ impl SignedChunk {
     pub(super) fn push(&mut self, owner: Name<'_>, rtype: Type, ttl: u32, rdata: &[u8]) {
         let last = self.records.last().map(|record| record.owner.clone());
         let same = last.filter(|range| self.slice(range) == owner.as_wire());
-        let owner = same.unwrap_or_else(|| self.keep(owner.as_wire()));
-        let rdata = self.keep(rdata);
+        let owner = same.unwrap_or_else(|| self.append(owner.as_wire()));
+        let rdata = self.append(rdata);
         self.records.push(ChunkRecord {
             owner,
             rdata,
@@ -188,7 +188,7 @@ impl SignedChunk {
     }
 
     /// Stores octets. An RRset has far less than 4 GiB, and a chunk has a few of them.
-    fn keep(&mut self, octets: &[u8]) -> Range<u32> {
+    fn append(&mut self, octets: &[u8]) -> Range<u32> {
         let start = self.octets.len() as u32;
         self.octets.extend_from_slice(octets);
         start..self.octets.len() as u32

@@ -139,7 +139,7 @@ impl SignedMessages {
                     owner: self.copy.zone().apex_name().as_wire(),
                     rtype: Type::SOA,
                     ttl: *ttl,
-                    form: CompressibleNames::of(Type::SOA),
+                    form: CompressibleNames::for_type(Type::SOA),
                 };
                 if head.write(rdata, None, writer).is_err() {
                     return if writer.is_empty() {
@@ -186,7 +186,7 @@ impl SignedMessages {
                     owner: record.owner,
                     rtype: record.rtype,
                     ttl: record.ttl,
-                    form: CompressibleNames::of(record.rtype),
+                    form: CompressibleNames::for_type(record.rtype),
                 };
                 let written = before.filter(|(owner, _)| *owner == record.owner);
                 let written = written.map(|(_, written)| written);

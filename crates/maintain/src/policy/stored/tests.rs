@@ -53,7 +53,7 @@ fn keys_and_secondaries_are_there_again_after_a_restart() {
     assert_eq!(kept.keys().unwrap(), [other]);
     assert_eq!(kept.secondaries().unwrap(), [secondary.clone(), keyed]);
     let zone = secondary.zone.as_name();
-    assert_eq!(table.load().of(zone).kind, ZoneKind::Secondary);
+    assert_eq!(table.load().get(zone).kind, ZoneKind::Secondary);
     assert!(
         kept.remove_key("ONE.example.".parse::<NameBuf>().unwrap().as_name())
             .unwrap()

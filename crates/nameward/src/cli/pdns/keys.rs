@@ -55,7 +55,7 @@ pub(super) fn answer(step: PdnsKeyStep, overrides: &Overrides) -> Result<String,
         }
         PdnsKeyStep::Ds(zone) => {
             let keys = keys_of(&zone, overrides)?;
-            let entries = of_type(&keys).filter(|(word, _)| *word != "ZSK");
+            let entries = with_roles(&keys).filter(|(word, _)| *word != "ZSK");
             Ok(entries.map(|(_, key)| ds_lines(key, "")).collect())
         }
         PdnsKeyStep::Add(template) => number_of(OperationRequest::KeyAdd(template), overrides),
@@ -128,7 +128,7 @@ fn keys(zone: Option<String>, overrides: &Overrides) -> Result<Vec<ListedZoneKey
 
 /// Returns the keys of one zone with PowerDNS' names for their roles: an algorithm that signs with keys of one kind
 /// alone has CSKs. Keys with that kind's own name come last.
-fn of_type(keys: &[ListedZoneKey]) -> impl Iterator<Item = (&'static str, &ListedZoneKey)> {
+fn with_roles(keys: &[ListedZoneKey]) -> impl Iterator<Item = (&'static str, &ListedZoneKey)> {
     let is_entry = |key: &ListedZoneKey| key.flags & 1 == 1;
     let active = |entry: bool| -> BTreeSet<u8> {
         let keys = keys
@@ -158,7 +158,7 @@ fn list(zone: Option<String>, overrides: &Overrides) -> Result<String, CommandEr
     };
     let mut text = format!("{HEAD}\n{}\n", "-".repeat(HEAD.len()));
     for of_zone in keys.chunk_by(|one, other| one.zone == other.zone) {
-        for (word, key) in of_type(of_zone) {
+        for (word, key) in with_roles(of_zone) {
             text.push_str(&format!(
                 "{:<29} {word:<4} {:<3} {:<3} {:<7} {:<15} {:<4} {:<11} {}\n",
                 bare(&key.zone),
@@ -219,7 +219,7 @@ fn show(zone: &str, overrides: &Overrides) -> Result<String, CommandError> {
         (Some(param), _) => format!("Zone has hashed NSEC3 semantics, configuration: {param}\n"),
     });
     text.push_str("keys: \n");
-    of_type(&keys).for_each(|(word, key)| show_key(word, key, &mut text));
+    with_roles(&keys).for_each(|(word, key)| show_key(word, key, &mut text));
     Ok(text)
 }
 

@@ -28,7 +28,7 @@ pub fn run(raise: SerialRaise, overrides: &Overrides) -> Result<ExitCode, Comman
                 eprintln!("{}", terminal::line(format!("{place}: {problem}")));
             }
             (Some(tag), None) => {
-                say(&format!("{place}: secured, key tag {tag}"));
+                print_line(&format!("{place}: secured, key tag {tag}"));
                 secured.push(one.zone);
             }
             (None, None) => {}
@@ -36,10 +36,10 @@ pub fn run(raise: SerialRaise, overrides: &Overrides) -> Result<ExitCode, Comman
     })?;
     if raise == SerialRaise::Raised {
         for zone in &secured {
-            say(increase_serial(zone, overrides)?.trim_end());
+            print_line(increase_serial(zone, overrides)?.trim_end());
         }
     }
-    say(&format!(
+    print_line(&format!(
         "Secured: {} zones. Errors: {failed}",
         secured.len()
     ));
@@ -50,7 +50,7 @@ pub fn run(raise: SerialRaise, overrides: &Overrides) -> Result<ExitCode, Comman
 }
 
 /// Prints a line at once; a reader that closed the pipe does not stop the work.
-fn say(line: &str) {
+fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "{}", terminal::line(line)).and_then(|()| out.flush());
 }

@@ -40,11 +40,11 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
         return Err(impossible(verb, instead));
     }
     let list: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let steps = of_zone(verb, &list)
-        .or_else(|| of_records(verb, &list))
-        .or_else(|| of_keys(verb, &list))
+    let steps = zone_steps(verb, &list)
+        .or_else(|| record_steps(verb, &list))
+        .or_else(|| key_steps(verb, &list))
         .or_else(|| views::plan(verb, &list))
-        .or_else(|| of_tools(verb, &list));
+        .or_else(|| tool_steps(verb, &list));
     match steps {
         Some(steps) => Ok(steps),
         None if is_known(verb) => Err(OperationError::invalid(format!(
@@ -78,7 +78,7 @@ fn own_flagged(words: &[&str], flag: &str, values: &[&str]) -> Vec<PdnsStep> {
 }
 
 /// Maps commands for whole zones; `None` if it is not one of them, or the arguments are wrong.
-fn of_zone(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
+fn zone_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
     Some(match (verb, arguments) {
         ("list-zone", [zone]) => vec![PdnsStep::ListZone((*zone).into())],
         ("list-all-zones", []) => vec![PdnsStep::ListZones(None, ZoneCount::Silent)],
@@ -162,7 +162,7 @@ fn of_zone(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
 }
 
 /// Maps record commands.
-fn of_records(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
+fn record_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
     let change = match verb {
         "add-record" => "add",
         "replace-rrset" => "set",
@@ -211,7 +211,7 @@ fn absolute(rtype: &str, text: &str) -> String {
 }
 
 /// Maps commands for DNSSEC keys and TSIG keys.
-fn of_keys(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
+fn key_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
     let key = |change: &str| match arguments {
         [zone, key] => Some(own_with(&["key", change, zone, key], &[])),
         _ => None,
@@ -249,12 +249,12 @@ fn of_keys(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
             let zsk = KeyTemplate {
                 inactive: true,
                 force: true,
-                ..of_role(zone, "zsk")
+                ..key_template(zone, "zsk")
             };
             key_step(PdnsKeyStep::Add(template(zsk, options)))
         }
         ("import-zone-key" | "import-zone-key-pem", [zone, file, options @ ..]) => {
-            let template = template(of_role(zone, "ksk"), options);
+            let template = template(key_template(zone, "ksk"), options);
             key_step(PdnsKeyStep::Import(file.into(), template))
         }
         ("generate-tsig-key", [name, algorithm]) => {
@@ -287,7 +287,7 @@ fn tsig_step(step: TsigStep) -> Vec<PdnsStep> {
 }
 
 /// Maps commands for single keys, hashes, records and catalog options.
-fn of_tools(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
+fn tool_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
     let step = match (verb, arguments) {
         ("generate-zone-key", [role, words @ ..]) => {
             let flags = match *role {
@@ -349,7 +349,7 @@ fn tsig_kind(role: &str) -> Option<&'static str> {
 }
 
 /// Returns the template of a key with a role.
-fn of_role(zone: &str, role: &str) -> KeyTemplate {
+fn key_template(zone: &str, role: &str) -> KeyTemplate {
     KeyTemplate {
         zone: zone.into(),
         role: Some(role.into()),
@@ -443,7 +443,7 @@ mod tests {
             bits: Some(2048),
             inactive: true,
             force: true,
-            ..of_role("a.test", "zsk")
+            ..key_template("a.test", "zsk")
         };
         let added = PdnsStep::Key(PdnsKeyStep::Add(key));
         for theirs in ["add-zone-key|a.test", "zone|add-key|a.test|zsk"] {

@@ -45,7 +45,7 @@ fn a_zone_is_read_with_everything_that_can_be_said_of_it() {
          transfer_size_max_mb = 2\n"
     ));
     let policies = table.load();
-    let policy = policies.of(name("example.org.").as_name());
+    let policy = policies.get(name("example.org.").as_name());
     assert_eq!(policy.kind, ZoneKind::Secondary);
     let servers: Vec<_> = policy
         .primaries
@@ -112,14 +112,14 @@ fn a_zone_goes_before_its_template_and_that_before_the_defaults() {
          [[zone]]\nname = \"b\"\nallow_transfer = []\n",
     );
     let policies = table.load();
-    let a = policies.of(name("a.").as_name());
+    let a = policies.get(name("a.").as_name());
     assert_eq!(a.kind, ZoneKind::Secondary);
     assert_eq!(a.primaries[0].address, "192.0.2.54:53".parse().unwrap());
     assert_eq!(a.transfer_octets_max, 5 << 20);
     let [one, two] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse().unwrap());
     assert!(a.allow_transfer.contains(one) && !a.allow_notify.contains(one));
     assert!(a.allow_notify.contains(two));
-    let b = policies.of(name("b.").as_name());
+    let b = policies.get(name("b.").as_name());
     assert!(b.allow_transfer.is_none() && b.allow_notify.contains(one));
     assert_eq!(b.transfer_octets_max, 4096 << 20);
 }

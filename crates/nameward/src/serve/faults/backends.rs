@@ -6,7 +6,7 @@ use nameward_control::operations::{BackendStatus, FaultKind, ServerFault};
 use super::fault;
 
 /// Returns the fault of a database that does not respond.
-pub(super) fn of_backend(backend: &BackendStatus) -> ServerFault {
+pub(super) fn backend_faults(backend: &BackendStatus) -> ServerFault {
     let BackendStatus {
         backend: number,
         address,
@@ -39,7 +39,7 @@ pub(super) fn of_backend(backend: &BackendStatus) -> ServerFault {
 }
 
 /// Returns the fault of a database that responds, or is not queried, but does not report changes.
-pub(super) fn of_unseen_changes(backend: &BackendStatus) -> Option<ServerFault> {
+pub(super) fn unseen_changes_fault(backend: &BackendStatus) -> Option<ServerFault> {
     let unseen = backend.unseen_changes.as_ref()?;
     let (number, address, error) = (backend.backend, &backend.address, &unseen.error);
     let effect = match backend.mode.as_str() {
@@ -57,7 +57,7 @@ pub(super) fn of_unseen_changes(backend: &BackendStatus) -> Option<ServerFault> 
 }
 
 /// Returns the fault of a database with servers that do not respond.
-pub(super) fn of_failed_servers(backend: &BackendStatus) -> Option<ServerFault> {
+pub(super) fn failed_server_faults(backend: &BackendStatus) -> Option<ServerFault> {
     let first = backend.failed_servers.iter().map(|one| one.since).min()?;
     let servers = backend.failed_servers.iter();
     let servers: Vec<String> = servers
@@ -78,7 +78,7 @@ pub(super) fn of_failed_servers(backend: &BackendStatus) -> Option<ServerFault> 
 }
 
 /// Returns the fault of a database that is read from a server that is too far behind.
-pub(super) fn of_lag(backend: &BackendStatus) -> Option<ServerFault> {
+pub(super) fn lag_fault(backend: &BackendStatus) -> Option<ServerFault> {
     let lag = backend.lag.filter(|lag| lag.seconds > lag.seconds_max)?;
     // Undetected changes are a fault of their own.
     if backend.unseen_changes.is_some() {

@@ -18,7 +18,7 @@ const INTERNAL_ERROR_SHOWN: u64 = 86_400;
 const MEMORY_REFUSAL_SHOWN: u64 = 3600;
 
 /// Returns the single fault of a server whose zones are not loaded yet.
-pub(super) fn of_start() -> Vec<ServerFault> {
+pub(super) fn start_faults() -> Vec<ServerFault> {
     vec![fault(
         FaultKind::Starting,
         "The server is starting: zones are being loaded.",
@@ -28,7 +28,7 @@ pub(super) fn of_start() -> Vec<ServerFault> {
 }
 
 /// Returns the fault of a TLS certificate that expires soon or cannot be loaded.
-pub(super) fn of_certificate(found: &TlsFault) -> ServerFault {
+pub(super) fn certificate_fault(found: &TlsFault) -> ServerFault {
     match found {
         TlsFault::Rejected { error, since } => {
             let mut fault = fault(
@@ -55,7 +55,7 @@ pub(super) fn of_certificate(found: &TlsFault) -> ServerFault {
 }
 
 /// Returns the fault of interfaces with XDP that is not used.
-pub(super) fn of_xdp(status: &ServerStatus) -> Option<ServerFault> {
+pub(super) fn xdp_fault(status: &ServerStatus) -> Option<ServerFault> {
     let unused: Vec<_> = status.xdp.iter().filter(|one| !one.is_used).collect();
     if unused.is_empty() {
         return None;
@@ -70,7 +70,7 @@ pub(super) fn of_xdp(status: &ServerStatus) -> Option<ServerFault> {
 }
 
 /// Returns the fault of a GeoIP database that is not used.
-pub(super) fn of_geo_database(found: &GeoFault) -> ServerFault {
+pub(super) fn geo_database_fault(found: &GeoFault) -> ServerFault {
     let effect = if found.has_previous {
         "The previous contents are still in use."
     } else {
@@ -89,7 +89,7 @@ pub(super) fn of_geo_database(found: &GeoFault) -> ServerFault {
 }
 
 /// Returns the fault of targets that are down.
-pub(super) fn of_targets((down, all): (&[TargetReport], usize)) -> Option<ServerFault> {
+pub(super) fn target_fault((down, all): (&[TargetReport], usize)) -> Option<ServerFault> {
     let named = named(down, |TargetReport { check, error, .. }| {
         format!("{check}: {error}")
     });
@@ -107,7 +107,7 @@ pub(super) fn of_targets((down, all): (&[TargetReport], usize)) -> Option<Server
 }
 
 /// Returns the fault of LUA records that failed when they were last run.
-pub(super) fn of_scripts(failing: &[FailingScript]) -> Option<ServerFault> {
+pub(super) fn script_fault(failing: &[FailingScript]) -> Option<ServerFault> {
     let named = named(failing, |script| {
         format!("{} {}: {}", script.name, script.rtype, script.reason)
     });
@@ -129,7 +129,7 @@ fn named<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
 }
 
 /// Returns the faults of servers to which no encrypted connection can be made. Of many the first are named.
-pub(super) fn of_peers(peers: &[PeerTlsFault]) -> impl Iterator<Item = ServerFault> {
+pub(super) fn peer_faults(peers: &[PeerTlsFault]) -> impl Iterator<Item = ServerFault> {
     let named = peers.iter().take(NAMED_MAX).enumerate();
     named.map(|(index, peer)| {
         let others = if index + 1 == NAMED_MAX {
@@ -162,7 +162,7 @@ pub(super) fn of_peers(peers: &[PeerTlsFault]) -> impl Iterator<Item = ServerFau
 }
 
 /// Returns the fault of memory that the system refused.
-pub(super) fn of_memory(status: &ServerStatus) -> Option<ServerFault> {
+pub(super) fn memory_fault(status: &ServerStatus) -> Option<ServerFault> {
     let last = status.last_memory_refusal.as_ref()?;
     if now_seconds().saturating_sub(last.at) > MEMORY_REFUSAL_SHOWN {
         return None;
@@ -183,7 +183,7 @@ pub(super) fn of_memory(status: &ServerStatus) -> Option<ServerFault> {
 }
 
 /// Returns the fault of a panic, which cost the piece of work that met it.
-pub(super) fn of_internal_error(status: &ServerStatus) -> Option<ServerFault> {
+pub(super) fn internal_error_fault(status: &ServerStatus) -> Option<ServerFault> {
     let last = status.last_internal_error.as_ref()?;
     if now_seconds().saturating_sub(last.at) > INTERNAL_ERROR_SHOWN {
         return None;

@@ -72,7 +72,7 @@ impl NotifyContext {
         let Some(served) = table.exact(zone.as_name()) else {
             return (Vec::new(), Vec::new());
         };
-        let policy = policies.of(zone.as_name());
+        let policy = policies.get(zone.as_name());
         let origin = self.databases.origin(served);
         let mut found = notify_targets((served, origin), &table, policy);
         if policy.notifies_name_servers(origin) && served.live().is_some() {

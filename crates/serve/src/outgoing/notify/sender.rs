@@ -136,7 +136,7 @@ impl NotifySender {
             let Some(zone) = table.exact(name.as_name()) else {
                 continue;
             };
-            let policy = policies.of(name.as_name());
+            let policy = policies.get(name.as_name());
             if !is_asked_for && !self.context().leads_zone(zone, policy) {
                 continue;
             }
@@ -149,7 +149,7 @@ impl NotifySender {
             if !unknown.is_empty() {
                 self.resolver.resolve(name, unknown);
             }
-            let change = NotifyChange::of(zone);
+            let change = NotifyChange::from_zone(zone);
             let is_now = is_asked_for || policy.notify_at_once;
             let is_live = policy.notifies_name_servers(origin) && zone.live().is_some();
             if is_live {
@@ -206,7 +206,7 @@ impl NotifySender {
         let Some(zone) = table.exact(servers.zone.as_name()) else {
             return;
         };
-        let policy = policies.of(servers.zone.as_name());
+        let policy = policies.get(servers.zone.as_name());
         let mut targets = name_server_targets(policy, servers.addresses.iter().copied());
         targets.retain(|target| !self.is_ourselves(target.address));
         if targets.is_empty() {
@@ -221,7 +221,7 @@ impl NotifySender {
             servers.zone,
             list.join(", ")
         );
-        self.add_targets(&NotifyChange::of(zone), targets, now());
+        self.add_targets(&NotifyChange::from_zone(zone), targets, now());
     }
 
     /// Records that the servers of a zone are notified of a serial.
@@ -256,12 +256,12 @@ impl NotifySender {
         let Some(zone) = table.exact(name.as_name()) else {
             return;
         };
-        let policy = policies.of(name.as_name());
+        let policy = policies.get(name.as_name());
         let mut targets = name_server_targets(policy, addresses);
         targets.sort_by_key(|target| target.address);
         targets.dedup_by_key(|target| target.address);
         targets.retain(|target| !self.is_ourselves(target.address));
-        let change = NotifyChange::of(zone);
+        let change = NotifyChange::from_zone(zone);
         if !unknown.is_empty() {
             self.resolver.resolve(name, unknown);
         }

@@ -10,7 +10,7 @@ use crate::xdp::Inbound;
 impl DatagramBatch {
     /// Builds a batch as if just received from these clients (at most [`BATCH`]), to test and benchmark a handler
     /// without sockets. Datagrams are cut at [`QUERY_MAX`].
-    pub fn of(datagrams: &[(&[u8], SocketAddr)]) -> DatagramBatch {
+    pub fn from_datagrams(datagrams: &[(&[u8], SocketAddr)]) -> DatagramBatch {
         let mut batch = DatagramBatch::new();
         for (payload, client) in datagrams.iter().take(BATCH) {
             batch.add(payload, *client);
@@ -18,7 +18,7 @@ impl DatagramBatch {
         batch
     }
 
-    /// Replaces the sender of datagram `i` of a batch built by [`DatagramBatch::of`].
+    /// Replaces the sender of datagram `i` of a batch built by [`DatagramBatch::from_datagrams`].
     pub fn set_client(&mut self, i: usize, client: SocketAddr) {
         let (raw, raw_len) = encode_address(client);
         let frame = self.frame_mut();

@@ -106,7 +106,7 @@ mod tests {
         let header = [&SIGNATURE[..], &[0x21, 0x12, 0, 12], &addresses].concat();
         let local = [&SIGNATURE[..], &[0x20, 0, 0, 0], b"check"].concat();
         let query = [&header[..], b"query"].concat();
-        let mut batch = DatagramBatch::of(&[
+        let mut batch = DatagramBatch::from_datagrams(&[
             (&query, proxy),
             (b"query", proxy),
             (&query, other),

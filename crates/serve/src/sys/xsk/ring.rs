@@ -35,7 +35,7 @@ impl<T: Copy> SharedRing<T> {
         let entries = offsets.desc as usize;
         let len = entries + size as usize * size_of::<T>();
         Ok(Self {
-            memory: Mapping::of_descriptor(socket, len, page_offset)?,
+            memory: Mapping::shared(socket, len, page_offset)?,
             producer: offsets.producer as usize,
             consumer: offsets.consumer as usize,
             flags: offsets.flags as usize,

@@ -58,5 +58,5 @@ fn versions_that_are_too_much_are_forgotten() {
     sent.note(one);
     let newest = sent.note(version(2, ""));
     assert_eq!(sent.differences(&newest, Serial(1)), None);
-    assert_eq!(sent.kept().octets, 0);
+    assert_eq!(sent.lock_versions().octets, 0);
 }

@@ -17,7 +17,7 @@ impl Fixture {
         let paths = files.iter().map(|file| self.path(file)).collect();
         let look = Look::At(paths);
         self.backend
-            .look(&self.table, &self.sources, &look, &mut |_| ())
+            .check(&self.table, &self.sources, &look, &mut |_| ())
     }
 }
 

@@ -182,7 +182,7 @@ impl Gathering {
             if record.rtype == Type::SOA {
                 minimum = Some(soa_minimum(&record.rdata));
             }
-            builder.add(&record.of(self.known.zone.apex.as_name()));
+            builder.add(&record.with_owner(self.known.zone.apex.as_name()));
         }
         minimum
     }

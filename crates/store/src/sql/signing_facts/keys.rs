@@ -43,7 +43,7 @@ impl SqlBackend {
                 None => Arc::default(),
                 Some(Ok(keys)) => {
                     let keys = Arc::new(Keys::by_flags(keys));
-                    cache.keep(zone, keys.clone(), generation);
+                    cache.insert(zone, keys.clone(), generation);
                     keys
                 }
                 Some(Err(error)) => {

@@ -95,7 +95,7 @@ impl SqlBackend {
                         policy: policy.into(),
                         is_broken: false,
                     });
-                    cache.keep(zone, metadata.clone(), generation);
+                    cache.insert(zone, metadata.clone(), generation);
                     metadata
                 }
                 Some(Err(error)) => {

@@ -61,7 +61,7 @@ fn poll_sqlite(notices: &mut ChangeSender, own: &Driver, file: &mut DatabaseFile
     let mut missing = 0_u32;
     while !notices.sender.is_closed() {
         notices.resend_lost();
-        let change = file.look();
+        let change = file.check();
         if change == FileChange::Missing {
             // A file that is being replaced may be away for a moment.
             missing += 1;
@@ -88,7 +88,7 @@ fn poll_sqlite(notices: &mut ChangeSender, own: &Driver, file: &mut DatabaseFile
         }
         // SQLite statements never wait for another task.
         let looked = {
-            let looking = pin!(seen.look(own, &backend.inner.own_commits));
+            let looking = pin!(seen.poll(own, &backend.inner.own_commits));
             looking.poll(&mut Context::from_waker(Waker::noop()))
         };
         match looked {
@@ -162,7 +162,7 @@ impl Seen {
         }
     }
 
-    async fn look(&mut self, driver: &Driver, own: &OwnCommits) -> Result<Vec<Change>, SqlError> {
+    async fn poll(&mut self, driver: &Driver, own: &OwnCommits) -> Result<Vec<Change>, SqlError> {
         if !self.has_commits(driver).await? {
             return Ok(Vec::new());
         }

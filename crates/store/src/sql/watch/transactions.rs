@@ -73,7 +73,7 @@ impl SeenTransactions {
     }
 
     /// Returns the zones that changed since the last look, and by which transactions; `None` if that is unknown.
-    pub(super) async fn look(
+    pub(super) async fn poll(
         &mut self,
         driver: &Driver,
     ) -> Result<Option<HashMap<i64, Vec<i64>>>, SqlError> {

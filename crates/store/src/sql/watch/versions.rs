@@ -89,8 +89,8 @@ impl ZoneVersions {
 
     /// Returns what changed since the last look, and what changed shortly before another server was read: contents
     /// may have been read there before it had the change.
-    pub(super) async fn look(&mut self, driver: &Driver) -> Result<Vec<Change>, SqlError> {
-        let changes = self.look_once(driver).await?;
+    pub(super) async fn poll(&mut self, driver: &Driver) -> Result<Vec<Change>, SqlError> {
+        let changes = self.poll_once(driver).await?;
         Ok(self.repeat(changes, driver.moves(), Instant::now()))
     }
 
@@ -107,7 +107,7 @@ impl ZoneVersions {
         changes
     }
 
-    async fn look_once(&mut self, driver: &Driver) -> Result<Vec<Change>, SqlError> {
+    async fn poll_once(&mut self, driver: &Driver) -> Result<Vec<Change>, SqlError> {
         let is_due = self.compare_at.is_none_or(|at| Instant::now() >= at);
         if is_due || self.known.is_none() {
             return self.compare(driver).await;

@@ -219,7 +219,7 @@ async fn raise_serial(
     if zone.kind.is_transferred() {
         return Ok(None);
     }
-    let mut locked = LockedZone::of(session, zone.clone()).await?;
+    let mut locked = LockedZone::from_row(session, zone.clone()).await?;
     if locked.signing.is_presigned {
         return Ok(None);
     }

@@ -39,7 +39,7 @@ pub(super) struct LockedZone {
 
 impl LockedZone {
     /// Creates the state from a row that was read in the transaction.
-    pub(super) async fn of(session: &mut Session, row: ZoneRow) -> Result<Self, WriteError> {
+    pub(super) async fn from_row(session: &mut Session, row: ZoneRow) -> Result<Self, WriteError> {
         let signing = read_signing(session, row.id).await?;
         Ok(LockedZone {
             row,
@@ -435,7 +435,7 @@ impl Work {
             };
             let has_records = facts.get(&name).is_some_and(|facts| facts.exists());
             let wanted =
-                (standing.exists && !has_records).then(|| knowledge.of_empty(&name, standing));
+                (standing.exists && !has_records).then(|| knowledge.for_empty(&name, standing));
             empties.push(Empty { name, wanted });
         }
         empties
@@ -468,7 +468,7 @@ impl Work {
             // PowerDNS does not touch the columns of disabled rows.
             let is_ours = self.touched.contains(&row.name) || self.is_flipped_above(&row.name);
             if is_ours && row.is_served() {
-                derived.push((place, knowledge.of_row(&row.name, row.rtype())));
+                derived.push((place, knowledge.for_row(&row.name, row.rtype())));
             } else if row.id.is_none() && !row.is_deleted {
                 let auth = true;
                 let ordername = None;

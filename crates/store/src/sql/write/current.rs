@@ -98,7 +98,7 @@ fn select(engine: SqlEngine) -> String {
     )
 }
 
-fn of_kinds(kinds: &[ZoneKind]) -> String {
+fn kind_condition(kinds: &[ZoneKind]) -> String {
     let words = kinds.iter().flat_map(|kind| match kind {
         ZoneKind::Primary => vec!["MASTER", "PRIMARY"],
         ZoneKind::Secondary => vec!["SLAVE", "SECONDARY"],
@@ -134,11 +134,11 @@ impl SqlBackend {
                 }
             }
             ZoneProgressList::Secondary => {
-                let kinds = of_kinds(&[ZoneKind::Secondary, ZoneKind::Consumer]);
+                let kinds = kind_condition(&[ZoneKind::Secondary, ZoneKind::Consumer]);
                 session.rows(&(select + &kinds), &[], each).await?;
             }
             ZoneProgressList::Unnotified => {
-                let kinds = of_kinds(&[ZoneKind::Primary, ZoneKind::Producer]);
+                let kinds = kind_condition(&[ZoneKind::Primary, ZoneKind::Producer]);
                 session.rows(&(select + &kinds), &[], each).await?;
             }
             ZoneProgressList::WithoutSoa => {

@@ -153,7 +153,7 @@ impl Knowledge<'_> {
     }
 
     /// Returns the columns of a row with a type.
-    pub(super) fn of_row(&self, name: &[u8], rtype: Option<Type>) -> Derived {
+    pub(super) fn for_row(&self, name: &[u8], rtype: Option<Type>) -> Derived {
         let (cut, below) = (self.is_cut(name), self.is_below_cut(name));
         let is_ds = rtype == Some(Type::DS);
         let is_glue = (cut || below) && matches!(rtype, Some(Type::A | Type::AAAA));
@@ -175,7 +175,7 @@ impl Knowledge<'_> {
     }
 
     /// Returns the columns of an empty non-terminal with these names below it.
-    pub(super) fn of_empty(&self, name: &[u8], below: NameEffect) -> Derived {
+    pub(super) fn for_empty(&self, name: &[u8], below: NameEffect) -> Derived {
         match self.denial {
             CachedDenial::Unsigned | CachedDenial::Nsec => Derived {
                 auth: below.auth,

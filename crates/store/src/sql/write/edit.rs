@@ -141,7 +141,7 @@ pub(super) fn apply(edit: &Edit, rows: &mut Rows, apex: &[u8]) -> Result<(), Inv
     }
     if *name == *apex
         && edit.rtype() == Some(Type::SOA)
-        && of_type_count(rows, &name, Type::SOA) != 1
+        && count_of_type(rows, &name, Type::SOA) != 1
     {
         return Err(InvalidChange::NotOneSoa(shown(apex)));
     }
@@ -169,7 +169,7 @@ fn replace(rrset: &RrsetData, mut old: Vec<usize>, rows: &mut Rows) {
     old.into_iter().for_each(|place| delete(rows, place));
 }
 
-fn of_type_count(rows: &Rows, name: &[u8], rtype: Type) -> usize {
+fn count_of_type(rows: &Rows, name: &[u8], rtype: Type) -> usize {
     let served = rows.at(name).filter(|row| row.is_served());
     served.filter(|row| row.rtype() == Some(rtype)).count()
 }

@@ -109,7 +109,7 @@ pub(super) async fn take(
     let mut is_changed = write_metadata(session, (id, KEY_SERVER), MetadataEdit::Set, own).await?;
     is_changed |= change_locked(session, &zone, &step.changes).await?;
     let apex = zone.name.as_name().zone().into();
-    let mut locked = LockedZone::of(session, zone).await?;
+    let mut locked = LockedZone::from_row(session, zone).await?;
     let records = RecordsOfStep {
         apex,
         step,

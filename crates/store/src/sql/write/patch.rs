@@ -49,7 +49,7 @@ pub(super) async fn make(
             .is_changed;
         row = commit::lock_named(session, name.as_name()).await?;
     }
-    let mut zone = LockedZone::of(session, row).await?;
+    let mut zone = LockedZone::from_row(session, row).await?;
     let mut committed = history::change(session, &mut zone, Asked::When(asked)).await?;
     let is_commented = attributes::change_locked(session, &zone.row, &comments).await?;
     if is_commented && !committed.is_changed && !is_set {

@@ -86,7 +86,7 @@ pub(super) async fn replace(
         writer.write_node(&name, node, &knowledge).await?;
     }
     for (name, below) in empties {
-        let derived = knowledge.of_empty(&name, below);
+        let derived = knowledge.for_empty(&name, below);
         let row = Row {
             derived: Some(derived),
             ..new_row(name, What::Empty, 0)
@@ -250,7 +250,7 @@ impl RowWriter<'_> {
         let is_hash = node.rrset(Type::NSEC3).is_some();
         for rrset in node.rrsets() {
             let rtype = rrset.rtype();
-            let mut derived = knowledge.of_row(name, Some(rtype));
+            let mut derived = knowledge.for_row(name, Some(rtype));
             if is_hash || rtype == Type::NSEC {
                 derived.ordername = None;
             }

@@ -110,7 +110,7 @@ pub struct CopyOrder<'k> {
 }
 
 /// Copies the rows of a locked zone, and stores the copy.
-pub(super) async fn keep(
+pub(super) async fn store_copy(
     session: &mut Session,
     zone: &ZoneRow,
     order: CopyOrder<'_>,

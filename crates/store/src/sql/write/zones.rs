@@ -166,7 +166,7 @@ pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Comm
         now: zone.now,
         serial: SerialRule::default(),
     };
-    let mut locked = LockedZone::of(session, row).await?;
+    let mut locked = LockedZone::from_row(session, row).await?;
     change(session, &mut locked, Asked::Change(&first)).await
 }
 
@@ -192,7 +192,7 @@ pub(super) async fn delete(
 ) -> Result<Committed, WriteError> {
     let zone = lock_zone(session, id).await?;
     if let Some(copy) = copy {
-        zone_copy::keep(session, &zone, copy).await?;
+        zone_copy::store_copy(session, &zone, copy).await?;
     }
     delete_rows_of(session, id).await?;
     Ok(Committed {

@@ -23,7 +23,7 @@ fn set_digest(serial: u32, zone: &Zone) -> StateChange {
     StateChange::SetDigest {
         zone: name("example."),
         serial: Serial(serial),
-        digest: ContentsDigest::of(zone),
+        digest: ContentsDigest::from_zone(zone),
     }
 }
 
@@ -52,12 +52,12 @@ fn a_digest_follows_the_differences_whenever_it_comes() {
     let (two, three, four) = (text(2), text(3), text(4));
     let texts: [&[u8]; 4] = [b"\x01x", &two, &three, &four];
     let last = zone(&[list("example.", 4, &texts)]);
-    assert_eq!(kept(), Some(ContentsDigest::of(&last)));
+    assert_eq!(kept(), Some(ContentsDigest::from_zone(&last)));
     let other = zone(&[list("example.", 4, &texts[..3])]);
-    assert_ne!(kept(), Some(ContentsDigest::of(&other)));
+    assert_ne!(kept(), Some(ContentsDigest::from_zone(&other)));
     // Of a version that the journal does not have.
     store.write(vec![set_digest(99, &first)]).unwrap();
-    assert_eq!(kept(), Some(ContentsDigest::of(&last)));
+    assert_eq!(kept(), Some(ContentsDigest::from_zone(&last)));
     let restart = StateChange::RestartJournal {
         zone: name("example."),
         home: ZoneStorage::File,

@@ -51,7 +51,7 @@ impl ChainLister {
         let mut apex: NameBuf = apex.into();
         apex.make_lowercase();
         ChainLister {
-            kind: ChainKind::of(signing),
+            kind: ChainKind::from_signing(signing),
             apex,
             apex_key_len: key.len(),
             apex_types: signing.apex_types().to_vec(),

@@ -7,7 +7,7 @@ fn the_next_step_is_shown_from_the_first_moment_and_a_key_without_a_ds_is_replac
     let life = Life::new(policy(&[(KeyRole::Combined, 13, 0)]));
     let zone = life.zone;
     let zone = zone.as_name();
-    life.keeper().look(zone, BEGIN).unwrap();
+    life.keeper().take_due_steps(zone, BEGIN).unwrap();
     let next = life.keeper().status(zone, BEGIN).unwrap().next.unwrap();
     assert_eq!(
         next.words,
@@ -28,7 +28,7 @@ fn the_next_step_is_shown_from_the_first_moment_and_a_key_without_a_ds_is_replac
     // The second one waits for the first.
     let (rolled, progress) = life.keeper().roll(zone, None, BEGIN + 120).unwrap();
     assert_eq!((rolled, progress.made), (vec![2], vec![]));
-    life.keeper().look(zone, at + 10 * DAY).unwrap();
+    life.keeper().take_due_steps(zone, at + 10 * DAY).unwrap();
     let readiness = life.keeper().ds_readiness(zone, at + 10 * DAY);
     assert_eq!(readiness, Ok(DsReadiness::Ready));
 }

@@ -123,7 +123,11 @@ fn a_directory_that_cannot_be_read_or_written_leaves_the_keys_as_they_are() {
         life.directory.path().join("aside"),
     );
     std::fs::rename(&place, &aside).unwrap();
-    let error = life.keeper().look(zone, now).unwrap_err().to_string();
+    let error = life
+        .keeper()
+        .take_due_steps(zone, now)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("No such file"), "{error}");
     assert!(life.keeper().roll(zone, None, now).is_err());
     assert_eq!(life.rrset(Type::DNSKEY), before);
@@ -132,7 +136,7 @@ fn a_directory_that_cannot_be_read_or_written_leaves_the_keys_as_they_are() {
     let served = life.served();
     assert!(served.signing().online().unwrap().is_broken());
     std::fs::rename(&aside, &place).unwrap();
-    life.keeper().look(zone, now).unwrap();
+    life.keeper().take_due_steps(zone, now).unwrap();
     assert_eq!(life.rrset(Type::DNSKEY), before);
 }
 

@@ -164,7 +164,11 @@ impl StoredLife {
 
     fn look(&mut self) -> Result<KeyProgress, RolloverError> {
         let zone: NameBuf = "example.".parse().unwrap();
-        let looked = self.keeper.as_ref().unwrap().look(zone.as_name(), self.now);
+        let looked = self
+            .keeper
+            .as_ref()
+            .unwrap()
+            .take_due_steps(zone.as_name(), self.now);
         self.load();
         looked
     }
@@ -420,14 +424,20 @@ fn changes_by_others_are_found() {
     let progress = life.look().unwrap();
     assert_eq!(progress.made.len(), 1);
     let keys = life.keys();
-    let states: Vec<_> = keys.iter().map(|key| KeyStatus::of(key).state).collect();
+    let states: Vec<_> = keys
+        .iter()
+        .map(|key| KeyStatus::from_key(key).state)
+        .collect();
     assert_eq!(keys.len(), 3, "{states:?}");
     life.live_until(life.now + 20 * DAY);
     let after = life.rrset(Type::DNSKEY);
     assert_eq!(after.len(), 2);
     let stayed = after.iter().filter(|key| before.contains(key)).count();
     let keys = life.keys();
-    let states: Vec<_> = keys.iter().map(|key| KeyStatus::of(key).state).collect();
+    let states: Vec<_> = keys
+        .iter()
+        .map(|key| KeyStatus::from_key(key).state)
+        .collect();
     assert_eq!(stayed, 1, "{states:?} {before:?} {after:?}");
     life.verify();
     // One that vanished is replaced as well.

@@ -56,11 +56,15 @@ fn a_server_without_the_lease_leaves_the_keys_alone() {
     life.runtime.block_on(renewed).unwrap();
     let other = life.keeper_in(&life.directory.path().join("other"));
     let zone: NameBuf = "example.".parse().unwrap();
-    let refused = other.look(zone.as_name(), life.now);
+    let refused = other.take_due_steps(zone.as_name(), life.now);
     let expected = RolloverError::Keys(ZoneKeysError::Refused(KeyRefusal::OtherServer));
     assert_eq!(refused, Err(expected));
     // Without the table the metadata decides, for ever.
     life.sql("DROP TABLE nameward_leases");
-    assert!(other.look(zone.as_name(), life.now + DAY).is_err());
+    assert!(
+        other
+            .take_due_steps(zone.as_name(), life.now + DAY)
+            .is_err()
+    );
     life.look().unwrap();
 }
