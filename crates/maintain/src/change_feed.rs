@@ -6,7 +6,7 @@
 //! The zone table records zones that appear and vanish, the commit path records new versions, and the database followers record changes
 //! of live zones; operations and key policies record what they change besides records. Zones that are loaded at start are not recorded.
 
-use crate::commit::CommittedVersion;
+use crate::commit::outcome::CommittedVersion;
 use nameward_base::sync::Mutex;
 use nameward_base::time::{now_milliseconds, now_seconds};
 use nameward_store::state::JournalOrigin;

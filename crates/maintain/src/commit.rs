@@ -11,21 +11,22 @@
 //! write. If one cannot be written, those on top of it fail too, because the journal rejects a gap, and the zone
 //! continues from the published version. Nothing is ever read again.
 
+mod background;
 mod background_jobs;
 mod conflicts;
 mod load;
 mod memory;
-mod outcome;
+pub(crate) mod outcome;
 mod pending;
 mod storage;
 mod wait;
 
-use crate::background::{self, BackgroundTask, BackgroundWork};
 use crate::change_feed::LiveChange;
 use crate::contents::contents_of;
 use crate::merge::Rebased;
 use crate::table::TableWriter;
 use crate::zone::SoaTimes;
+use background::{BackgroundTask, BackgroundWork};
 use conflicts::ConflictLog;
 pub(crate) use conflicts::ConflictSide;
 pub use conflicts::FileConflicts;
@@ -437,7 +438,7 @@ impl Commits {
             self.report(committed);
         }
         if committed.zone.is_worth_packing() {
-            let (zone, rank) = (name_of(&committed.zone), committed.zone.rank());
+            let (zone, rank) = (NameBuf::from(committed.zone.id()), committed.zone.rank());
             self.background.request(zone, rank, BackgroundTask::Pack);
         }
         is_there
@@ -477,10 +478,4 @@ fn changed(tip: &Arc<Zone>, change: &ZoneChange) -> Result<NewVersion, CommitErr
 /// Checks whether writing the whole zone costs no more than writing the difference.
 fn is_rewrite(difference: &Difference, zone: &Zone) -> bool {
     difference.octets() > zone.heap_bytes() / 2
-}
-
-/// Returns the name of a zone, for a source.
-pub fn name_of(zone: &Zone) -> NameBuf {
-    let name: Name<'_> = zone.id();
-    name.into()
 }

@@ -30,7 +30,6 @@
 
 #![forbid(unsafe_code)]
 
-mod background;
 pub mod catalog;
 pub mod change_feed;
 pub mod clock;

@@ -10,7 +10,7 @@
 //! journal continues from tip to merged, for secondaries; the difference from file to merged is stored next to it,
 //! for the next start. After a start the tip of an edited file is no longer known, and the journal restarts.
 
-use crate::commit::{CommitError, name_of};
+use crate::commit::outcome::CommitError;
 use nameward_base::time::now_seconds;
 use nameward_store::state::{
     JournalEntry, JournalOrigin, RebasedVersion, StateChange, ZoneStorage,
@@ -47,7 +47,7 @@ impl Rebased {
     /// that the journal continues.
     pub(crate) fn journal(&self, forward: &Difference) -> StateChange {
         StateChange::Rebase {
-            zone: name_of(&self.file),
+            zone: NameBuf::from(self.file.id()),
             version: RebasedVersion {
                 forward: Arc::new(forward.clone()),
                 lacking: Arc::clone(&self.lacking),
@@ -59,7 +59,7 @@ impl Rebased {
     /// Returns the journal changes that make it durable if the previous version is no longer known: the journal
     /// restarts.
     pub(crate) fn journal_anew(&self) -> Vec<StateChange> {
-        let (zone, home) = (name_of(&self.file), ZoneStorage::File);
+        let (zone, home) = (NameBuf::from(self.file.id()), ZoneStorage::File);
         let restart = StateChange::RestartJournal {
             zone,
             home,

@@ -9,13 +9,14 @@
 //! was down, the journal restarts. Changes that the file lacks and that no longer fit it stay in the journal and are
 //! logged: nothing that was acknowledged is dropped.
 
-use crate::commit::{Commits, ConflictSide, name_of};
+use crate::commit::{Commits, ConflictSide};
 use crate::merge::{Merge, merge_journal};
 use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_base::text::counted;
 use nameward_store::state::{
     ContentsDigest, JournalEntry, JournaledZone, StateChange, ZoneStorage,
 };
+use nameward_wire::NameBuf;
 use nameward_zone::{TableChange, Zone};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -88,7 +89,7 @@ impl Reconciler {
             TableChange::Offer(zone) | TableChange::Move(zone, _) if is_new(zone) => Some(zone),
             _ => None,
         });
-        let new: Vec<_> = new.map(|zone| name_of(zone)).collect();
+        let new: Vec<_> = new.map(|zone| NameBuf::from(zone.id())).collect();
         let (false, Some(store)) = (new.is_empty(), self.commits.store()) else {
             return CachedByName::new();
         };
@@ -141,7 +142,7 @@ impl Reconciler {
 
     /// Returns the version after applying the journal to a zone, if its storage lacks something.
     fn reconcile(&self, zone: &Arc<Zone>, kept: &JournaledZone) -> Option<Arc<Zone>> {
-        let (name, serial) = (name_of(zone), zone.serial());
+        let (name, serial) = (NameBuf::from(zone.id()), zone.serial());
         self.commits.forget_conflict(name.as_name());
         let store = self.commits.store()?;
         if serial == kept.serial && self.is_as_kept(zone, kept) {
@@ -200,7 +201,7 @@ impl Reconciler {
         missing: &[JournalEntry],
     ) -> Option<Arc<Zone>> {
         let (name, serial, count) = (
-            name_of(zone),
+            NameBuf::from(zone.id()),
             zone.serial(),
             counted(missing.len(), "change"),
         );

@@ -1,9 +1,9 @@
 //! Background jobs on zones: packing, computing digests, and keeping their journals within limits.
 
 use super::Commits;
+use super::background::BackgroundTask;
 use super::outcome::VersionSource;
 use super::pending::InProgress;
-use crate::background::BackgroundTask;
 use crate::contents::contents_of;
 use nameward_store::state::{ContentsDigest, StateChange, ZoneStorage};
 use nameward_wire::{Name, NameBuf};

@@ -1,8 +1,8 @@
 //! Versions that a source has read, and zones that a source no longer has.
 
+use super::Commits;
 use super::conflicts::{ConflictSide, FileConflicts};
 use super::outcome::{CommitError, CommittedVersion, VersionSource};
-use super::{Commits, name_of};
 use nameward_store::state::{JournalOrigin, StateChange, StateError, Written, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::Difference;
@@ -48,7 +48,7 @@ impl Commits {
             let TableChange::Offer(zone) = change else {
                 continue;
             };
-            let name = name_of(&zone);
+            let name = NameBuf::from(zone.id());
             let source = VersionSource {
                 zone: name,
                 rank: zone.rank(),

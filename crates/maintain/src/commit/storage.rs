@@ -1,6 +1,6 @@
 //! Versions that come from a zone's storage, and what the zone's file has of the served version.
 
-use super::{Commits, Done, NewVersion, VersionSource, name_of};
+use super::{Commits, Done, NewVersion, VersionSource};
 use crate::merge::{Merge, Rebased, merge};
 use nameward_store::state::{StateChange, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
@@ -69,7 +69,7 @@ impl Commits {
 
     /// Records that a zone's file has this version now.
     pub fn home_is(&self, version: &Arc<Zone>) {
-        let (zone, serial) = (name_of(version), version.serial());
+        let (zone, serial) = (NameBuf::from(version.id()), version.serial());
         let place = self.zone(zone.as_name(), version.rank());
         let mut under_way = place.lock();
         let published = || self.table.version(zone.as_name(), version.rank());

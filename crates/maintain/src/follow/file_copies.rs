@@ -4,7 +4,7 @@
 //! nothing; it pauses as long as it works, writes small zones together and large ones in chunks, and no query or
 //! change waits for it.
 
-use crate::commit::{Commits, name_of};
+use crate::commit::Commits;
 use crate::contents::{ContentsReader, each_part};
 use nameward_base::worker::{self, Mailbox, panic_guard};
 use nameward_store::state::{
@@ -273,7 +273,7 @@ impl<'w> FileCopyWriter<'w> {
     }
 
     fn copy(&mut self, version: &Arc<Zone>, digest: ContentsDigest) -> Result<(), StateError> {
-        let zone = name_of(version);
+        let zone = NameBuf::from(version.id());
         let (mut octets, mut parts) = (0, 0);
         each_part(version, |records| {
             octets += records.as_bytes().len();

@@ -8,7 +8,6 @@ use nameward_control::operations::ListenerStatus;
 use nameward_maintain::{
     CommitListener, Commits, CommittedVersion, Durable, TableWriter,
     catalog::CatalogHandle,
-    commit::name_of,
     follow::{
         databases::{
             self, DatabaseSource, Databases, FollowSettings, FollowedDatabase, NotifiedSerials,
@@ -32,7 +31,7 @@ use nameward_stats::{Gauge, Stats};
 use nameward_steering::Steering;
 use nameward_store::sql::Lag;
 use nameward_store::state::{CopyBoundsInForce, StateStore};
-use nameward_wire::Name;
+use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessSource, TableChange};
 use tokio::{runtime::Handle, sync::oneshot};
 
@@ -350,7 +349,7 @@ struct ChangeRouter {
 
 impl CommitListener for ChangeRouter {
     fn committed(&self, version: &CommittedVersion) {
-        let zone = name_of(&version.zone);
+        let zone = NameBuf::from(version.zone.id());
         self.notifier.changed(zone);
         let policies = self.policies.load();
         let policy = policies.get(zone.as_name());

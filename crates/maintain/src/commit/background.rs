@@ -1,6 +1,6 @@
 //! Background jobs on zones that no change waits for, on a separate thread: a large zone takes a second.
 
-use crate::commit::Commits;
+use super::Commits;
 use nameward_base::worker::{self, Queue, QueueOwner};
 use nameward_wire::NameBuf;
 use std::sync::{Arc, Weak};
@@ -10,7 +10,7 @@ const WAITING: usize = 64;
 
 /// The kind of job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BackgroundTask {
+pub(super) enum BackgroundTask {
     /// Repacks a zone with many changes.
     Pack,
     /// Computes the digest of a zone's contents, for its journal.
@@ -20,28 +20,28 @@ pub(crate) enum BackgroundTask {
 }
 
 /// A zone, the rank of its source, and the job.
-pub(crate) type TaskRequest = (NameBuf, u16, BackgroundTask);
+pub(super) type TaskRequest = (NameBuf, u16, BackgroundTask);
 
 /// The handle of the thread, which ends when this is dropped.
-pub(crate) struct BackgroundWork {
+pub(super) struct BackgroundWork {
     requests: QueueOwner<TaskRequest>,
 }
 
 impl BackgroundWork {
-    pub(crate) fn new() -> (Self, Queue<TaskRequest>) {
+    pub(super) fn new() -> (Self, Queue<TaskRequest>) {
         let queue = Queue::new("background", WAITING);
         let requests = QueueOwner::new(&queue);
         (BackgroundWork { requests }, queue)
     }
 
     /// Requests a job on a zone; false if the queue is full, and the next change must request it again.
-    pub(crate) fn request(&self, zone: NameBuf, rank: u16, task: BackgroundTask) -> bool {
+    pub(super) fn request(&self, zone: NameBuf, rank: u16, task: BackgroundTask) -> bool {
         self.requests.try_push((zone, rank, task)).is_ok()
     }
 }
 
 /// Starts the thread. It must not keep the commits alive that it works for.
-pub(crate) fn start(queue: Queue<TaskRequest>, commits: &Arc<Commits>) -> std::io::Result<()> {
+pub(super) fn start(queue: Queue<TaskRequest>, commits: &Arc<Commits>) -> std::io::Result<()> {
     let commits: Weak<Commits> = Arc::downgrade(commits);
     worker::start("background", move || {
         queue.work("packing or writing a zone", |(zone, rank, task)| {
