@@ -7,7 +7,7 @@ use crate::hints::{has_auto_hints, service_data};
 use crate::plan::{Data, MAX_PROOFS, Owner, Plan, PlanEntry, Section};
 use crate::view::ZoneView;
 use arrayvec::ArrayVec;
-use nameward_dnssec::Making;
+use nameward_dnssec::{Making, RecentSignatures};
 use nameward_wire::message::{
     HEADER, MessageFull, MessageSection, MessageWriter, OptRecord, OwnerForm, Query, ReplyFlags,
 };
@@ -27,6 +27,8 @@ pub(crate) struct Encoder<'n, 'b> {
     /// Seconds since 1970.
     pub(crate) now: u32,
     pub(crate) making: Making,
+    /// Signatures that the thread served last.
+    pub(crate) recent: Option<&'n mut RecentSignatures>,
     /// Addresses of the external target of an ALIAS.
     pub(crate) addresses: Option<&'n AliasAddresses>,
     /// Names whose records were computed.
@@ -79,6 +81,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
             signed_as: None,
             now: 0,
             making: Making::NOW,
+            recent: None,
             addresses: None,
             computed_names: &[],
             absent: None,

@@ -286,6 +286,7 @@ impl Engine {
         if let Some(subnet) = opt.as_mut().and_then(|opt| opt.subnet.as_mut()) {
             subnet.lengthen_scope(scratch.client_bits());
         }
+        encoder.recent = Some(&mut scratch.recent);
         let written = encoder.write(query, &plan, &scratch.made, opt);
         scratch.making = written.making;
         match written.stop {

@@ -4,7 +4,7 @@ use crate::alias::AliasScratch;
 use crate::computed::ComputedScratch;
 use crate::plan::MAX_CHAIN;
 use arrayvec::ArrayVec;
-use nameward_dnssec::Making;
+use nameward_dnssec::{Making, RecentSignatures};
 use nameward_wire::NameBuf;
 use nameward_zone::NameKey;
 
@@ -19,6 +19,7 @@ pub struct Scratch {
     /// The leading bits of the client's address that the answer depends on, if it depends on the client.
     client_bits: Option<u8>,
     pub(crate) computed: ComputedScratch,
+    pub(crate) recent: RecentSignatures,
 }
 
 impl Scratch {
@@ -96,6 +97,7 @@ impl Default for Scratch {
             alias: AliasScratch::default(),
             client_bits: None,
             computed: ComputedScratch::default(),
+            recent: RecentSignatures::default(),
         }
     }
 }

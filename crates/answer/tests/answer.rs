@@ -5,3 +5,4 @@ mod denial;
 mod identity;
 mod not_ready;
 mod properties;
+mod recent_signatures;

@@ -10,6 +10,7 @@ use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Equivalent};
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Octets of records that a key contains verbatim. For longer ones it contains their digest, whose cost is small
 /// relative to an answer of that size.
@@ -66,6 +67,7 @@ impl Equivalent<SignedKey> for BorrowedSignedKey<'_> {
 pub struct SignatureCache {
     signatures: Option<Cache<SignedKey, Arc<[u8]>, quick_cache::UnitWeighter, AsHashed>>,
     hashing: DefaultHashBuilder,
+    flushes: AtomicU64,
 }
 
 impl SignatureCache {
@@ -83,6 +85,7 @@ impl SignatureCache {
         SignatureCache {
             signatures: (entries > 0).then(new),
             hashing: DefaultHashBuilder::default(),
+            flushes: AtomicU64::new(0),
         }
     }
 
@@ -121,6 +124,17 @@ impl SignatureCache {
         })
     }
 
+    /// Returns how often all entries were dropped.
+    #[inline]
+    pub(crate) fn flushes(&self) -> u64 {
+        self.flushes.load(Ordering::Relaxed)
+    }
+
+    /// Checks whether signatures are cached at all.
+    pub(crate) fn is_on(&self) -> bool {
+        self.signatures.is_some()
+    }
+
     /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.signatures.as_ref().map_or(0, Cache::len)
@@ -134,6 +148,7 @@ impl SignatureCache {
     /// Drops all entries; returns how many there were.
     pub fn flush(&self) -> usize {
         let count = self.len();
+        self.flushes.fetch_add(1, Ordering::Relaxed);
         if let Some(signatures) = &self.signatures {
             signatures.clear();
         }

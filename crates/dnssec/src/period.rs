@@ -25,6 +25,17 @@ pub(crate) fn validity(now: u32, early: u32) -> (u32, u32) {
     (at(start.saturating_sub(week)), at(start + 2 * week))
 }
 
+/// Returns when the signatures of a zone that is `early` by this many seconds are renewed next.
+pub(crate) fn renewed_at(now: u32, early: u32) -> u64 {
+    next_at(now, early, u64::from(WEEK))
+}
+
+/// Returns when the interval after that of `now` begins, `early` by this many seconds.
+fn next_at(now: u32, early: u32, interval: u64) -> u64 {
+    let early = u64::from(early);
+    (((u64::from(now) + early) / interval + 1) * interval).saturating_sub(early)
+}
+
 /// A signature week of a zone without a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignatureWeek {
@@ -101,6 +112,11 @@ impl SignatureTimes {
         (begins, (renewed + u64::from(self.validity)) as u32)
     }
 
+    /// Returns when the signature of an RRset that is `early` by this many seconds is renewed next.
+    pub(crate) fn renewed_at(&self, now: u32, early: u32) -> u64 {
+        next_at(now, early, self.interval())
+    }
+
     /// Returns the time by which an RRset in canonical form is renewed before the period starts.
     pub(crate) fn early(&self, canonical: &[u8]) -> u32 {
         // FNV-1a over the owner and the data after it: it only has to distribute well.
@@ -151,6 +167,26 @@ mod tests {
             let period = times.next_period_at(now.into()) as u32;
             let (_, ends) = times.bounds(period, early);
             prop_assert!(u64::from(ends - period) > times.interval());
+        }
+
+        #[test]
+        fn signatures_stay_the_same_until_they_are_renewed(
+            now in WEEK * 2..u32::MAX - 20 * WEEK,
+            early in 0..DAY,
+            interval in 1..4 * WEEK,
+        ) {
+            let times = SignatureTimes {
+                validity: WEEK + interval,
+                refresh: WEEK,
+                inception_offset: 3600,
+                jitter: DAY,
+            };
+            let at = times.renewed_at(now, early) as u32;
+            prop_assert_eq!(times.bounds(now, early), times.bounds(at - 1, early));
+            prop_assert!(at > now && times.bounds(now, early) != times.bounds(at, early));
+            let at = renewed_at(now, early) as u32;
+            prop_assert_eq!(validity(now, early), validity(at - 1, early));
+            prop_assert!(at > now && validity(now, early) != validity(at, early));
         }
 
         #[test]

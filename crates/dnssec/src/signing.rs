@@ -3,7 +3,7 @@
 use crate::cache::{SignatureCache, SignedOctets};
 use crate::key::{KeyUse, SigningKey};
 use crate::made_types::MadeTypes;
-use crate::period::{early_of, validity};
+use crate::period::{early_of, renewed_at, validity};
 use crate::policy::{Denial, DenialStyle, Publish, SigningPolicy};
 use crate::reused::ReusableBytes;
 use crate::set::{CanonicalSet, RRSIG_FIXED};
@@ -12,6 +12,7 @@ use arrayvec::ArrayVec;
 use nameward_wire::{Name, NameBuf, Type};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The keys of a zone.
 #[derive(Default)]
@@ -142,6 +143,9 @@ impl Making {
     }
 }
 
+/// The number of the next signing state.
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
 /// The signing state of a zone.
 pub struct Signing {
     pub(crate) apex: NameBuf,
@@ -150,6 +154,8 @@ pub struct Signing {
     cache: Arc<SignatureCache>,
     /// Seconds by which its signatures are renewed early.
     early: u32,
+    /// Different for each signing state of this process, from 1.
+    number: u64,
 }
 
 impl std::fmt::Debug for Signing {
@@ -186,7 +192,28 @@ impl Signing {
             keys,
             policy,
             cache,
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
         }
+    }
+
+    /// Returns a number that no other signing state of this process has, and how often the cache was flushed.
+    #[inline]
+    pub(crate) fn identity(&self) -> (u64, u64) {
+        (self.number, self.cache.flushes())
+    }
+
+    /// Checks whether signatures are cached.
+    pub fn caches_signatures(&self) -> bool {
+        self.cache.is_on()
+    }
+
+    /// Returns the seconds, `now` among them, in which an RRset has the same signatures.
+    pub fn served_times(&self, set: &CanonicalSet, now: u32) -> (u32, u32) {
+        let until = match &self.policy.signatures {
+            Some(times) => times.renewed_at(now, times.early(&set.records)),
+            None => renewed_at(now, self.early),
+        };
+        (now, u32::try_from(until.saturating_sub(1)).unwrap_or(now))
     }
 
     /// Returns NSEC or NSEC3.

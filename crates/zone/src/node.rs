@@ -270,8 +270,9 @@ impl<'a> Rrset<'a> {
         read_u32(self.bytes, 4)
     }
 
-    /// Returns the stored bytes of the RRset.
-    pub(crate) fn bytes(self) -> &'a [u8] {
+    /// Returns the stored bytes of the RRset: type, TTL and records.
+    #[inline]
+    pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 

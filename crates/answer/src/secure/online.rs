@@ -10,7 +10,7 @@ use crate::encode::{Encoder, Stop, split_name};
 use crate::plan::PlanEntry;
 use crate::view::ZoneView;
 use nameward_dnssec::{
-    CanonicalSet, Denial, NoSignature, Proof, ReusableBytes, Rrsigs, Signing, SoaEdit,
+    CanonicalSet, Denial, NoSignature, Proof, ReusableBytes, Rrsigs, Signing, SoaEdit, StoredSet,
 };
 use nameward_wire::message::{MAX_POINTER, OwnerForm, WrittenName};
 use nameward_wire::{Class, Name, NameBuf, Type};
@@ -115,17 +115,48 @@ impl<'n> Encoder<'n, '_> {
         if !self.dnssec_ok {
             return self.further_rrset(owner, rrset, ttl);
         }
-        let data = rrset.records().map(|record| record.rdata);
         let name = self.signed_as.unwrap_or(node.name());
+        let stored = StoredSet {
+            owner: name.as_wire(),
+            octets: rrset.bytes(),
+        };
+        let recent = self.recent.take();
+        let found = recent
+            .as_deref()
+            .and_then(|recent| recent.find(stored, signing, self.now));
+        if let Some(rrsigs) = found {
+            let result = self.with_rrsigs(owner, (rrset, ttl), rrsigs);
+            self.recent = recent;
+            return result;
+        }
+        self.recent = recent;
+        let data = rrset.records().map(|record| record.rdata);
         let set = CanonicalSet::new(name, rrset.rtype(), rrset.ttl(), data);
         let rrsigs = self.rrsigs(&set, signing)?;
+        if let Some(recent) = self.recent.as_deref_mut()
+            && signing.caches_signatures()
+        {
+            let times = signing.served_times(&set, self.now);
+            recent.keep(stored, signing, times, &rrsigs);
+        }
+        self.with_rrsigs(owner, (rrset, ttl), rrsigs.iter().map(|rrsig| &rrsig[..]))
+    }
+
+    /// Writes an RRset and the given signatures, both or neither.
+    fn with_rrsigs<'s>(
+        &mut self,
+        owner: OwnerForm<'n>,
+        (rrset, ttl): (Rrset<'n>, u32),
+        rrsigs: impl Iterator<Item = &'s [u8]>,
+    ) -> Result<u16, Stop> {
         self.undo_if_full(|this| {
-            let count = this.further_rrset(owner, rrset, ttl)?;
-            for rrsig in &rrsigs {
+            let mut count = this.further_rrset(owner, rrset, ttl)?;
+            for rrsig in rrsigs {
                 this.writer.owner(owner)?;
                 this.rrsig(rrsig, ttl)?;
+                count += 1;
             }
-            Ok(count + rrsigs.len() as u16)
+            Ok(count)
         })
     }
 
