@@ -8,14 +8,19 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 /// Octets of a head. The index starts with two copies, which are equal unless one is just being written
 /// (https://www.sqlite.org/walformat.html section 2.1).
 const HEAD: usize = 48;
 /// The counter of commits in a head.
 const COMMITS: std::ops::Range<usize> = 8..12;
-/// How often a head is read that is just being written.
-const TRIES: usize = 3;
+/// How often a head is read that is just being written: at first without a pause, then at this interval. On a busy machine the
+/// writer may have to wait for a processor between the two copies.
+const TRIES: usize = 100;
+const TRIES_WITHOUT_PAUSE: usize = 3;
+const TRY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The head of a log index: counters, checksums and salts of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -66,7 +71,7 @@ impl LogIndex {
         }
     }
 
-    /// Reads the head; `None` if the database has no write-ahead log, or somebody writes the head all the time.
+    /// Reads the head; `None` if the database has no write-ahead log, or a writer died while it wrote the head.
     pub(crate) fn head(&self) -> Option<LogHead> {
         let mut open = self.open.lock();
         if open.is_none() {
@@ -74,7 +79,10 @@ impl LogIndex {
         }
         let mut heads = [0; 2 * HEAD];
         let file = &open.as_ref()?.file;
-        for _ in 0..TRIES {
+        for tried in 0..TRIES {
+            if tried >= TRIES_WITHOUT_PAUSE {
+                thread::sleep(TRY_INTERVAL);
+            }
             file.read_exact_at(&mut heads, 0).ok()?;
             let (first, second) = heads.split_at(HEAD);
             if first == second {
@@ -125,6 +133,21 @@ mod tests {
             let after = index.head().unwrap();
             assert!(after.is_next_after(&before), "commit {n}");
         }
+    }
+
+    #[test]
+    fn a_head_whose_writer_waits_for_a_processor_is_read_when_it_is_complete() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("test.db");
+        let file = File::create(directory.path().join("test.db-shm")).unwrap();
+        let [old, new] = [1, 2].map(|commits| LogHead::numbered(commits, 0));
+        file.write_all_at(&[old.0, new.0].concat(), 0).unwrap();
+        let writer = thread::spawn(move || {
+            thread::sleep(20 * TRY_INTERVAL);
+            file.write_all_at(&new.0, 0).unwrap();
+        });
+        assert_eq!(LogIndex::new(&path).head(), Some(new));
+        writer.join().unwrap();
     }
 
     #[test]
