@@ -77,6 +77,11 @@ impl SqlBackend {
         }
     }
 
+    /// Counts how often another server was read than before. Contents read after a move may be older than versions read before it.
+    pub fn read_moves(&self) -> u64 {
+        self.inner.reads.moves()
+    }
+
     /// Measures until the future is dropped.
     pub(super) async fn measure_lag(&self) {
         let mut counters = SeenCounters::default();

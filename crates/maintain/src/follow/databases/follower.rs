@@ -157,6 +157,8 @@ pub(super) struct DatabaseFollower {
     /// By their IDs, in order: a tree that is filled at once takes half the memory of a hash table.
     pub(super) zones: BTreeMap<i64, FollowedZone>,
     pub(super) pending: PendingReads,
+    /// How often reads had moved to another server when the versions of all zones were read.
+    pub(super) versions_moves: u64,
     /// Recently logged failures.
     failures: LogThrottle,
     /// The list was read once.
@@ -199,6 +201,7 @@ impl DatabaseFollower {
             backend: source.backend,
             zones: BTreeMap::new(),
             pending: PendingReads::default(),
+            versions_moves: 0,
             failures: LogThrottle::by_text(FAILURE_INTERVAL, FAILURE_REASONS),
             is_listed: false,
             logged_contests: HashSet::new(),

@@ -74,6 +74,10 @@ impl DatabaseFollower {
         let Some(known) = self.zones.get_mut(&id).and_then(FollowedZone::in_memory) else {
             return;
         };
+        if self.backend.read_moves() != self.versions_moves {
+            // The versions came from another server, which this one may be behind: it announces what it lacks later.
+            known.version = 0;
+        }
         let read = ReadContents::Rows(report.fingerprint);
         let before = std::mem::replace(&mut known.contents, read);
         if before == read {

@@ -31,6 +31,8 @@ const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 
 /// The zone list of a database, and the version of each zone before it was read.
 pub(super) struct ListedZones {
+    /// How often reads had moved to another server before the versions were read.
+    moves: u64,
     list: PackedZones,
     versions: HashMap<i64, i64>,
     terms: StoredSettings,
@@ -41,6 +43,7 @@ impl ListedZones {
         backend: &SqlBackend,
         served_from: ServedFrom,
     ) -> Result<Self, SqlError> {
+        let moves = backend.read_moves();
         let versions = match served_from {
             ServedFrom::Memory => backend.zone_versions().await?,
             ServedFrom::Lookups => HashMap::new(),
@@ -48,6 +51,7 @@ impl ListedZones {
         let list = backend.packed_zones().await?;
         let terms = StoredSettings::read(backend).await;
         Ok(ListedZones {
+            moves,
             list,
             versions,
             terms,
@@ -152,6 +156,7 @@ impl DatabaseFollower {
     /// Brings the table up to date with the whole zone list; the contents of resident zones are read afterwards.
     pub(super) fn apply_list(&mut self, listed: ListedZones) {
         let ListedZones {
+            moves,
             list,
             versions,
             terms,
@@ -180,6 +185,7 @@ impl DatabaseFollower {
         }
         self.publish(&steps);
         self.soa_check.request();
+        self.versions_moves = moves;
         let all = self.pending.contents;
         self.pending.sweep.clear();
         for (id, zone) in &mut self.zones {

@@ -90,8 +90,10 @@ impl ZoneVersions {
     /// Returns what changed since the last look, and what changed shortly before another server was read: contents
     /// may have been read there before it had the change.
     pub(super) async fn poll(&mut self, driver: &Driver) -> Result<Vec<Change>, SqlError> {
+        // Before the poll: another connection may move while it runs, and then read contents there that lack what it finds.
+        let moves = driver.moves();
         let changes = self.poll_once(driver).await?;
-        Ok(self.repeat(changes, driver.moves(), Instant::now()))
+        Ok(self.repeat(changes, moves, Instant::now()))
     }
 
     fn repeat(&mut self, mut changes: Vec<Change>, moves: u64, now: Instant) -> Vec<Change> {
