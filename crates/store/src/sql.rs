@@ -80,7 +80,7 @@ use signing_facts::metadata::{self, Metadata};
 use sqlite::Sqlite;
 use std::collections::HashMap;
 use std::hash::RandomState;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 use std::time::Duration;
 pub use url::{DatabaseAddress, join_urls};
 pub use watch::Change;
@@ -299,6 +299,8 @@ struct BackendParts {
     condition: Condition,
     /// Whether changes by others are detected.
     watched: Condition,
+    /// There is no table of changes: those of others may never be detected.
+    lacks_change_table: AtomicBool,
     keys: ZoneCache<Keys>,
     metadata: ZoneCache<Metadata>,
     iterations: metadata::IterationWarnings,
@@ -348,6 +350,7 @@ impl SqlBackend {
                 server_checks: ServerChecks::default(),
                 condition: Condition::new("database not responding", "database responding again"),
                 watched: Condition::new("change detection lost", "change detection restored"),
+                lacks_change_table: AtomicBool::new(false),
                 keys,
                 metadata,
                 iterations: metadata::IterationWarnings::default(),
@@ -385,22 +388,6 @@ impl SqlBackend {
     /// Returns whether the database responds.
     pub fn health(&self) -> Health {
         self.inner.condition.health()
-    }
-
-    /// Returns whether changes by others are detected. A database without a notification mechanism does not count as
-    /// failed.
-    pub fn watch_health(&self) -> Health {
-        self.inner.watched.health()
-    }
-
-    /// Records the outcome of an attempt to detect changes.
-    fn note_watch(&self, result: Result<(), SqlError>) {
-        let result = match result {
-            Err(SqlError::Refused(_)) => Ok(()),
-            result => result,
-        };
-        let inner = &self.inner;
-        inner.watched.note(&result, &inner.options.address);
     }
 
     /// Checks whether reads may go to another server than changes.

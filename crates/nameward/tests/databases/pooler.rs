@@ -55,3 +55,42 @@ fn two_servers_behind_pgbouncer_in_transaction_mode_answer_and_change_zones() {
         assert!(server.wait_for_log("pooler in transaction mode"));
     }
 }
+
+/// As CockroachDB and YugabyteDB: no LISTEN, and no transaction numbers for the triggers of the table of changes.
+#[test]
+fn without_notifications_and_a_table_of_changes_zones_are_read_again_in_time() {
+    let kind = DatabaseKind::Postgres;
+    let Some(database) = started(kind) else {
+        return;
+    };
+    run(&database, kind, &fill(&[zone("one.test", "192.0.2.1")]));
+    // The triggers go with the functions.
+    let drop = "DROP FUNCTION nameward_changed CASCADE; DROP FUNCTION nameward_note_change CASCADE; \
+                DROP TABLE nameward_changes";
+    run(&database, kind, drop);
+    let pooler = database.pooler().unwrap();
+    let settings = "[cache]\nquery_ttl = 1\npacket_ttl = 1\nnegative_ttl = 1\nzone_refresh = 1\n";
+    for mode in ["live", "resident"] {
+        let backend = backend(kind, &pooler.url(), mode);
+        let server = Setup::new().without_web();
+        let server = server.config(&format!("{settings}{backend}")).start();
+        wait_for(&server, "www.one.test.", (0, 1));
+        let set = |octet: u8| {
+            let sql = format!(
+                "UPDATE records SET content = '192.0.2.{octet}' WHERE name = 'www.one.test'"
+            );
+            run(&database, kind, &sql);
+            wait_for(&server, "www.one.test.", (0, octet));
+        };
+        set(2);
+        let status = server.command(&["status"]).stdout;
+        let status = String::from_utf8_lossy(&status);
+        assert!(status.contains("changes_unseen"), "{mode}: {status}");
+        // Its own changes show at once.
+        let change = ["record", "set", "one.test", "www", "A", "60", "192.0.2.3"];
+        let changed = server.command(&change);
+        assert!(changed.status.success(), "{mode}: {changed:?}");
+        assert_eq!(ask(&server, "www.one.test."), Some((0, 3)), "{mode}");
+        set(1);
+    }
+}

@@ -14,11 +14,12 @@ mod versions;
 
 use super::connection::ConnectTarget;
 use super::error::SqlError;
-use super::{DatabaseAddress, Driver, SqlBackend};
+use super::{DatabaseAddress, Driver, Health, SqlBackend};
 use listen::listen;
 use notices::{SeenRows, TableNotices};
 use sqlite::watch_sqlite;
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use transactions::SeenTransactions;
@@ -64,6 +65,37 @@ impl SqlBackend {
     /// zone is dropped before its change is reported.
     pub fn watch(&self) -> mpsc::Receiver<Change> {
         self.watch_from_now().0
+    }
+
+    /// Returns whether changes by others are detected. A database without a notification mechanism does not count as
+    /// failed.
+    pub fn watch_health(&self) -> Health {
+        self.inner.watched.health()
+    }
+
+    /// Records the outcome of an attempt to detect changes.
+    fn note_watch(&self, result: Result<(), SqlError>) {
+        let result = match result {
+            Err(SqlError::Refused(_)) => Ok(()),
+            result => result,
+        };
+        let inner = &self.inner;
+        inner.watched.note(&result, &inner.options.address);
+    }
+
+    /// Checks whether the database has a table of changes, as far as is known. Without one, changes of others may never be detected.
+    pub fn has_change_table(&self) -> bool {
+        !self.inner.lacks_change_table.load(Ordering::Relaxed)
+    }
+
+    fn note_change_table<T>(&self, polled: &Result<T, SqlError>) {
+        let is_missing = match polled {
+            Ok(_) => false,
+            Err(SqlError::Refused(_)) => true,
+            Err(_) => return,
+        };
+        let lacks = &self.inner.lacks_change_table;
+        lacks.store(is_missing, Ordering::Relaxed);
     }
 
     /// Like [`SqlBackend::watch`]. Data read after the second receiver was notified is not older than the watch: it has
@@ -212,7 +244,9 @@ async fn poll_versions(notices: &mut ChangeSender, driver: &Driver) {
     let mut has_warned = false;
     while !notices.sender.is_closed() {
         notices.resend_lost();
-        match seen.poll(driver).await {
+        let polled = seen.poll(driver).await;
+        notices.backend.note_change_table(&polled);
+        match polled {
             Ok(changes) => {
                 wait = TABLE_INTERVAL;
                 notices.backend.note_watch(Ok(()));
@@ -279,7 +313,9 @@ async fn send_unannounced(
     table: &TableNotices,
 ) -> Result<(), SqlError> {
     let backend = notices.backend.clone();
-    match seen.poll(&backend.inner.reads).await {
+    let polled = seen.poll(&backend.inner.reads).await;
+    backend.note_change_table(&polled);
+    match polled {
         Ok(changed) => {
             table.set_there(true);
             backend.note_watch(Ok(()));

@@ -350,7 +350,12 @@ impl DatabaseFollower {
             Ok(FollowerEvent::List) => self.pending.list = true,
             Ok(FollowerEvent::End) => return None,
             Err(_) if due.is_some_and(|due| due < wait) => {}
-            Err(_) => self.pending.list |= self.pending.is_empty(),
+            Err(_) if self.pending.is_empty() => {
+                self.pending.list = true;
+                // Nothing else would show what others have changed.
+                self.pending.contents |= !self.backend.has_change_table();
+            }
+            Err(_) => {}
         }
         self.give_up_awaited();
         Some(())
