@@ -5,6 +5,7 @@ mod galera;
 mod leases;
 mod own_commits;
 mod powerdns;
+mod serialization;
 
 use crate::common::{block_on, name};
 use nameward_store::sql::write::{NewZone, WriteError};

@@ -1,5 +1,6 @@
 //! The forms for programs: metrics and statistics.
 
+use nameward_control::operations::FaultKind;
 use nameward_control::web::Settings;
 use nameward_stats::{Outcome, VARIABLES};
 use nameward_testkit::require;
@@ -127,6 +128,27 @@ fn every_metric_that_alerts_and_dashboards_name_exists() {
         .output();
     if let Some(check) = require(check.ok(), "promtool (prometheus)") {
         assert!(check.status.success(), "{check:?}");
+    }
+}
+
+#[test]
+fn alerts_name_faults_that_exist_and_those_of_database_servers() {
+    let rules = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../contrib/prometheus-alerts.yml"
+    );
+    let rules = std::fs::read_to_string(rules).expect("a file");
+    let named = rules.split("nameward_faults{kind=\"").skip(1);
+    let named = named.map(|rest| rest.split('"').next().unwrap_or_default());
+    let named: Vec<FaultKind> = named
+        .map(|word| FaultKind::from_word(word).unwrap_or_else(|| panic!("no fault {word:?}")))
+        .collect();
+    for kind in [
+        FaultKind::BackendBehind,
+        FaultKind::BackendServerDown,
+        FaultKind::ChangesUnseen,
+    ] {
+        assert!(named.contains(&kind), "{kind:?} has no alert");
     }
 }
 
