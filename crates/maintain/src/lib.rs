@@ -41,6 +41,7 @@ pub mod follow;
 pub mod fuzzing;
 pub mod keys;
 pub mod leases;
+pub mod local_items;
 mod merge;
 pub mod notify;
 pub mod notify_out;

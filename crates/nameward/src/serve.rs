@@ -23,6 +23,7 @@ mod live;
 mod logs;
 mod maintenance;
 mod notes;
+mod only_here;
 mod opening;
 mod operator;
 mod page_zones;

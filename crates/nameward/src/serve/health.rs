@@ -41,6 +41,7 @@ use super::{
     faults::{FaultSources, FirstSeen},
     health_targets,
     logs::host_name,
+    only_here::LocalState,
     rate_limit,
     secondaries::SecondaryZones,
 };
@@ -104,6 +105,7 @@ pub struct ServerHealth {
 struct Refreshing {
     sums: TableSums,
     first_seen: FirstSeen,
+    local_state: LocalState,
 }
 
 /// Totals over zones, from which both counts and faults are made.
@@ -153,6 +155,7 @@ impl ServerHealth {
             databases: core.maintain.databases.zone_faults(),
         };
         let mut status = self.read(&zones);
+        status.only_here = refreshing.local_state.items(core);
         status.faults = self.find_faults(&status, &zones);
         refreshing
             .first_seen
@@ -229,6 +232,7 @@ impl ServerHealth {
             views: view_requests(&core.shared.zones.load()),
             health: health_targets::all(&core.steering),
             queues: worker::queues().into_iter().map(queue_status).collect(),
+            only_here: Vec::new(),
             faults: Vec::new(),
         }
     }

@@ -26,6 +26,7 @@ use super::{
     leases,
     listeners::Listeners,
     maintenance::{self, CurrentConfig, Maintenance},
+    only_here,
     opening::{Gates, opened},
     operator::{self, Operator},
     page_zones::PageZones,
@@ -267,6 +268,7 @@ impl RunningServer {
         }
         notify::ready();
         policies::warn_of_unknown_keys(&self.unknown_keys, &self.core.maintain.policies.load());
+        only_here::log(&self.health.last().only_here);
         self.core.key_driver.request_all();
         let secondaries = self.secondaries.clone();
         tokio::task::spawn_blocking(move || secondaries.notify_of_changes_before_start());

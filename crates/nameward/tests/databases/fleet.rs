@@ -257,3 +257,28 @@ fn one_of_three_servers_on_postgres_notifies_and_has_a_successor() {
 fn one_of_three_servers_on_mariadb_notifies_and_has_a_successor() {
     check(DatabaseKind::Mariadb);
 }
+
+#[test]
+fn what_only_one_server_has_is_said() {
+    let kind = DatabaseKind::Postgres;
+    let Some(database) = started(kind) else {
+        return;
+    };
+    run(&database, kind, &fill(&[zone("one.test", "192.0.2.10")]));
+    let server = start(&database, kind, "live");
+    let status = || {
+        let status = server.command(&["status"]);
+        String::from_utf8(status.stdout).unwrap()
+    };
+    assert!(!status().contains("only here"), "{}", status());
+    // This one is in the database.
+    let made = server.command(&["tsig", "generate", "shared.test"]);
+    assert!(made.status.success(), "{made:?}");
+    let made = server.command(&["api-key", "create", "--description", "own"]);
+    assert!(made.status.success(), "{made:?}");
+    let line =
+        "only here      1 API key; other servers on the database do not have them".to_owned();
+    wait_until("the status says so", || {
+        status().lines().any(|found| found == line)
+    });
+}

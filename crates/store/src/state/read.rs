@@ -193,6 +193,15 @@ impl StateStore {
         })
     }
 
+    /// Counts the values of a kind.
+    pub fn count_items(&self, kind: &str) -> Result<usize, StateError> {
+        self.read(|connection| {
+            let sql = "SELECT count(*) FROM item WHERE kind = ?1";
+            let mut statement = connection.prepare_cached(sql)?;
+            Ok(statement.query_row([kind], |row| row.get(0))?)
+        })
+    }
+
     /// Reads the values of a kind whose names are a prefix followed by this many octets.
     pub fn items_behind(
         &self,

@@ -93,6 +93,9 @@ pub struct ServerStatus {
     /// The targets of health checks, with their state.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health: Vec<HealthTarget>,
+    /// Items that only this server has, although other servers may share its database: `2 TSIG keys`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub only_here: Vec<String>,
     /// The faults that need an operator, the worst first.
     pub faults: Vec<ServerFault>,
 }

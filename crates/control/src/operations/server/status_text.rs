@@ -48,6 +48,7 @@ pub(in crate::operations) fn text(status: &ServerStatus) -> String {
         row("XDP", &format!("{}: {}", xdp.interface, xdp.state));
     }
     health_row(&status.health, &mut row);
+    local_row(&status.only_here, &mut row);
     if let Some(limit) = &status.rate_limit {
         row("rate limit", &rate_limit(limit));
     }
@@ -188,6 +189,14 @@ fn health_row(targets: &[HealthTarget], row: &mut impl FnMut(&str, &str)) {
     row("health checks", &text);
 }
 
+fn local_row(items: &[String], row: &mut impl FnMut(&str, &str)) {
+    if !items.is_empty() {
+        let what = listed(items);
+        let line = format!("{what}; other servers on the database do not have them");
+        row("only here", &line);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +207,7 @@ mod tests {
         let status = ServerStatus {
             zones: 3,
             zones_not_ready: 1,
+            only_here: vec!["2 TSIG keys".into(), "1 API key".into()],
             backends: vec![BackendStatus {
                 backend: 1,
                 engine: "sqlite".into(),
@@ -225,6 +235,7 @@ mod tests {
         let text = text(&status);
         for line in [
             "zones          3 served, 1 without data",
+            "only here      2 TSIG keys and 1 API key; other servers on the database do not have them",
             "1        sqlite    live      down   2000-02-29T00:00:00Z         3  sqlite:/a.db",
             "         last error 2000-02-29T00:00:01Z: no such file",
             "faults: 1",
