@@ -9,6 +9,7 @@
 mod api_keys;
 mod cookies;
 pub mod database;
+pub mod database_templates;
 mod fragment;
 mod remote;
 mod stored;

@@ -4,6 +4,7 @@
 //! extend the default `allow_transfer`. An update needs an address in ALLOW-DNSUPDATE-FROM and, if
 //! TSIG-ALLOW-DNSUPDATE has keys, one of these as well.
 
+use super::database_templates::TEMPLATE_METADATA;
 use super::{
     PolicyFragment, RemoteServer, RolledCookieSecret, SharedApiKey, UpdateSerial, ZoneKind,
 };
@@ -62,6 +63,9 @@ pub fn read_policy(row: &ZoneRow, items: &[SettingItem]) -> StoredPolicy {
         ZoneKind::Secondary => is_on(items, "SLAVE-RENOTIFY"),
         ZoneKind::Native | ZoneKind::Consumer => false,
     };
+    // Its settings are among the items.
+    let template = first(items, TEMPLATE_METADATA);
+    template.and_then(|text| name(text, TEMPLATE_METADATA, &mut problems));
     let update_serial = match first(items, "SOA-EDIT-DNSUPDATE").map(UpdateSerial::read) {
         None => UpdateSerial::Default,
         Some(Some(serial)) => serial,

@@ -92,6 +92,57 @@ fn auto_ns_lets_the_name_servers_of_a_zone_transfer_it() {
     }
 }
 
+/// Zones of a database that name a template have its settings on every server, also when the template changes.
+#[test]
+fn a_template_in_the_database_lets_two_servers_transfer_its_zones() {
+    let kind = DatabaseKind::Postgres;
+    let Some(database) = started(kind) else {
+        return;
+    };
+    let zones = [
+        zone("one.test", "192.0.2.10"),
+        zone("model.test", "192.0.2.10"),
+    ];
+    run(&database, kind, &fill(&zones));
+    let servers = ["live", "resident"].map(|mode| {
+        let setup = Setup::new().without_web();
+        let server = setup.config(&backend(kind, &database.url(), mode)).start();
+        wait_for(&server, "www.one.test.", (0, 10));
+        server
+    });
+    let metadata = |words: &[&str]| {
+        let done = servers[0].command(&[&["metadata"], words].concat());
+        assert!(done.status.success(), "{done:?}");
+    };
+    let wait = |expected: usize| {
+        for server in &servers {
+            let start = Instant::now();
+            while records(&transfer(server)) != expected {
+                assert!(start.elapsed() < PATIENCE, "{}", server.log());
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    };
+    wait(0);
+    metadata(&["set", "model.test", "ALLOW-AXFR-FROM", "127.0.0.0/8"]);
+    metadata(&["set", "one.test", "X-NAMEWARD-TEMPLATE", "model.test"]);
+    wait(5);
+    metadata(&["set", "model.test", "ALLOW-AXFR-FROM", "192.0.2.0/24"]);
+    wait(0);
+    // What a zone has itself is not taken from the template.
+    metadata(&["set", "one.test", "ALLOW-AXFR-FROM", "127.0.0.1"]);
+    wait(5);
+    metadata(&["remove", "one.test", "X-NAMEWARD-TEMPLATE"]);
+    wait(5);
+    let refused = ["metadata", "set", "one.test", "X-NAMEWARD-TEMPLATE", "a..b"];
+    assert!(!servers[0].command(&refused).status.success());
+    metadata(&["set", "one.test", "X-NAMEWARD-TEMPLATE", "none.test"]);
+    for server in &servers {
+        let line = "template none.test. is not a zone of this database";
+        assert!(server.wait_for_log(line), "{}", server.log());
+    }
+}
+
 /// TSIG-ALLOW-AXFR lets its key in, and no other: neither one that the server knows, nor its name with another secret.
 #[test]
 fn tsig_allow_axfr_lets_no_other_key_in() {

@@ -14,7 +14,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 /// Metadata kinds about who may transfer, notify and update a zone, and how.
-pub(crate) const TERM_KINDS: [&str; 15] = [
+pub(crate) const TERM_KINDS: [&str; 16] = [
     "ALLOW-AXFR-FROM",
     "TSIG-ALLOW-AXFR",
     "AXFR-MASTER-TSIG",
@@ -30,6 +30,7 @@ pub(crate) const TERM_KINDS: [&str; 15] = [
     "PRESIGNED",
     "ENABLE-LUA-RECORDS",
     "X-NAMEWARD-DNSSEC-POLICY",
+    "X-NAMEWARD-TEMPLATE",
 ];
 /// Returns a metadata kind about transfers and updates as used in items, if it is one; `kind` must be in upper case.
 pub fn term_kind(kind: &str) -> Option<&'static str> {

@@ -8,6 +8,7 @@ use crate::policy::{
     Autoprimary, PolicyFragment, PolicySet, PolicySource, PolicyTable, RolledCookieSecret,
     SharedApiKey, ZoneKind,
     database::{read_cookies, read_keys, read_policy},
+    database_templates::DatabaseTemplates,
 };
 use nameward_dnssec::tsig::TsigKey;
 use nameward_store::sql::{
@@ -47,6 +48,7 @@ pub(super) struct FollowedPolicies {
     autoprimaries: Vec<Autoprimary>,
     cookies: Vec<RolledCookieSecret>,
     api_keys: Vec<SharedApiKey>,
+    templates: DatabaseTemplates,
     logged: HashSet<String>,
 }
 
@@ -61,6 +63,7 @@ impl FollowedPolicies {
             autoprimaries: Vec::new(),
             cookies: Vec::new(),
             api_keys: Vec::new(),
+            templates: DatabaseTemplates::default(),
             logged: HashSet::new(),
         }
     }
@@ -98,10 +101,16 @@ impl FollowedPolicies {
     fn part(
         &mut self,
         row: &ZoneRow,
-        items: &[SettingItem],
+        mut items: Vec<SettingItem>,
         name: &str,
     ) -> Option<Arc<PolicyFragment>> {
-        let policy = read_policy(row, items);
+        if let Some(template) = self.templates.complete(&mut items) {
+            let zone = row.name;
+            self.log(format!(
+                "{name}: zone {zone}: template {template} is not a zone of this database"
+            ));
+        }
+        let policy = read_policy(row, &items);
         for problem in policy.problems {
             self.log(format!("{name}: zone {}: {problem}", row.name));
         }
@@ -139,9 +148,12 @@ impl DatabaseFollower {
                 policies.is_read = true;
                 // Drops fragments that no zone has any longer.
                 policies.shared.clear();
+                let rows = zones.iter().map(PackedZone::row);
+                let names = rows.map(|row| (row.id, row.name));
+                policies.templates = DatabaseTemplates::collect(names, &items);
                 for row in zones.iter().map(PackedZone::row) {
                     let items = items.remove(&row.id).unwrap_or_default();
-                    if let Some(part) = policies.part(&row, &items, &name) {
+                    if let Some(part) = policies.part(&row, items, &name) {
                         set.set_zone(row.name.as_name(), part);
                     }
                 }
@@ -208,13 +220,19 @@ impl DatabaseFollower {
         let before = self.zones.get(&id).map(|zone| NameBuf::from(zone.name()));
         let Some(row) = row else {
             let gone = before.map(|zone| (zone, None));
-            let policies = &self.policies;
+            let policies = &mut self.policies;
+            let templates = &mut policies.templates;
+            self.pending.list |= before.is_some_and(|zone| templates.update(zone.as_name(), None));
             return policies.table.change(policies.source, gone);
         };
         let part = match self.backend.term_items(Some(id)).await {
             Ok(mut items) => {
                 let items = items.remove(&id).unwrap_or_default();
-                self.policies.part(row, &items, &self.name)
+                let templates = &mut self.policies.templates;
+                // Zones that use it, or a template that was not read yet: the settings of all zones are read.
+                self.pending.list |= templates.update(row.name.as_name(), Some(&items))
+                    || templates.is_unread(&items);
+                self.policies.part(row, items, &self.name)
             }
             // The previous settings stay.
             Err(_) if self.policies.is_read && before == Some(row.name) => return,
