@@ -115,7 +115,14 @@ async fn check_contract(backend: &SqlBackend, what: &str) {
         apex: name("example.org"),
     };
     let file = from_file();
+    let mut several = [(live, ZoneBuilder::new(live.apex.as_name()))];
+    let loaded = backend.load_zones(&mut several).await;
+    let loaded = loaded.unwrap_or_else(|error| panic!("{what}: many zones at once: {error}"));
     let whole = resident(backend, &live).await;
+    let (records, [(_, builder)]) = (loaded[0].records, several);
+    let (several, _) = builder.finish();
+    assert_eq!(several.unwrap().name_count(), whole.name_count(), "{what}");
+    assert!(records as usize > whole.name_count() / 2, "{what}");
     assert_eq!(whole.name_count(), file.name_count(), "{what}");
     for qname in questions() {
         let part = backend

@@ -417,9 +417,9 @@ impl PostgresSession {
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<RowStream, tokio_postgres::Error> {
         // Without this, the cast of a name list to the column type would prevent the use of the index.
-        let types: &[Type] = match statement {
-            Statement::Lookup | Statement::Keys | Statement::Metadata => &[Type::VARCHAR_ARRAY],
-            _ => &[Type::INT8],
+        let types: &[Type] = match statement.list_index() {
+            Some(_) => &[Type::VARCHAR_ARRAY],
+            None => &[Type::INT8],
         };
         let types = &types[..parameters.len().min(types.len())];
         let sql = || statement.sql(SqlEngine::Postgres, 0);
