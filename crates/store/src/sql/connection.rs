@@ -78,7 +78,7 @@ impl ConnectTarget {
         }
     }
 
-    fn hosts(&self) -> Option<&Hosts> {
+    pub(super) fn hosts(&self) -> Option<&Hosts> {
         match self {
             ConnectTarget::Sqlite(_) => None,
             ConnectTarget::Postgres(target) => Some(target.hosts()),

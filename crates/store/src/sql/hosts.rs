@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// How long a server may be unresponsive while there is another one to try.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(2);
+/// How long a server may be silent that did not respond to its last probe either: it is probed again every two seconds.
+const FAILED_SILENCE_MAX: Duration = Duration::from_millis(250);
 /// Maximum number of servers tried for one connection.
 const SERVERS_MAX: usize = 16;
 
@@ -79,6 +81,8 @@ struct ServerOrder {
     preferred: Option<Server>,
     /// The last one that failed: tried after all others.
     avoided: Option<Server>,
+    /// Servers that did not respond to their last probe: tried after all others.
+    failed: Vec<Server>,
     /// Number of servers when the URL was last resolved.
     count: usize,
     /// The last server that a connection was opened to, and how often that was another one than before.
@@ -132,6 +136,15 @@ impl Hosts {
         order.avoided = Some(server.clone());
     }
 
+    /// Records which servers did not respond to their last probe.
+    pub(crate) fn set_failed(&self, failed: &[Server]) {
+        self.order().failed = failed.to_vec();
+    }
+
+    fn is_failed(&self, server: &Server) -> bool {
+        self.order().failed.contains(server)
+    }
+
     fn prefer(&self, server: &Server) {
         let mut order = self.order();
         if order.avoided.as_ref() == Some(server) {
@@ -157,7 +170,8 @@ impl Hosts {
         // Stable: others keep their order in the URL.
         servers.sort_by_key(|server| {
             let is = |one: &Option<Server>| one.as_ref() == Some(server);
-            (!is(&order.preferred), is(&order.avoided))
+            let is_failed = order.failed.contains(server);
+            (is_failed, !is(&order.preferred), is(&order.avoided))
         });
         servers.truncate(SERVERS_MAX);
         Ok(servers)
@@ -203,10 +217,10 @@ impl Hosts {
         let (mut fallback, mut failures) = (None, Vec::new());
         for (place, server) in servers.iter().enumerate() {
             let is_last = place + 1 == servers.len() && fallback.is_none();
-            let limit = if is_last {
-                patience
-            } else {
-                patience.min(SILENCE_MAX)
+            let limit = match (is_last, self.is_failed(server)) {
+                (true, _) => patience,
+                (false, true) => patience.min(FAILED_SILENCE_MAX),
+                (false, false) => patience.min(SILENCE_MAX),
             };
             let opened = tokio::time::timeout(limit, opener.open(server, servers.len() > 1)).await;
             match opened.unwrap_or(Err(SqlError::Timeout(limit.as_millis()))) {
@@ -310,6 +324,24 @@ mod tests {
         assert_eq!(tried(&hosts, &[2, 3], &[]).await, (vec![1, 3], Some(3)));
         assert_eq!(hosts.moves(), 1);
         assert_eq!(tried(&hosts, &[], &[]).await, (vec![3, 1, 2], None));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_did_not_respond_to_its_probe_is_tried_last() {
+        let hosts = hosts(&["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]);
+        assert_eq!(tried(&hosts, &[1, 2, 3], &[]).await.0, [1]);
+        let [first, second] = [1, 2].map(|port| {
+            let address = SocketAddr::from(([127, 0, 0, 1], port));
+            Server::Tcp("127.0.0.1".into(), address)
+        });
+        hosts.set_failed(&[first]);
+        assert_eq!(tried(&hosts, &[2, 3], &[]).await.0, [2]);
+        // One that has become read-only is not left for it, as long as there is another.
+        hosts.avoid(&second);
+        assert_eq!(tried(&hosts, &[3], &[2]).await.0, [3]);
+        assert_eq!(tried(&hosts, &[], &[2]).await, (vec![3, 2, 1], Some(2)));
+        hosts.set_failed(&[]);
+        assert_eq!(tried(&hosts, &[1], &[2]).await, (vec![2, 1], Some(1)));
     }
 
     #[tokio::test]

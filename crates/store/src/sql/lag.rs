@@ -7,6 +7,7 @@
 
 use super::connection::Value;
 use super::dialect::{SqlEngine, Statement};
+use super::hosts::Hosts;
 use super::write::WriteError;
 use super::{Driver, SqlBackend};
 use nameward_base::sync::Mutex;
@@ -154,13 +155,18 @@ impl SqlBackend {
 }
 
 impl Driver {
+    /// Returns its servers; none for a file.
+    pub(super) fn hosts(&self) -> Option<&Hosts> {
+        match self {
+            Driver::Sqlite(_) => None,
+            Driver::Postgres(postgres) => Some(postgres.hosts()),
+            Driver::Mysql(mysql) => Some(mysql.hosts()),
+        }
+    }
+
     /// Counts how often another server was read than before: it may lack what the last one had.
     pub(super) fn moves(&self) -> u64 {
-        match self {
-            Driver::Sqlite(_) => 0,
-            Driver::Postgres(postgres) => postgres.hosts().moves(),
-            Driver::Mysql(mysql) => mysql.moves(),
-        }
+        self.hosts().map_or(0, Hosts::moves)
     }
 
     /// Moves to another server, if there is one: this one is too far behind.

@@ -273,9 +273,9 @@ impl Mysql {
         result
     }
 
-    /// Counts how often another server was used than before.
-    pub(crate) fn moves(&self) -> u64 {
-        self.target.hosts.moves()
+    /// Returns its servers.
+    pub(crate) fn hosts(&self) -> &Hosts {
+        &self.target.hosts
     }
 
     /// Moves to another server, if there is one.

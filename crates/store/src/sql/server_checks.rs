@@ -111,6 +111,7 @@ impl SqlBackend {
             let servers = self.all_servers().await;
             if servers.len() <= 1 {
                 self.inner.server_checks.0.lock().clear();
+                self.avoid_failed(&[]);
                 tokio::time::sleep(RESOLVE_EVERY).await;
                 continue;
             }
@@ -134,11 +135,17 @@ impl SqlBackend {
                     continue;
                 };
                 if let Err(error) = result {
-                    failed.push((server.server.to_string(), error.reason()));
+                    failed.push((server.server.clone(), error.reason()));
                 }
                 known.push(server);
             }
-            self.note_failed(failed);
+            self.avoid_failed(&failed);
+            let failed = failed.into_iter();
+            self.note_failed(
+                failed
+                    .map(|(server, reason)| (server.to_string(), reason))
+                    .collect(),
+            );
             tokio::time::sleep(PROBE_EVERY).await;
         }
     }
@@ -157,6 +164,16 @@ impl SqlBackend {
             }
         }
         all
+    }
+
+    /// Lets new connections try these servers last, and for a shorter time.
+    fn avoid_failed(&self, failed: &[(Server, String)]) {
+        let failed: Vec<Server> = failed.iter().map(|(server, _)| server.clone()).collect();
+        let hosts = [self.inner.primary.hosts(), self.inner.reads.hosts()];
+        hosts
+            .into_iter()
+            .flatten()
+            .for_each(|hosts| hosts.set_failed(&failed));
     }
 
     fn note_failed(&self, mut failed: Vec<(String, String)>) {
