@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// How long a server may be unresponsive while there is another one to try.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(2);
-/// How long a server may be silent that did not respond to its last probe either: it is probed again every two seconds.
+/// How long a server may be silent that did not respond to its last probe either: it is probed again every second.
 const FAILED_SILENCE_MAX: Duration = Duration::from_millis(250);
 /// Maximum number of servers tried for one connection.
 const SERVERS_MAX: usize = 16;

@@ -11,8 +11,8 @@ use nameward_base::sync::Mutex;
 use std::time::{Duration, SystemTime};
 use tokio::task::JoinSet;
 
-/// Interval between two probes of a server.
-const PROBE_EVERY: Duration = Duration::from_secs(2);
+/// Interval between two probes of a server. With the time that one may take and that of the status, a fault shows within five seconds.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// Interval at which an address with a single server is resolved again.
 const RESOLVE_EVERY: Duration = Duration::from_secs(30);
 
