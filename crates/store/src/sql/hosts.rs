@@ -81,7 +81,7 @@ struct ServerOrder {
     preferred: Option<Server>,
     /// The last one that failed: tried after all others.
     avoided: Option<Server>,
-    /// Servers that did not respond to their last probe: tried after all others.
+    /// Servers that did not respond to their last probe, or are busy with a copy of their data: tried after all others.
     failed: Vec<Server>,
     /// Number of servers when the URL was last resolved.
     count: usize,

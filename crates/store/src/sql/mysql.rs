@@ -92,7 +92,7 @@ impl OpenConnection for MysqlTarget {
                     let sql = "SELECT @@global.read_only";
                     is_second_best = connection.query_first::<i64, _>(sql).await? == Some(1);
                 }
-                is_second_best |= is_unready(&mut connection).await;
+                is_second_best |= cluster_state(&mut connection).await != ClusterState::InStep;
             }
             Ok((connection, is_second_best))
         };
@@ -103,16 +103,37 @@ impl OpenConnection for MysqlTarget {
     }
 }
 
-/// Checks whether a server is a node of a Galera cluster that is joining or cut off: it refuses statements about tables.
-pub(super) async fn is_unready(connection: &mut Conn) -> bool {
+/// The state of a server in its Galera cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ClusterState {
+    /// It is in step, or in no cluster.
+    InStep,
+    /// It gives a copy of its data to another node. Until that is done, changes on it may wait, and it may be behind.
+    Donor,
+    /// It is joining or cut off, and refuses statements about tables.
+    Unready,
+}
+
+pub(super) async fn cluster_state(connection: &mut Conn) -> ClusterState {
     // A server without this variable refuses the statement; one without a cluster is never "ready".
     let in_cluster = connection.query_first::<i64, _>("SELECT @@wsrep_on").await;
     if !matches!(in_cluster, Ok(Some(1))) {
-        return false;
+        return ClusterState::InStep;
     }
-    let sql = "SHOW GLOBAL STATUS LIKE 'wsrep_ready'";
-    let ready = connection.query_first::<(String, String), _>(sql).await;
-    matches!(ready, Ok(Some((_, ready))) if ready == "OFF")
+    let sql = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_local_state')";
+    let rows = connection.query::<(String, String), _>(sql).await;
+    let rows = rows.unwrap_or_default();
+    let is = |name: &str, value: &str| {
+        let mut rows = rows.iter();
+        rows.any(|(row, found)| row.eq_ignore_ascii_case(name) && found == value)
+    };
+    if is("wsrep_ready", "OFF") {
+        ClusterState::Unready
+    } else if is("wsrep_local_state", "2") {
+        ClusterState::Donor
+    } else {
+        ClusterState::InStep
+    }
 }
 
 /// Connects to the most suitable server.

@@ -4,8 +4,8 @@
 use super::SqlBackend;
 use super::connection::ConnectTarget;
 use super::error::SqlError;
-use super::hosts::{OpenConnection, SILENCE_MAX, Server, Suitable};
-use super::mysql;
+use super::hosts::{Hosts, OpenConnection, SILENCE_MAX, Server, Suitable};
+use super::mysql::{self, ClusterState};
 use mysql_async::prelude::Queryable;
 use nameward_base::sync::Mutex;
 use std::time::{Duration, SystemTime};
@@ -45,19 +45,22 @@ struct ProbedServer {
 
 impl ProbedServer {
     /// Probes the server; returns it with the result. A connection that failed is not used again.
-    async fn probe(mut self) -> (Self, Result<(), SqlError>) {
+    async fn probe(mut self) -> (Self, Result<ClusterState, SqlError>) {
         let connection = self.connection.take();
         let probing = async {
             let mut connection = match connection {
                 Some(connection) => connection,
                 None => open(&self.target, &self.server).await?,
             };
-            connection.probe().await?;
-            Ok(connection)
+            let state = connection.probe().await?;
+            Ok((connection, state))
         };
         let probed = tokio::time::timeout(SILENCE_MAX, probing).await;
         let probed = probed.unwrap_or(Err(SqlError::Timeout(SILENCE_MAX.as_millis())));
-        let result = probed.map(|connection| self.connection = Some(connection));
+        let result = probed.map(|(connection, state)| {
+            self.connection = Some(connection);
+            state
+        });
         (self, result)
     }
 }
@@ -79,20 +82,22 @@ async fn open(target: &ConnectTarget, server: &Server) -> Result<ProbeConnection
 }
 
 impl ProbeConnection {
-    async fn probe(&mut self) -> Result<(), SqlError> {
+    async fn probe(&mut self) -> Result<ClusterState, SqlError> {
         match self {
             ProbeConnection::Postgres(client) => {
                 let probed = client.batch_execute("SELECT 1").await;
-                probed.map_err(|error| super::postgres::failure(&error))
+                probed.map_err(|error| super::postgres::failure(&error))?;
+                Ok(ClusterState::InStep)
             }
             ProbeConnection::Mysql(connection) => {
                 let probed = connection.query_drop("SELECT 1").await;
                 probed.map_err(|error| mysql::failure(&error))?;
-                if mysql::is_unready(connection).await {
+                let state = mysql::cluster_state(connection).await;
+                if state == ClusterState::Unready {
                     let reason = "it is joining its cluster, or cut off from it";
                     return Err(SqlError::Unavailable(reason.into()));
                 }
-                Ok(())
+                Ok(state)
             }
         }
     }
@@ -107,11 +112,12 @@ impl SqlBackend {
     /// Probes the servers of the database until the future is dropped.
     pub(super) async fn check_servers(&self) {
         let mut known: Vec<ProbedServer> = Vec::new();
+        let mut known_donors: Vec<Server> = Vec::new();
         loop {
             let servers = self.all_servers().await;
             if servers.len() <= 1 {
                 self.inner.server_checks.0.lock().clear();
-                self.avoid_failed(&[]);
+                self.try_last(Vec::new());
                 tokio::time::sleep(RESOLVE_EVERY).await;
                 continue;
             }
@@ -129,23 +135,26 @@ impl SqlBackend {
                 probes.spawn(probed.probe());
             }
             known.clear();
-            let mut failed = Vec::new();
+            let (mut failed, mut donors) = (Vec::new(), Vec::new());
             while let Some(probed) = probes.join_next().await {
                 let Ok((server, result)) = probed else {
                     continue;
                 };
-                if let Err(error) = result {
-                    failed.push((server.server.clone(), error.reason()));
+                match result {
+                    Err(error) => failed.push((server.server.clone(), error.reason())),
+                    Ok(ClusterState::Donor) => donors.push(server.server.clone()),
+                    Ok(_) => {}
                 }
                 known.push(server);
             }
-            self.avoid_failed(&failed);
+            let new = donors.iter().filter(|donor| !known_donors.contains(donor));
+            self.leave_donors(new);
+            let last = failed.iter().map(|(server, _)| server).chain(&donors);
+            self.try_last(last.cloned().collect());
+            known_donors = donors;
             let failed = failed.into_iter();
-            self.note_failed(
-                failed
-                    .map(|(server, reason)| (server.to_string(), reason))
-                    .collect(),
-            );
+            let failed = failed.map(|(server, reason)| (server.to_string(), reason));
+            self.note_failed(failed.collect());
             tokio::time::sleep(PROBE_EVERY).await;
         }
     }
@@ -167,13 +176,21 @@ impl SqlBackend {
     }
 
     /// Lets new connections try these servers last, and for a shorter time.
-    fn avoid_failed(&self, failed: &[(Server, String)]) {
-        let failed: Vec<Server> = failed.iter().map(|(server, _)| server.clone()).collect();
+    fn try_last(&self, servers: Vec<Server>) {
+        self.all_hosts()
+            .for_each(|hosts| hosts.set_failed(&servers));
+    }
+
+    /// Leaves servers that have begun to give their data to another node.
+    fn leave_donors<'s>(&self, donors: impl Iterator<Item = &'s Server>) {
+        for donor in donors {
+            self.all_hosts().for_each(|hosts| hosts.avoid(donor));
+        }
+    }
+
+    fn all_hosts(&self) -> impl Iterator<Item = &Hosts> {
         let hosts = [self.inner.primary.hosts(), self.inner.reads.hosts()];
-        hosts
-            .into_iter()
-            .flatten()
-            .for_each(|hosts| hosts.set_failed(&failed));
+        hosts.into_iter().flatten()
     }
 
     fn note_failed(&self, mut failed: Vec<(String, String)>) {
