@@ -198,7 +198,8 @@ impl StateStore {
         self.read(|connection| {
             let sql = "SELECT count(*) FROM item WHERE kind = ?1";
             let mut statement = connection.prepare_cached(sql)?;
-            Ok(statement.query_row([kind], |row| row.get(0))?)
+            let count: u32 = statement.query_row([kind], |row| row.get(0))?;
+            Ok(count as usize)
         })
     }
 
