@@ -452,7 +452,10 @@ impl From<ClientError> for Failure {
         match &error {
             ClientError::Postgres(refusal) => match refusal.code().map(|code| code.code()) {
                 // Serialisation failure, deadlock, and a row with that key that another transaction inserted first.
-                Some("40001" | "40P01" | "23505") => return Failure::Conflict(refusal.to_string()),
+                Some("40001" | "40P01" | "23505") => {
+                    let text = refusal.as_db_error().map(|refusal| refusal.message());
+                    return Failure::Conflict(text.unwrap_or_default().to_owned());
+                }
                 Some("55P03") => return Failure::Sql(SqlError::Timeout(PATIENCE.as_millis())),
                 _ => {}
             },
