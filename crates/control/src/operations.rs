@@ -65,7 +65,7 @@ pub use server::ServerProcess;
 pub use server::audit::{AuditRequest, ListedAudit};
 pub use server::backend_status::{BackendLag, BackendStatus, FailedBackendServer, UnseenChanges};
 pub use server::fault::{FaultKind, ServerFault};
-pub use server::health::{ForcedTarget, HealthTarget};
+pub use server::health::{ForcedTarget, HealthTarget, TargetVotes};
 pub use server::logs::{QueryLogStatus, QueryLogTemplate};
 pub use server::status::{
     DnstapStatus, InternalError, LimitedNetwork, ListenerStatus, MemoryRefusal, QueryRates,

@@ -57,8 +57,8 @@ use pool_settings::{MapSettings, PoolSettings};
 use rate_limit_settings::RateLimit;
 use setting::ConfigTable;
 use settings::{
-    AutoprimarySettings, Backend, Cache, KeySettings, Overload, Recursor, Rings, SecurityPoll,
-    Server, TemplateSettings, Web, ZoneDefaults, ZoneSettings,
+    AutoprimarySettings, Backend, BackendType, Cache, KeySettings, Overload, Recursor, Rings,
+    SecurityPoll, Server, TemplateSettings, Web, ZoneDefaults, ZoneSettings,
 };
 use state_settings::Journal;
 use steering_settings::{GeoipTable, HealthTable, LuaTable};
@@ -222,6 +222,7 @@ impl Config {
         config.example = overrides.file.is_none() && overrides.zones.is_empty();
         config.apply(overrides)?;
         config.check_listeners()?;
+        config.check_sharing()?;
         Ok(config)
     }
 
@@ -266,6 +267,16 @@ impl Config {
             return Ok(());
         };
         Err(ConfigError::Contradiction(problem.into()))
+    }
+
+    /// Refuses to share through a database if there is none.
+    fn check_sharing(&self) -> Result<(), ConfigError> {
+        let is_database = |backend: &Backend| backend.r#type != BackendType::File;
+        if self.health.share && !self.backends.iter().any(is_database) {
+            let problem = "health.share is true and no [[backend]] is a database: results of health checks are shared through one";
+            return Err(ConfigError::Contradiction(problem.into()));
+        }
+        Ok(())
     }
 
     /// Reads the configuration again for a server running with this one. An editor, a full disk or a tool may have

@@ -34,6 +34,7 @@ mod recursion;
 mod rollover;
 mod running;
 mod secondaries;
+mod shared_health;
 mod take_over;
 mod updates;
 mod web;

@@ -46,6 +46,7 @@ mod secondary;
 mod secured;
 mod sent_versions;
 mod servers;
+mod shared_health;
 mod shown_signing;
 mod signed;
 mod signing_flood;

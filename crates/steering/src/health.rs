@@ -4,11 +4,15 @@
 //! A target is checked from the time it is first named, whether a client asks or a zone is loaded, until it has not been named
 //! for a while. Readers take no lock.
 
-use std::collections::{HashMap, HashSet};
+mod fleet;
+
+pub use fleet::OtherResults;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -115,6 +119,10 @@ pub struct CheckedTarget {
     pub check: Arc<HealthCheck>,
     /// [`UNKNOWN`], 0 for down, else the weight.
     state: AtomicI64,
+    /// What other servers find.
+    others: fleet::AtomicResults,
+    /// [`HealthCheck::shared_key`], once it was needed.
+    key: OnceLock<String>,
     forced: AtomicU8,
     failures: AtomicU32,
     successes: AtomicU32,
@@ -132,8 +140,12 @@ pub struct CheckedTarget {
 pub struct TargetReport {
     /// How it is checked.
     pub check: HealthCheck,
-    /// The result of the checks.
+    /// The result of the checks, of all servers if they share theirs.
     pub health: TargetHealth,
+    /// The result of the checks of this server.
+    pub own: TargetHealth,
+    /// The results of other servers.
+    pub others: OtherResults,
     /// The state that an operator set.
     pub forced: ForcedHealth,
     /// When it was last checked, in seconds since 1970; 0 if never.
@@ -166,6 +178,8 @@ impl CheckedTarget {
         CheckedTarget {
             check: Arc::clone(check),
             state: AtomicI64::new(UNKNOWN),
+            others: fleet::AtomicResults::default(),
+            key: OnceLock::new(),
             forced: AtomicU8::new(0),
             failures: AtomicU32::new(0),
             successes: AtomicU32::new(0),
@@ -183,16 +197,26 @@ impl CheckedTarget {
         match self.forced() {
             ForcedHealth::Down => TargetHealth::Down,
             ForcedHealth::Up => TargetHealth::Up(1),
-            ForcedHealth::No => self.found(),
+            ForcedHealth::No => self.decided(),
         }
     }
 
+    /// Returns what this server and others find.
+    fn decided(&self) -> TargetHealth {
+        self.others.load().decide(self.found())
+    }
+
+    /// Returns what this server finds.
     fn found(&self) -> TargetHealth {
         match self.state.load(Ordering::Relaxed) {
             UNKNOWN => TargetHealth::Unknown,
             0 => TargetHealth::Down,
             weight => TargetHealth::Up(u32::try_from(weight).unwrap_or(1)),
         }
+    }
+
+    fn key(&self) -> &str {
+        self.key.get_or_init(|| self.check.shared_key())
     }
 
     fn forced(&self) -> ForcedHealth {
@@ -203,8 +227,21 @@ impl CheckedTarget {
         }
     }
 
+    /// Forces a state; returns the one before.
+    fn set_forced(&self, forced: ForcedHealth) -> ForcedHealth {
+        let before = self.forced();
+        let state = match forced {
+            ForcedHealth::No => 0,
+            ForcedHealth::Down => 1,
+            ForcedHealth::Up => 2,
+        };
+        self.forced.store(state, Ordering::Relaxed);
+        before
+    }
+
     /// Notes the result of a check: the weight of the target, or why it failed.
     pub fn finish(&self, result: Result<u32, CheckFailure>) {
+        let before = self.decided();
         let state = match result {
             Ok(weight) => {
                 self.failures.store(0, Ordering::Relaxed);
@@ -230,7 +267,8 @@ impl CheckedTarget {
                 if is_patient { before } else { 0 }
             }
         };
-        if self.state.swap(state, Ordering::Relaxed) != state {
+        self.state.store(state, Ordering::Relaxed);
+        if self.decided() != before {
             self.last_changed.store(now(), Ordering::Relaxed);
         }
         self.last_checked.store(now(), Ordering::Relaxed);
@@ -241,7 +279,9 @@ impl CheckedTarget {
     pub fn report(&self) -> TargetReport {
         TargetReport {
             check: HealthCheck::clone(&self.check),
-            health: self.found(),
+            health: self.decided(),
+            own: self.found(),
+            others: self.others.load(),
             forced: self.forced(),
             last_checked: self.last_checked.load(Ordering::Relaxed),
             since: self.last_changed.load(Ordering::Relaxed),
@@ -362,6 +402,31 @@ impl HealthChecks {
         due.cloned().collect()
     }
 
+    /// Returns what this server finds, by the name of each target among servers: 0 for down, else the weight.
+    pub fn own_results(&self) -> BTreeMap<String, i64> {
+        let targets = self.targets.load();
+        let known = targets.values().filter_map(|target| {
+            let state = target.state.load(Ordering::Relaxed);
+            (state != UNKNOWN).then(|| (target.key().to_owned(), state))
+        });
+        known.collect()
+    }
+
+    /// Uses these results of other servers from now on; returns the targets whose state has changed.
+    pub fn set_others(&self, results: &HashMap<&str, OtherResults>) -> Vec<TargetReport> {
+        let targets = self.targets.load();
+        let changed = targets.values().filter(|target| {
+            let (before, forced) = (target.decided(), target.health());
+            let others = results.get(target.key()).copied();
+            target.others.store(others.unwrap_or_default());
+            if target.decided() != before {
+                target.last_changed.store(now(), Ordering::Relaxed);
+            }
+            target.health() != forced
+        });
+        changed.map(|target| target.report()).collect()
+    }
+
     /// Returns the state of all checks, sorted.
     pub fn reports(&self) -> Vec<TargetReport> {
         let targets = self.targets.load();
@@ -376,15 +441,24 @@ impl HealthChecks {
         let matching = targets.values().filter(|target| {
             target.check.address == Some(address) || checks.contains(&*target.check)
         });
-        matching
-            .map(|target| {
-                let state = match forced {
-                    ForcedHealth::No => 0,
-                    ForcedHealth::Down => 1,
-                    ForcedHealth::Up => 2,
-                };
-                target.forced.store(state, Ordering::Relaxed);
-            })
-            .count()
+        let forced = matching.inspect(|target| {
+            target.set_forced(forced);
+        });
+        forced.count()
+    }
+
+    /// Forces the states of the targets of some addresses and checks, and of no others; returns whether that changes any.
+    pub fn force_only(&self, forced: &[(IpAddr, Vec<HealthCheck>, ForcedHealth)]) -> bool {
+        let targets = self.targets.load();
+        let changed = targets.values().filter(|target| {
+            let mut matching = forced.iter().filter(|(address, checks, _)| {
+                target.check.address == Some(*address) || checks.contains(&*target.check)
+            });
+            let state = matching
+                .next()
+                .map_or(ForcedHealth::No, |(.., state)| *state);
+            target.set_forced(state) != state
+        });
+        changed.count() > 0
     }
 }

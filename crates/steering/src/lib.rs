@@ -13,6 +13,8 @@ pub mod pools;
 mod random;
 
 use arc_swap::ArcSwap;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Limits and modes of scripts, as configured.
@@ -62,11 +64,20 @@ impl Steering {
     }
 
     /// Forces the state of the targets with an address, and of pool members with it; returns how many there are.
-    pub fn force(&self, address: std::net::IpAddr, forced: health::ForcedHealth) -> usize {
+    pub fn force(&self, address: IpAddr, forced: health::ForcedHealth) -> usize {
         let of_members = self.pools.checks_of(address);
         let count = self.health.force(address, &of_members, forced);
         self.prepare_pools();
         count
+    }
+
+    /// Forces the states of these addresses, and of no others, as [`Steering::force`] does for one.
+    pub fn force_only(&self, forced: &BTreeMap<IpAddr, health::ForcedHealth>) -> bool {
+        let with_checks = |(address, state): (&IpAddr, &health::ForcedHealth)| {
+            (*address, self.pools.checks_of(*address), *state)
+        };
+        let forced: Vec<_> = forced.iter().map(with_checks).collect();
+        self.health.force_only(&forced)
     }
 
     /// Returns the settings for scripts.

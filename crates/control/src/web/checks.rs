@@ -71,7 +71,11 @@ fn row(target: &HealthTarget) -> CheckRow {
         Some(ForcedTarget::Up | ForcedTarget::Down) => {
             format!("set by an operator; checks find it {}", target.state)
         }
-        Some(ForcedTarget::Auto) | None => target.error.clone(),
+        Some(ForcedTarget::Auto) | None => match (target.servers, target.error.is_empty()) {
+            (None, _) => target.error.clone(),
+            (Some(votes), true) => votes.to_string(),
+            (Some(votes), false) => format!("{votes}; here: {}", target.error),
+        },
     };
     CheckRow {
         target: target.target.clone(),
@@ -88,11 +92,13 @@ fn row(target: &HealthTarget) -> CheckRow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::operations::TargetVotes;
 
     fn target(number: usize, state: &str) -> HealthTarget {
         HealthTarget {
             target: format!("192.0.2.1 port {number}"),
             state: state.into(),
+            servers: None,
             forced: None,
             since: 0,
             last_checked: 0,
@@ -114,6 +120,10 @@ mod tests {
             .map(|row| (&row.target[10..], row.state))
             .take(4)
             .collect();
+        targets[149].servers = Some(TargetVotes { up: 1, down: 2 });
+        targets[149].error = "timed out".into();
+        let shared = ChecksTable::new(&targets).unwrap();
+        assert_eq!(shared.rows[1].note, "up at 1 of 3 servers; here: timed out");
         let expected = [
             ("port 120", "down"),
             ("port 149", "down"),

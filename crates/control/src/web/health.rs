@@ -291,6 +291,7 @@ mod tests {
             health: vec![HealthTarget {
                 target: "192.0.2.1 port 80".into(),
                 state: "up".into(),
+                servers: None,
                 forced: Some(ForcedTarget::Down),
                 since: 0,
                 last_checked: 0,

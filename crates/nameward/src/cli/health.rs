@@ -11,7 +11,7 @@ use super::RemoteArguments;
 pub enum HealthCommand {
     /// List the targets of health checks and their state
     List(RemoteArguments),
-    /// Force the state of a target, whatever its checks find, until the server ends
+    /// Force the state of a target, whatever its checks find, until the server ends; with `health.share` on all servers, until auto
     Force {
         /// Address of the target
         address: IpAddr,

@@ -33,10 +33,13 @@ impl LuaTable {
 }
 
 section! {
-    /// Checks of the targets that LUA records name ([lua.md](lua.md#health-checks)). Changes take effect on reload.
+    /// Checks of pool members ([pools.md](pools.md#checks)) and of the targets that LUA records name ([lua.md](lua.md#health-checks)). Changes take effect on reload.
     HealthTable = "health" {
         /// Seconds between two checks of a target, unless its script says otherwise.
         interval: Count<1, 86_400> = "5";
+        /// Share the results, and the states that `nameward health force` sets, with the other servers on the first database in the
+        /// configuration ([pools.md](pools.md#in-a-fleet)): a target is down if more than half of the servers find it down.
+        share: bool = "false";
     }
 }
 

@@ -37,7 +37,7 @@ use tokio::{runtime::Handle, sync::oneshot};
 
 use super::{
     Prepared, StartError, cookies::CookieKeeper, databases as database_settings, live,
-    logs::TrafficLogs, notes::MaintenanceNotes,
+    logs::TrafficLogs, notes::MaintenanceNotes, shared_health::SharedHealth,
 };
 use crate::{
     check,
@@ -63,6 +63,8 @@ pub struct ServerCore {
     pub shared: Arc<ServingState>,
     /// Everything that LUA records read besides the query.
     pub steering: Arc<Steering>,
+    /// Results of health checks that servers share.
+    pub shared_health: Arc<SharedHealth>,
     /// The secrets of DNS cookies.
     pub cookies: Arc<CookieKeeper>,
     /// Commits, policies and databases.
@@ -149,7 +151,7 @@ impl ServerCore {
         let durable = { store.clone() }.map(|store| Arc::new(store) as Arc<dyn Durable>);
         let commits = Commits::new(Arc::clone(&table), durable, listener)?;
         policies.set(PolicySource::Configured, policies::set(config));
-        let steering = steering(config);
+        let (steering, shared_health) = steering(config);
         let scripts = Scripts::new(Arc::clone(&steering), Arc::clone(&policies));
         shared.set_scripts(Arc::new(scripts));
         let stored_policies = stored_policies(config, store.as_ref(), &policies);
@@ -164,6 +166,7 @@ impl ServerCore {
         let core = ServerCore {
             shared,
             steering,
+            shared_health,
             cookies,
             maintain: nameward_maintain::Core {
                 commits,
@@ -245,14 +248,14 @@ fn serving_state(prepared: &Prepared) -> Arc<ServingState> {
 }
 
 /// Creates everything that LUA records read besides the query.
-fn steering(config: &Config) -> Arc<Steering> {
-    let steering = Arc::<Steering>::default();
-    apply_steering(&steering, config);
-    steering
+fn steering(config: &Config) -> (Arc<Steering>, Arc<SharedHealth>) {
+    let (steering, shared_health) = (Arc::default(), Arc::default());
+    apply_steering((&steering, &shared_health), config);
+    (steering, shared_health)
 }
 
 /// Applies the settings for LUA records, pools, GeoIP databases and health checks.
-pub fn apply_steering(steering: &Steering, config: &Config) {
+pub fn apply_steering((steering, health): (&Steering, &SharedHealth), config: &Config) {
     if let Some(warning) = steering_settings::missing_interpreter(config) {
         tracing::warn!("{warning}");
     }
@@ -260,6 +263,7 @@ pub fn apply_steering(steering: &Steering, config: &Config) {
     steering.geo().load(&config.geoip.databases.0);
     let interval = config.health.interval.get() as u64;
     steering.health().set_interval(interval);
+    health.set_enabled(config.health.share);
     script_check::set_pools(config);
     steering.set_pools(pool_settings::rules(config));
 }

@@ -27,10 +27,11 @@ use nameward_store::state::{StateError, StoreFault};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::ZoneSums;
 
+use super::shared_health::SharingFailure;
 use backends::{backend_faults, failed_server_faults, lag_fault, unseen_changes_fault};
 use process::{
     certificate_fault, geo_database_fault, internal_error_fault, memory_fault, peer_faults,
-    script_fault, start_faults, target_fault, xdp_fault,
+    script_fault, start_faults, target_fault, unshared_health_fault, xdp_fault,
 };
 
 /// The sources that faults are derived from.
@@ -61,6 +62,8 @@ pub struct FaultSources<'a> {
     pub geo: &'a [GeoFault],
     /// Targets of health checks that are down, with the number of all.
     pub targets: (&'a [TargetReport], usize),
+    /// Why results of health checks are not shared.
+    pub unshared_health: Option<&'a SharingFailure>,
     /// LUA records that failed when they were last run.
     pub scripts: &'a [FailingScript],
     /// Checks whether a zone is transferred from a primary.
@@ -115,6 +118,7 @@ impl FaultSources<'_> {
         faults.extend(xdp_fault(self.status));
         faults.extend(self.geo.iter().map(geo_database_fault));
         faults.extend(target_fault(self.targets));
+        faults.extend(self.unshared_health.map(unshared_health_fault));
         faults.extend(script_fault(self.scripts));
         faults.extend(internal_error_fault(self.status));
         faults.extend(memory_fault(self.status));

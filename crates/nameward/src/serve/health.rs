@@ -231,6 +231,7 @@ impl ServerHealth {
             }),
             views: view_requests(&core.shared.zones.load()),
             health: health_targets::all(&core.steering),
+            health_shared_with: core.shared_health.servers(),
             queues: worker::queues().into_iter().map(queue_status).collect(),
             only_here: Vec::new(),
             faults: Vec::new(),
@@ -249,6 +250,7 @@ impl ServerHealth {
         let mut down = core.steering.health().reports();
         let all_targets = down.len();
         down.retain(|report| report.health == TargetHealth::Down);
+        let unshared_health = core.shared_health.failure();
         let sources = FaultSources {
             tls: tls_fault.as_ref(),
             peers: &peers,
@@ -266,6 +268,7 @@ impl ServerHealth {
             secondaries: &zones.secondaries,
             geo: &core.steering.geo().faults(),
             targets: (&down, all_targets),
+            unshared_health: unshared_health.as_ref(),
             scripts: &core
                 .shared
                 .scripts()

@@ -2,9 +2,13 @@
 
 use std::net::IpAddr;
 
-use nameward_control::operations::{ForcedTarget, HealthTarget, OperationError, OperationResult};
+use nameward_control::operations::{
+    ForcedTarget, HealthTarget, OperationError, OperationResult, TargetVotes,
+};
 use nameward_steering::Steering;
 use nameward_steering::health::{ForcedHealth, TargetHealth, TargetReport};
+
+use super::core::ServerCore;
 
 /// Returns all targets and their state.
 pub fn list(steering: &Steering) -> OperationResult {
@@ -21,7 +25,7 @@ pub fn all(steering: &Steering) -> Vec<HealthTarget> {
 
 /// Forces the state of the targets with an address.
 pub fn force(
-    steering: &Steering,
+    core: &ServerCore,
     address: IpAddr,
     state: ForcedTarget,
 ) -> Result<OperationResult, OperationError> {
@@ -30,13 +34,13 @@ pub fn force(
         ForcedTarget::Down => ForcedHealth::Down,
         ForcedTarget::Auto => ForcedHealth::No,
     };
-    if steering.force(address, forced) == 0 {
+    if core.shared_health.force(&core.steering, (address, forced)) == 0 {
         return Err(OperationError::not_found(format!(
             "{address} is not checked: no pool has it, and no LUA record that was run names it"
         )));
     }
     tracing::info!("health of {address} set by an operator: {state:?}");
-    Ok(list(steering))
+    Ok(list(&core.steering))
 }
 
 fn target(report: TargetReport) -> HealthTarget {
@@ -44,6 +48,11 @@ fn target(report: TargetReport) -> HealthTarget {
         TargetHealth::Unknown => "unknown",
         TargetHealth::Down => "down",
         TargetHealth::Up(_) => "up",
+    };
+    let (others, is_up) = (report.others, |own| matches!(own, TargetHealth::Up(_)));
+    let votes = TargetVotes {
+        up: others.up + u16::from(is_up(report.own)),
+        down: others.down + u16::from(report.own == TargetHealth::Down),
     };
     HealthTarget {
         target: report.check.to_string(),
@@ -53,6 +62,7 @@ fn target(report: TargetReport) -> HealthTarget {
             ForcedHealth::Up => Some(ForcedTarget::Up),
             ForcedHealth::Down => Some(ForcedTarget::Down),
         },
+        servers: (others.up + others.down > 0).then_some(votes),
         since: report.since,
         last_checked: report.last_checked,
         error: report.error,

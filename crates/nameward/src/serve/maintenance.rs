@@ -370,7 +370,7 @@ fn reload(
     core.copies.set(config.journal.copy_bounds());
     files.set_copies_max(config.journal.file_copy_octets());
     rate_limit::apply(&core.shared, &config);
-    apply_steering(&core.steering, &config);
+    apply_steering((&core.steering, &core.shared_health), &config);
     if config.cookies != current.config.cookies {
         core.cookies.set_table(&config.cookies);
     }

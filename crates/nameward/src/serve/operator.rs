@@ -242,7 +242,7 @@ impl Operator {
             OperationRequest::QueryLogStatus => Ok(self.core.logs.status()),
             OperationRequest::HealthList => Ok(health_targets::list(&self.core.steering)),
             OperationRequest::HealthForce { address, state } => {
-                health_targets::force(&self.core.steering, *address, *state)
+                health_targets::force(&self.core, *address, *state)
             }
             OperationRequest::LogLevel { level } => self.log_level(level.as_deref()),
             OperationRequest::ZoneStatus { zone, secondaries } => {

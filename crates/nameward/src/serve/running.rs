@@ -34,6 +34,7 @@ use super::{
     recursion::{self, Recursion},
     rollover,
     secondaries::SecondaryZones,
+    shared_health,
     take_over::TakeOver,
     updates,
     zone_files::FollowedFiles,
@@ -403,6 +404,7 @@ fn start_periodic_tasks(
         Arc::clone(&core.steering),
         stopping.clone(),
     ));
+    tasks.spawn(shared_health::run(core.clone(), stopping.clone()));
     tasks.spawn(nameward_serve::script_upkeep::run(
         Arc::clone(&core.shared),
         stopping.clone(),

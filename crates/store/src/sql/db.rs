@@ -10,7 +10,7 @@ pub use survey::{ForeignContent, ForeignKind, survey};
 use super::connection::{ConnectTarget, SqlConnection, Terms};
 use super::dialect::SqlEngine;
 use super::error::SqlError;
-use super::schema::{CREATE_LEASES, create, create_triggers};
+use super::schema::{CREATE_HEALTH, CREATE_LEASES, create, create_triggers};
 use super::url::DatabaseAddress;
 use super::write::create_history;
 use std::time::Duration;
@@ -41,6 +41,9 @@ pub async fn init(address: &DatabaseAddress) -> Result<Vec<String>, SqlError> {
         admin.command(&statement).await?;
     }
     admin.command(CREATE_LEASES).await?;
+    for statement in CREATE_HEALTH {
+        admin.command(statement).await?;
+    }
     let mut warnings = Vec::new();
     let history = create_history(admin.engine());
     if let Err(error) = admin.command(&history).await.map_err(SqlError::from) {

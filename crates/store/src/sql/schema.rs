@@ -2,7 +2,8 @@
 //!
 //! Tables, columns and their contents are those of PowerDNS 4.7, so that both servers can use one database. Nameward
 //! adds optional things: a table of changes, and a notification (PostgreSQL), maintained by triggers, that tell every
-//! server which zone changed, regardless of who changed it; and a table of leases, for work that one server does for all.
+//! server which zone changed, regardless of who changed it; a table of leases, for work that one server does for all; and
+//! tables of results of health checks, which servers share.
 
 use super::dialect::SqlEngine;
 use super::watch::NO_ZONE_CHANGED;
@@ -268,6 +269,15 @@ fn has_name(table: &SqlTable) -> bool {
 /// Creates the table of leases: the server that does a task for all, until a time in seconds since 1970. The same for all engines.
 pub(crate) const CREATE_LEASES: &str = "CREATE TABLE IF NOT EXISTS nameward_leases (task VARCHAR(64) NOT NULL PRIMARY KEY, \
      server VARCHAR(64) NOT NULL, valid_until BIGINT NOT NULL)";
+
+/// Create the tables of results of health checks: the servers that share theirs, with a number that rises as long as a server runs
+/// and one that rises with each change, and their results. The same for all engines.
+pub(crate) const CREATE_HEALTH: [&str; 2] = [
+    "CREATE TABLE IF NOT EXISTS nameward_health_servers (server VARCHAR(64) NOT NULL PRIMARY KEY, \
+     beat BIGINT NOT NULL, version BIGINT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS nameward_health (server VARCHAR(64) NOT NULL, target VARCHAR(255) NOT NULL, \
+     state BIGINT NOT NULL, PRIMARY KEY (server, target))",
+];
 
 /// The PostgreSQL channel on which changes are announced.
 pub(crate) const CHANNEL: &str = "nameward";

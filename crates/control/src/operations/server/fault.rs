@@ -91,6 +91,8 @@ fault_kinds! {
     GeoDatabase = "geo_database", "a GeoIP database cannot be used";
     /// A target of a health check is down.
     TargetDown = "target_down", "a target of a health check is down";
+    /// Results of health checks are not shared with other servers.
+    HealthUnshared = "health_unshared", "results of health checks are not shared with other servers";
     /// A LUA record failed when it was last run.
     LuaFailed = "lua_failed", "a LUA record failed";
     /// A panic within the last day.

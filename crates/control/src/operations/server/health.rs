@@ -1,5 +1,8 @@
-//! The health of targets that LUA records name: what the checks find, and what an operator forces.
+//! The health of pool members and of targets that LUA records name: what the checks find, and what an operator forces.
 
+use std::fmt;
+
+use nameward_base::text::counted;
 use serde::{Deserialize, Serialize};
 
 /// A state that an operator sets.
@@ -14,13 +17,33 @@ pub enum ForcedTarget {
     Auto,
 }
 
+/// How many servers find a target up and down, this one included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetVotes {
+    /// Servers that find it up.
+    pub up: u16,
+    /// Servers that find it down.
+    pub down: u16,
+}
+
+/// "up at 1 of 3 servers".
+impl fmt::Display for TargetVotes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = usize::from(self.up) + usize::from(self.down);
+        write!(f, "up at {} of {}", self.up, counted(all, "server"))
+    }
+}
+
 /// A target and the state of its check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthTarget {
     /// The target and how it is checked.
     pub target: String,
-    /// `up`, `down` or `unknown`, as checks find.
+    /// `up`, `down` or `unknown`, as the checks of this server find, or those of all servers that share their results.
     pub state: String,
+    /// What the servers find, if others share their results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers: Option<TargetVotes>,
     /// The state that an operator set, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forced: Option<ForcedTarget>,
@@ -50,12 +73,13 @@ pub(in crate::operations) fn health_text(targets: &[HealthTarget]) -> String {
             Some(ForcedTarget::Down) => ", forced down",
             Some(ForcedTarget::Auto) | None => "",
         };
+        let votes = { target.servers }.map_or_else(String::new, |votes| format!(", {votes}"));
         let reason = if error.is_empty() {
             String::new()
         } else {
             format!(" ({error})")
         };
-        format!("{state:<8} {name}{forced}{reason}\n")
+        format!("{state:<8} {name}{forced}{votes}{reason}\n")
     });
     lines.collect()
 }

@@ -93,6 +93,9 @@ pub struct ServerStatus {
     /// The targets of health checks, with their state.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health: Vec<HealthTarget>,
+    /// The number of other servers whose results of health checks are used, if they are shared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health_shared_with: Option<usize>,
     /// Items that only this server has, although other servers may share its database: `2 TSIG keys`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub only_here: Vec<String>,

@@ -3,7 +3,7 @@
 use nameward_base::text::{counted, duration_text, listed, utc_text};
 use std::fmt::Write as _;
 
-use crate::operations::{BackendStatus, HealthTarget, RateLimitStatus, ServerStatus};
+use crate::operations::{BackendStatus, RateLimitStatus, ServerStatus};
 
 /// Formats the state of a server.
 pub(in crate::operations) fn text(status: &ServerStatus) -> String {
@@ -47,7 +47,7 @@ pub(in crate::operations) fn text(status: &ServerStatus) -> String {
     for xdp in &status.xdp {
         row("XDP", &format!("{}: {}", xdp.interface, xdp.state));
     }
-    health_row(&status.health, &mut row);
+    health_row(status, &mut row);
     local_row(&status.only_here, &mut row);
     if let Some(limit) = &status.rate_limit {
         row("rate limit", &rate_limit(limit));
@@ -178,14 +178,20 @@ fn rate_limit(limit: &RateLimitStatus) -> String {
 }
 
 /// Writes how many targets of health checks are in which state, if there are any.
-fn health_row(targets: &[HealthTarget], row: &mut impl FnMut(&str, &str)) {
+fn health_row(status: &ServerStatus, row: &mut impl FnMut(&str, &str)) {
+    let targets = &status.health;
     if targets.is_empty() {
         return;
     }
     let count = |state: &str| targets.iter().filter(|one| one.state == state).count();
     let (up, down, unknown) = (count("up"), count("down"), count("unknown"));
     let forced = targets.iter().filter(|one| one.forced.is_some()).count();
-    let text = format!("{up} up, {down} down, {unknown} not checked yet, {forced} forced");
+    let shared = status
+        .health_shared_with
+        .map_or_else(String::new, |servers| {
+            format!(", shared with {}", counted(servers, "other server"))
+        });
+    let text = format!("{up} up, {down} down, {unknown} not checked yet, {forced} forced{shared}");
     row("health checks", &text);
 }
 

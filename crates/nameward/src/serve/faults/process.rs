@@ -10,6 +10,7 @@ use nameward_serve::tls::TlsFault;
 use nameward_steering::geo::GeoFault;
 use nameward_steering::health::TargetReport;
 
+use super::super::shared_health::SharingFailure;
 use super::{NAMED_MAX, and_more, fault};
 
 /// Seconds for which a panic is a fault: what it cost may go unnoticed for that long.
@@ -90,9 +91,22 @@ pub(super) fn geo_database_fault(found: &GeoFault) -> ServerFault {
 
 /// Returns the fault of targets that are down.
 pub(super) fn target_fault((down, all): (&[TargetReport], usize)) -> Option<ServerFault> {
-    let named = named(down, |TargetReport { check, error, .. }| {
-        format!("{check}: {error}")
-    });
+    let named = named(
+        down,
+        |TargetReport {
+             check,
+             error,
+             others,
+             ..
+         }| {
+            if error.is_empty() {
+                let servers = counted(usize::from(others.down), "other server");
+                format!("{check}: down at {servers}")
+            } else {
+                format!("{check}: {error}")
+            }
+        },
+    );
     let mut fault = fault(
         FaultKind::TargetDown,
         format!(
@@ -104,6 +118,22 @@ pub(super) fn target_fault((down, all): (&[TargetReport], usize)) -> Option<Serv
     );
     fault.since = down.iter().map(|report| report.since).min()?;
     Some(fault)
+}
+
+/// Returns the fault of results of health checks that are not shared.
+pub(super) fn unshared_health_fault(failure: &SharingFailure) -> ServerFault {
+    let SharingFailure {
+        database, error, ..
+    } = failure;
+    let mut fault = fault(
+        FaultKind::HealthUnshared,
+        format!("Results of health checks are not shared through {database}: {error}."),
+        "Answers of pools and LUA records depend on the checks of this server alone. States that operators set elsewhere do not \
+         take effect here.",
+        "Check the database. The server keeps retrying.",
+    );
+    fault.since = failure.since;
+    fault
 }
 
 /// Returns the fault of LUA records that failed when they were last run.

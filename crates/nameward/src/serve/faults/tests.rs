@@ -137,6 +137,7 @@ fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
             has_previous: true,
         }],
         targets: (&[], 0),
+        unshared_health: None,
         scripts: &[nameward_serve::scripts::FailingScript {
             name,
             rtype: nameward_wire::Type::A,
