@@ -2,11 +2,12 @@
 //! time.
 //!
 //! Once a second the targets that are due are checked, each with its own timeout, at most [`PARALLEL_MAX`] at one time. A
-//! response is read up to a limit, redirects are not followed, and certificates are verified against the system's authorities.
+//! response is read up to a limit, redirects are not followed, and certificates are verified against the authorities of the
+//! system or of `health.tls_ca`.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,9 +22,9 @@ use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// Maximum number of checks at one time.
 const PARALLEL_MAX: usize = 256;
@@ -38,7 +39,7 @@ pub async fn run(steering: Arc<Steering>, mut stopping: watch::Receiver<bool>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut running = JoinSet::new();
-    let mut tls = None;
+    let mut tls = TargetTls::default();
     let changed = Arc::new(Notify::new());
     loop {
         tokio::select! {
@@ -51,11 +52,12 @@ pub async fn run(steering: Arc<Steering>, mut stopping: watch::Receiver<bool>) {
             _ = stopping.wait_for(|stop| *stop) => return,
         }
         while running.try_join_next().is_some() {}
-        for target in steering.health().take_due() {
-            if needs_tls(&target.check) && tls.is_none() {
-                tls = client_config();
-            }
-            let (slots, tls) = (Arc::clone(&slots), tls.clone());
+        let due = steering.health().take_due();
+        if due.iter().any(|target| needs_tls(&target.check)) {
+            tls.refresh(steering.health().authorities());
+        }
+        for target in due {
+            let (slots, tls) = (Arc::clone(&slots), tls.config.clone());
             let changed = Arc::clone(&changed);
             running.spawn(async move {
                 let _slot = slots.acquire_owned().await;
@@ -96,11 +98,38 @@ fn needs_tls(check: &HealthCheck) -> bool {
     matches!(&check.kind, CheckKind::Url { url, .. } if url.starts_with("https://"))
 }
 
-/// Returns the configuration for HTTPS; `None` if the system has no authorities.
-fn client_config() -> Option<Arc<ClientConfig>> {
-    let authorities = read_authorities(Path::new(SYSTEM_AUTHORITIES))
-        .inspect_err(|error| tracing::warn!("health checks: {SYSTEM_AUTHORITIES}: {error}"))
-        .ok()?;
+/// The configuration for HTTPS, with the file of authorities that it was made from.
+#[derive(Default)]
+struct TargetTls {
+    /// None while the file cannot be used: it is read again before the next checks.
+    config: Option<Arc<ClientConfig>>,
+    authorities: Option<Arc<PathBuf>>,
+    has_warned: bool,
+}
+
+impl TargetTls {
+    /// Makes the configuration, if that was not possible before or the setting has changed.
+    fn refresh(&mut self, authorities: Option<Arc<PathBuf>>) {
+        if self.config.is_some() && self.authorities == authorities {
+            return;
+        }
+        let path = authorities.as_ref().map(|path| path.as_path());
+        let path = path.unwrap_or(Path::new(SYSTEM_AUTHORITIES));
+        self.config = match read_authorities(path) {
+            Ok(store) => client_config(store),
+            Err(error) => {
+                if !self.has_warned {
+                    tracing::warn!("health checks: {}: {error}", path.display());
+                }
+                None
+            }
+        };
+        self.has_warned = self.config.is_none();
+        self.authorities = authorities;
+    }
+}
+
+fn client_config(authorities: RootCertStore) -> Option<Arc<ClientConfig>> {
     let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
     let builder = builder.with_safe_default_protocol_versions().ok()?;
     let builder = builder.with_root_certificates(authorities);
@@ -129,7 +158,7 @@ async fn check(check: &HealthCheck, tls: Option<Arc<ClientConfig>>) -> Result<u3
             if !url.is_encrypted {
                 return request(stream, check, &url).await;
             }
-            let config = tls.ok_or("no certificate authorities")?;
+            let config = tls.ok_or("certificate authorities cannot be read")?;
             let name = ServerName::try_from(url.host.clone())
                 .map_err(|error| CheckFailure(error.to_string()))?;
             let stream = TlsConnector::from(config).connect(name, stream).await;

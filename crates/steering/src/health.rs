@@ -11,11 +11,12 @@ pub use fleet::OtherResults;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use nameward_base::sync::Mutex;
 
 /// Maximum number of checks.
@@ -165,6 +166,8 @@ pub struct HealthChecks {
     changes: Mutex<()>,
     /// Seconds between checks of targets without their own interval.
     interval: AtomicU64,
+    /// The file with the authorities that HTTPS targets are verified with; none is that of the system.
+    authorities: ArcSwapOption<PathBuf>,
 }
 
 fn now() -> u64 {
@@ -310,6 +313,16 @@ impl HealthChecks {
     /// Sets the seconds between checks of targets without their own interval.
     pub fn set_interval(&self, seconds: u64) {
         self.interval.store(seconds, Ordering::Relaxed);
+    }
+
+    /// Sets the file with the authorities that HTTPS targets are verified with; `None` is that of the system.
+    pub fn set_authorities(&self, path: Option<PathBuf>) {
+        self.authorities.store(path.map(Arc::new));
+    }
+
+    /// Returns the file with the authorities that HTTPS targets are verified with.
+    pub fn authorities(&self) -> Option<Arc<PathBuf>> {
+        self.authorities.load_full()
     }
 
     /// Returns the health of a target, which is checked from now on if it was not.

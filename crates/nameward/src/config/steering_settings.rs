@@ -1,5 +1,7 @@
 //! The `[lua]`, `[health]` and `[geoip]` tables: answers that depend on who asks.
 
+use std::path::PathBuf;
+
 use nameward_steering::{ScriptRules, lua};
 
 use super::Config;
@@ -40,6 +42,8 @@ section! {
         /// Share the results, and the states that `nameward health force` sets, with the other servers on the first database in the
         /// configuration ([pools.md](pools.md#in-a-fleet)): a target is down if more than half of the servers find it down.
         share: bool = "false";
+        /// File with the certificate authorities that `https` checks trust, in PEM; "" is those of the system.
+        tls_ca: Option<PathBuf> = r#""""#;
     }
 }
 

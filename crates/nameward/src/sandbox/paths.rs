@@ -110,7 +110,8 @@ impl FileAccess {
             .keys
             .iter()
             .filter_map(|key| key.secret_file.as_ref());
-        let configured = tls.chain(&config.tls.client_ca).chain(secrets);
+        let authorities = config.tls.client_ca.iter().chain(&config.health.tls_ca);
+        let configured = tls.chain(authorities).chain(secrets);
         for file in configured.map(PathBuf::as_path).chain(named.config_file) {
             access.read_beside(file);
         }
@@ -354,12 +355,13 @@ mod tests {
     use crate::zones;
 
     /// Settings with paths, each of which is part of the sandbox above.
-    const PATHS: [&str; 18] = [
+    const PATHS: [&str; 19] = [
         "backend.directory",
         "backend.named_conf",
         "backend.path",
         "dnstap.socket",
         "geoip.databases",
+        "health.tls_ca",
         "key.secret_file",
         "query_log.file",
         "server.control_socket",

@@ -263,6 +263,9 @@ pub fn apply_steering((steering, health): (&Steering, &SharedHealth), config: &C
     steering.geo().load(&config.geoip.databases.0);
     let interval = config.health.interval.get() as u64;
     steering.health().set_interval(interval);
+    steering
+        .health()
+        .set_authorities(config.health.tls_ca.clone());
     health.set_enabled(config.health.share);
     script_check::set_pools(config);
     steering.set_pools(pool_settings::rules(config));

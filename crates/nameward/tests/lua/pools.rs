@@ -5,8 +5,12 @@ use std::net::{TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use nameward_testkit::certificates::{Authority, IssuedCertificate, Validity};
 use nameward_testkit::mmdb::geo_database;
 use nameward_testkit::{Setup, TestServer};
+use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use tokio_rustls::rustls::{ServerConfig, ServerConnection, Stream};
 
 use super::{ask, city, status_of};
 use crate::operation::not_ready::counter;
@@ -264,6 +268,72 @@ fn members_are_checked_by_http_requests() {
     server.wait_until("the other failure", || listed("HTTP status 503, not 200"));
     *answer.lock().unwrap() = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nready".to_owned();
     server.wait_until("the recovery", || answered() == ["127.0.0.1"]);
+}
+
+/// Answers HTTPS requests on an address with a certificate, until the test ends.
+fn https_server(address: (&str, u16), files: &IssuedCertificate) -> u16 {
+    let chain = CertificateDer::pem_file_iter(&files.certificate).unwrap();
+    let chain = chain.map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(&files.key).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()));
+    let config = config.with_safe_default_protocol_versions().unwrap();
+    let config = config.with_no_client_auth().with_single_cert(chain, key);
+    let config = Arc::new(config.unwrap());
+    let listener = TcpListener::bind(address).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = Stream::new(&mut connection, &mut stream);
+            // A client that refuses the certificate ends it here.
+            if stream.read(&mut [0; 1024]).is_ok_and(|length| length > 0) {
+                let text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nready";
+                let _ = stream.write_all(text.as_bytes());
+                stream.conn.send_close_notify();
+                let _ = stream.flush();
+            }
+        }
+    });
+    port
+}
+
+#[test]
+fn members_are_checked_by_https_with_certificates_that_must_be_valid() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new(directory.path(), "authority").unwrap();
+    let other = Authority::new(directory.path(), "other").unwrap();
+    let good = authority.issue("good", &["www.example.org"], Validity::Current);
+    let port = https_server(("127.0.0.2", 0), &good.unwrap());
+    let wrong = authority.issue("wrong", &["example.org"], Validity::Current);
+    https_server(("127.0.0.3", port), &wrong.unwrap());
+    let expired = authority.issue("expired", &["www.example.org"], Validity::Expired);
+    https_server(("127.0.0.4", port), &expired.unwrap());
+    let unknown = other.issue("unknown", &["www.example.org"], Validity::Current);
+    https_server(("127.0.0.5", port), &unknown.unwrap());
+    let config = |authority: &Authority| {
+        format!(
+            "[health]\ninterval = 1\ntls_ca = {:?}\n[[pool]]\nname = \"web\"\nanswers = 0\n\
+             members = [\"127.0.0.2\", \"127.0.0.3\", \"127.0.0.4\", \"127.0.0.5\"]\n\
+             check = \"https\"\nport = {port}\nhost = \"www.example.org\"\ncontains = \"ready\"\ntimeout_ms = 10000\n",
+            authority.path()
+        )
+    };
+    let zone = format!("{APEX}www LUA A \"pool('web')\"\n");
+    let setup = Setup::new().config(&config(&authority));
+    let server = setup.zone("up.test", &zone).start();
+    let answered = || addresses_of(&server, "127.0.0.1", &["www.up.test", "A"]);
+    server.wait_until("the first checks", || answered() == ["127.0.0.2"]);
+    let list = done(&server, &["health", "list"]);
+    for (member, state, reason) in [
+        ("127.0.0.2", "up", ""),
+        ("127.0.0.3", "down", "certificate not valid for name"),
+        ("127.0.0.4", "down", "certificate expired"),
+        ("127.0.0.5", "down", "UnknownIssuer"),
+    ] {
+        let mut lines = list.lines().filter(|line| line.contains(member));
+        let line = lines.next().unwrap();
+        assert!(line.starts_with(state) && line.contains(reason), "{list}");
+    }
 }
 
 #[test]
