@@ -10,6 +10,7 @@ use nameward_control::operations::{
 use nameward_control::web::{ZoneListPage, ZoneListQuery};
 use nameward_maintain::change_feed::ChangeFeed;
 use nameward_stats::Snapshot;
+use nameward_zone::ScriptCheck;
 
 use crate::request::ApiRequest;
 use crate::resources::conditional::ConditionalTurns;
@@ -36,6 +37,11 @@ pub trait ApiOperator: Send + Sync + 'static {
     /// The feed of zone changes; none without a server that serves zones.
     fn feed(&self) -> Option<Arc<ChangeFeed>> {
         None
+    }
+
+    /// The check of LUA records.
+    fn script_check(&self) -> ScriptCheck {
+        ScriptCheck::default()
     }
 
     /// The counters.
@@ -93,6 +99,11 @@ impl Api {
     /// The feed of zone changes.
     pub(crate) fn feed(&self) -> Option<Arc<ChangeFeed>> {
         self.operator.feed()
+    }
+
+    /// The check of LUA records.
+    pub(crate) fn script_check(&self) -> ScriptCheck {
+        self.operator.script_check()
     }
 
     /// Makes the next part of a long reply, and what follows it. It may block.

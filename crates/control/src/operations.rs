@@ -93,6 +93,7 @@ use nameward_store::sql::write::{Committed, WriteError};
 use nameward_store::sql::{DatabaseAddress, SqlBackend, ZoneRow};
 use nameward_store::state::CopyBoundsInForce;
 use nameward_wire::{Name, NameBuf};
+use nameward_zone::ScriptCheck;
 use nameward_zone::change::ChangeAuthor;
 use record::read_deletion;
 use std::sync::Arc;
@@ -189,6 +190,8 @@ pub struct Operations {
     pub api_keys: Arc<ApiKeys>,
     /// The secrets of DNS cookies that the server uses; none if cookies are disabled.
     pub cookies: Box<dyn Fn() -> Vec<ListedCookieSecret> + Send + Sync>,
+    /// The check of LUA records.
+    pub scripts: ScriptCheck,
     /// Drives the connections of the databases.
     pub runtime: Handle,
 }

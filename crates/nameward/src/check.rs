@@ -26,7 +26,7 @@ use crate::{
     config::{Config, Overrides, steering_settings, view_settings},
     db, example,
     policies::{self, UnknownKey},
-    privileges, script_check,
+    privileges,
     serve::{StartError, failures},
     zones,
 };
@@ -88,7 +88,6 @@ struct CheckCounts {
 /// Reads everything, prints a line for each fault, and ends with a summary.
 pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandError> {
     let config = Config::load(overrides)?;
-    script_check::set_pools(&config);
     let sources = zones::sources(&config);
     let mut printer = Printer::new(form);
     let mut counts = CheckCounts::default();

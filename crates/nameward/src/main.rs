@@ -35,6 +35,5 @@ mod zones;
 fn main() -> std::process::ExitCode {
     signals::hold_hangup();
     memory::restrict_huge_pages();
-    nameward_zone::set_script_check(script_check::problems);
     cli::run()
 }

@@ -44,7 +44,7 @@ use crate::{
     cli::print,
     command_error::CommandError,
     config::{Config, Overrides, dnssec_policy, settings::BackendMode, view_settings},
-    policies, privileges,
+    policies, privileges, script_check,
     serve::{cookies, databases},
     zones::sources as zone_sources,
 };
@@ -174,6 +174,7 @@ fn work(
         secondary_serials: Box::new(|_| None),
         copies: CopyBoundsInForce::new(config.journal.copy_bounds()),
         api_keys,
+        scripts: script_check::for_config(config),
         runtime: Handle::clone(runtime.handle()),
     };
     let result = run_on_thread(&operations, request, caller, each);

@@ -16,7 +16,7 @@ use nameward_wire::text::Fields;
 use nameward_wire::zonefile::{Diagnostic, Record};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::Difference;
-use nameward_zone::{RecordList, WireRecord, Zone, ZoneBuilder};
+use nameward_zone::{RecordList, ScriptCheck, WireRecord, Zone, ZoneBuilder};
 
 use crate::{command_error::CommandError, config::Overrides, remote};
 
@@ -95,7 +95,7 @@ fn diagnostics_error(found: &[Diagnostic]) -> OperationError {
 
 /// Reads a zone file, with the files it includes.
 pub fn read_file(name: &NameBuf, file: &Path) -> Result<Zone, OperationError> {
-    let read = zone_from_file(name.as_name(), file);
+    let read = zone_from_file(name.as_name(), file, &ScriptCheck::default());
     read.map(|(zone, _)| zone)
         .map_err(|found| diagnostics_error(&found))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nameward_maintain::policy::{CONFIGURED_RANK, ZoneKind};
 use nameward_stats::{Ring, RingCapacities, Stats};
 use nameward_store::file::{FileLimits, FileList, FileSource, WrittenFiles};
-use nameward_zone::{AccessList, AccessRules, ZoneLimits};
+use nameward_zone::{AccessList, AccessRules, ScriptCheck, ZoneLimits};
 
 use crate::{
     config::{
@@ -13,7 +13,7 @@ use crate::{
         setting::ConfigTable,
         settings::{Backend, BackendType, Rings, ZoneSettings},
     },
-    policies,
+    policies, script_check,
     serve::{StartError, databases::state_directory},
 };
 
@@ -26,6 +26,7 @@ pub fn rank(index: usize) -> u16 {
 /// Returns the sources of zones stored in files: file backends, and `[[zone]]` tables with a file.
 pub fn sources(config: &Config) -> Vec<FileSource> {
     let written = Arc::new(copies(config));
+    let scripts = script_check::for_config(config);
     let backends = config
         .backends
         .iter()
@@ -40,8 +41,10 @@ pub fn sources(config: &Config) -> Vec<FileSource> {
             watch: backend.watch,
             missing_grace: config.server.zone_file_grace.seconds(),
             limits: limits(backend),
+            scripts: scripts.clone(),
         });
-    declared(config).into_iter().chain(backends).collect()
+    let declared = declared(config, &scripts);
+    declared.into_iter().chain(backends).collect()
 }
 
 /// Returns the files that copies of secondary zones are written to.
@@ -55,7 +58,7 @@ fn copies(config: &Config) -> WrittenFiles {
 }
 
 /// Returns the source of the zones that have a file in their `[[zone]]` table.
-fn declared(config: &Config) -> Option<FileSource> {
+fn declared(config: &Config, scripts: &ScriptCheck) -> Option<FileSource> {
     let mut zones = FileList::default();
     for zone in &config.zones {
         let Some(file) = &zone.file else {
@@ -73,6 +76,7 @@ fn declared(config: &Config) -> Option<FileSource> {
         zones: Arc::new(zones),
         watch: defaults.watch,
         limits: limits(&defaults),
+        scripts: scripts.clone(),
         ..FileSource::default()
     })
 }

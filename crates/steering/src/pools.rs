@@ -119,6 +119,14 @@ impl Pools {
         &self.prepared
     }
 
+    /// Checks whether a pool or map has a name.
+    pub fn has(&self, name: &[u8]) -> bool {
+        let rules = Arc::clone(&self.rules.lock());
+        let pools = rules.pools.iter().map(|pool| &pool.name);
+        let mut names = pools.chain(rules.maps.iter().map(|map| &map.name));
+        names.any(|known| known.as_bytes() == name)
+    }
+
     /// Returns the checks of the members with an address.
     pub fn checks_of(&self, address: IpAddr) -> Vec<HealthCheck> {
         let rules = Arc::clone(&self.rules.lock());

@@ -33,7 +33,7 @@ use nameward_wire::{
     Name, NameBuf,
     zonefile::{Diagnostic, Options},
 };
-use nameward_zone::{AccessSource, Serial, ViewRule, Zone, ZoneLimits};
+use nameward_zone::{AccessSource, ScriptCheck, Serial, ViewRule, Zone, ZoneLimits};
 
 use discovery::{Candidates, Configurations, Said};
 use inventory::KnownZones;
@@ -69,6 +69,8 @@ pub struct FileSource {
     pub missing_grace: Duration,
     /// The size limits of each of its zones.
     pub limits: FileLimits,
+    /// The check of the LUA records in all files; that of the first source counts.
+    pub scripts: ScriptCheck,
 }
 
 /// Limits for one zone of a source.
@@ -422,14 +424,15 @@ pub fn zone_from_text_with_warnings(
     name: Name<'_>,
     label: &str,
     text: &[u8],
+    scripts: &ScriptCheck,
 ) -> Result<(Zone, Vec<Diagnostic>), Vec<Diagnostic>> {
-    zone_file::from_labelled(name, Path::new(label), text)
+    zone_file::from_labelled(name, Path::new(label), text, scripts)
 }
 
 /// Reads a zone as signed by another server, with the changes in BIND's journal next to its file; an unsigned one is
 /// an error.
 pub fn signed_version(name: Name<'_>, path: &Path) -> Result<Zone, Vec<Diagnostic>> {
-    let mut reader = zone_file::ZoneFileReader::new();
+    let mut reader = zone_file::ZoneFileReader::new(ScriptCheck::default());
     let limits = FileLimits::default();
     let read = reader.read((name, path), limits, discovery::FileRole::SignedCopy);
     read.zone.ok_or(read.diagnostics)
@@ -439,8 +442,9 @@ pub fn signed_version(name: Name<'_>, path: &Path) -> Result<Zone, Vec<Diagnosti
 pub fn zone_from_file(
     name: Name<'_>,
     path: &Path,
+    scripts: &ScriptCheck,
 ) -> Result<(Zone, Vec<Diagnostic>), Vec<Diagnostic>> {
-    zone_file::from_file(name, path)
+    zone_file::from_file(name, path, scripts)
 }
 
 #[cfg(test)]

@@ -9,30 +9,45 @@ use crate::draft::{Draft, DraftEntry};
 use crate::key::NameKey;
 use crate::node::{Node, flags};
 use nameward_wire::{Name, NameBuf, Type};
-use std::sync::OnceLock;
+use std::fmt;
+use std::sync::Arc;
+
+/// A check of LUA records. The interpreter, and the settings that scripts refer to, are above this crate. The default checks nothing.
+#[derive(Clone, Default)]
+pub struct ScriptCheck(Option<Arc<FindProblems>>);
 
 /// Finds problems in the data of a LUA record: the texts of warnings about it.
-pub type ScriptCheck = fn(&[u8]) -> Vec<String>;
+type FindProblems = dyn Fn(&[u8]) -> Vec<String> + Send + Sync;
 
-/// The check of LUA records. The interpreter is above this crate, and the same for all zones of a process.
-static SCRIPT_CHECK: OnceLock<ScriptCheck> = OnceLock::new();
+impl ScriptCheck {
+    /// Creates a check.
+    pub fn new(problems: impl Fn(&[u8]) -> Vec<String> + Send + Sync + 'static) -> Self {
+        ScriptCheck(Some(Arc::new(problems)))
+    }
 
-/// Sets the check of LUA records, once, before the first zone is loaded. Without one they are not checked.
-pub fn set_script_check(check: ScriptCheck) {
-    let _ = SCRIPT_CHECK.set(check);
+    /// Returns the problems in the data of a LUA record.
+    pub fn problems(&self, rdata: &[u8]) -> Vec<String> {
+        { self.0.as_ref() }.map_or_else(Vec::new, |problems| problems(rdata))
+    }
 }
 
-/// Returns the problems in the data of a LUA record.
-pub fn script_problems(rdata: &[u8]) -> Vec<String> {
-    SCRIPT_CHECK
-        .get()
-        .map_or_else(Vec::new, |check| check(rdata))
+impl fmt::Debug for ScriptCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ScriptCheck")
+            .field(&self.0.is_some())
+            .finish()
+    }
 }
 
 impl ZoneBuilder {
+    /// Checks the scripts of LUA records; by default they are not checked.
+    pub fn check_scripts(&mut self, check: &ScriptCheck) {
+        self.script_check = check.clone();
+    }
+
     /// Checks the scripts of LUA records.
     fn advise_on_script(&mut self, draft: &Draft, entry: &DraftEntry) {
-        for problem in script_problems(draft.rdata(entry)) {
+        for problem in self.script_check.problems(draft.rdata(entry)) {
             let owner = self.current_name;
             let message = format_args!("{owner} LUA: {problem}");
             self.findings.warning(entry.from, message);

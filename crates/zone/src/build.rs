@@ -9,6 +9,7 @@ mod check;
 mod merge;
 mod reuse;
 
+use crate::advice::ScriptCheck;
 use crate::broken::Broken;
 use crate::capacity::{ZoneFull, ZoneLimits, try_push};
 use crate::draft::{Draft, Keep};
@@ -51,6 +52,7 @@ pub struct ZoneBuilder {
     empties: Vec<NameBuf>,
     pub(crate) broken: Broken,
     pub(crate) is_tolerant: bool,
+    pub(crate) script_check: ScriptCheck,
     pub(crate) deep: Vec<PlacedNode>,
     pub(crate) with_targets: Vec<PlacedNode>,
     pub(crate) cut_depths: u128,

@@ -45,7 +45,7 @@ pub use access::{
     AccessClient, AccessEntry, AccessList, AccessRules, AccessSource, AccessWord, SpkiPin,
     TlsEntry, TlsPeer, TlsTerm,
 };
-pub use advice::{ScriptCheck, script_problems, set_script_check};
+pub use advice::ScriptCheck;
 pub use build::{PackedApex, ZoneBuilder};
 pub use capacity::ZoneLimits;
 pub use chain::{

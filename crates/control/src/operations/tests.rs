@@ -28,6 +28,7 @@ fn operations(runtime: &tokio::runtime::Runtime) -> Operations {
         copies: Arc::default(),
         api_keys: Arc::default(),
         cookies: Box::new(Vec::new),
+        scripts: ScriptCheck::default(),
         runtime: runtime.handle().clone(),
     }
 }

@@ -24,6 +24,7 @@ use crate::{
     check,
     command_error::CommandError,
     config::Overrides,
+    script_check,
     zone_commands::{
         self, FetchedZone, batch, creation,
         edit::{self, EditedFile},
@@ -425,8 +426,9 @@ fn check_zone(
     form: OutputForm,
 ) -> Result<ExitCode, CommandError> {
     let name = zone_name(zone)?;
+    let scripts = script_check::without_pools();
     let found = match &file {
-        Some(file) => match zone_from_file(name.as_name(), file) {
+        Some(file) => match zone_from_file(name.as_name(), file, &scripts) {
             Ok((_, warnings)) => warnings,
             Err(errors) => errors,
         },
@@ -440,6 +442,7 @@ fn check_zone(
                 name.as_name(),
                 "served",
                 text.as_bytes(),
+                &scripts,
             );
             match read {
                 Ok((_, warnings)) => warnings,

@@ -8,7 +8,7 @@ use nameward_import::migrate::{ImportRefusal, ImportVerdict, ImportedKind, Impor
 use nameward_maintain::catalog::{Catalog, read_catalog};
 use nameward_store::file::zone_from_file;
 use nameward_wire::NameBuf;
-use nameward_zone::{Serial, Zone};
+use nameward_zone::{ScriptCheck, Serial, Zone};
 
 /// Maximum number of zones named in a report line.
 const NAMES_MAX: usize = 5;
@@ -59,10 +59,11 @@ fn read(name: &str, file: Option<&Path>) -> Result<(Catalog, Zone), ImportRefusa
         "its member file is unknown, and new member labels would make consumers reset all zones",
     )?;
     let apex: NameBuf = name.parse().map_err(|_| "its name is invalid")?;
-    let (zone, _) = zone_from_file(apex.as_name(), file).map_err(|found| {
-        let first = found.first().map(ToString::to_string).unwrap_or_default();
-        format!("{first}: without its member labels consumers would reset all zones")
-    })?;
+    let (zone, _) =
+        zone_from_file(apex.as_name(), file, &ScriptCheck::default()).map_err(|found| {
+            let first = found.first().map(ToString::to_string).unwrap_or_default();
+            format!("{first}: without its member labels consumers would reset all zones")
+        })?;
     let catalog = read_catalog(&zone).map_err(|error| error.to_string())?;
     Ok((catalog, zone))
 }

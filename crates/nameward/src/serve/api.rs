@@ -14,6 +14,7 @@ use nameward_control::{
 use nameward_maintain::change_feed::ChangeFeed;
 use nameward_serve::tls::ServerTls;
 use nameward_stats::Snapshot;
+use nameward_zone::ScriptCheck;
 use tokio::sync::watch;
 
 use super::{operator::Operator, page_zones::PageZones};
@@ -43,6 +44,10 @@ impl ApiOperator for ServerApi {
     fn feed(&self) -> Option<Arc<ChangeFeed>> {
         let table = self.operator.operations.commits.table();
         Some(Arc::clone(table.feed()))
+    }
+
+    fn script_check(&self) -> ScriptCheck {
+        self.operator.operations.scripts.clone()
     }
 
     fn snapshot(&self) -> Snapshot {

@@ -48,7 +48,7 @@ use crate::{
     logging::LogControl,
     memory, policies,
     sandbox::Sandbox,
-    script_check, state, zones,
+    state, zones,
 };
 
 /// Maximum number of zones in a policy change that are checked one by one.
@@ -267,7 +267,6 @@ pub fn apply_steering((steering, health): (&Steering, &SharedHealth), config: &C
         .health()
         .set_authorities(config.health.tls_ca.clone());
     health.set_enabled(config.health.share);
-    script_check::set_pools(config);
     steering.set_pools(pool_settings::rules(config));
 }
 

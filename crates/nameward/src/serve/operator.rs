@@ -27,7 +27,7 @@ use nameward_store::file::Withdrawal;
 use nameward_wire::NameBuf;
 use tokio::{runtime::Handle, sync::watch};
 
-use crate::{author, logging::LEVELS};
+use crate::{author, logging::LEVELS, script_check};
 
 use super::{
     core::ServerCore,
@@ -123,6 +123,7 @@ pub fn operations(
             move |zone| Some(listed_secondaries(notifier.secondary_serials(zone)))
         }),
         copies: Arc::clone(&core.copies),
+        scripts: script_check::for_server(&core.steering),
         api_keys,
         cookies: Box::new({
             let (cookies, policies) = (Arc::clone(&core.cookies), Arc::clone(&maintain.policies));

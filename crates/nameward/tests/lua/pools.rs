@@ -310,16 +310,14 @@ fn members_are_checked_by_https_with_certificates_that_must_be_valid() {
     https_server(("127.0.0.4", port), &expired.unwrap());
     let unknown = other.issue("unknown", &["www.example.org"], Validity::Current);
     https_server(("127.0.0.5", port), &unknown.unwrap());
-    let config = |authority: &Authority| {
-        format!(
-            "[health]\ninterval = 1\ntls_ca = {:?}\n[[pool]]\nname = \"web\"\nanswers = 0\n\
-             members = [\"127.0.0.2\", \"127.0.0.3\", \"127.0.0.4\", \"127.0.0.5\"]\n\
-             check = \"https\"\nport = {port}\nhost = \"www.example.org\"\ncontains = \"ready\"\ntimeout_ms = 10000\n",
-            authority.path()
-        )
-    };
+    let config = format!(
+        "[health]\ninterval = 1\ntls_ca = {:?}\n[[pool]]\nname = \"web\"\nanswers = 0\n\
+         members = [\"127.0.0.2\", \"127.0.0.3\", \"127.0.0.4\", \"127.0.0.5\"]\n\
+         check = \"https\"\nport = {port}\nhost = \"www.example.org\"\ncontains = \"ready\"\ntimeout_ms = 10000\n",
+        authority.path()
+    );
     let zone = format!("{APEX}www LUA A \"pool('web')\"\n");
-    let setup = Setup::new().config(&config(&authority));
+    let setup = Setup::new().config(&config);
     let server = setup.zone("up.test", &zone).start();
     let answered = || addresses_of(&server, "127.0.0.1", &["www.up.test", "A"]);
     server.wait_until("the first checks", || answered() == ["127.0.0.2"]);
@@ -334,6 +332,13 @@ fn members_are_checked_by_https_with_certificates_that_must_be_valid() {
         let line = lines.next().unwrap();
         assert!(line.starts_with(state) && line.contains(reason), "{list}");
     }
+    // A reload takes over another authority.
+    let path = server.dir().join("nameward.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (from, to) = (authority.path().display(), other.path().display());
+    std::fs::write(&path, text.replace(&from.to_string(), &to.to_string())).unwrap();
+    done(&server, &["reload"]);
+    server.wait_until("the other authority", || answered() == ["127.0.0.5"]);
 }
 
 #[test]
@@ -376,4 +381,52 @@ fn members_fail_and_recover_while_clients_ask() {
         assert_eq!(counts[0], 0, "{counts:?}");
         assert!(counts[1] > 0 && counts[2] > 0, "{counts:?}");
     });
+}
+
+#[test]
+fn records_with_unknown_pools_are_reported_by_check_load_and_change() {
+    let setup = Setup::new();
+    let state = setup.dir().join("state");
+    let config = format!(
+        "[server]\nstate_directory = {state:?}\n[[pool]]\nname = \"web\"\nmembers = [\"192.0.2.1\"]\n\
+         [[map]]\nname = \"geo\"\nentries = []\ndefault = [\"web\"]\n"
+    );
+    let zone = format!(
+        "{APEX}www LUA A \"pool('web')\"\ngeo LUA A \"pool('geo')\"\nlost LUA A \"pool('nosuch')\"\n"
+    );
+    let server = setup.config(&config).zone("up.test", &zone).start();
+    let expected = "up.test.zone:7:1: warning: lost.up.test. LUA: unknown pool \"nosuch\"";
+    let path = server.dir().join("nameward.toml");
+    let told = |arguments: &[&str]| {
+        let output = server.command(arguments);
+        assert!(output.status.success(), "{output:?}");
+        let (out, err) = (&output.stdout, &output.stderr);
+        [out, err]
+            .map(|text| String::from_utf8_lossy(text))
+            .concat()
+    };
+    let check = || told(&["check", "--config", path.to_str().unwrap()]);
+    let found = check();
+    assert!(found.contains(expected), "{found}");
+    assert_eq!(found.matches("unknown pool").count(), 1, "{found}");
+    assert!(server.wait_for_log("lost.up.test. LUA: unknown pool \"nosuch\""));
+    assert_eq!(server.log().matches("unknown pool").count(), 1);
+
+    // A change is checked against the pools of the running server, also after a reload.
+    let add = |name: &str, pool: &str| {
+        let data = format!("A \"pool('{pool}')\"");
+        told(&["record", "add", "up.test", name, "LUA", "60", &data])
+    };
+    assert!(add("a", "nosuch").contains("a.up.test. LUA: unknown pool \"nosuch\""));
+    assert!(!add("b", "geo").contains("unknown pool"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let added = "\n[[pool]]\nname = \"nosuch\"\nmembers = [\"192.0.2.2\"]\n";
+    std::fs::write(&path, text + added).unwrap();
+    done(&server, &["reload"]);
+    assert!(!add("c", "nosuch").contains("unknown pool"));
+    assert!(!check().contains("unknown pool"));
+    assert_eq!(
+        status_of(&server, "lost.up.test", "A"),
+        ("NOERROR".to_owned(), 1)
+    );
 }

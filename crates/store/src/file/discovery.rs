@@ -16,7 +16,7 @@ use std::{
 use nameward_base::sandbox;
 use nameward_import::{Files, OnDisk, bind, reason_of};
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{AccessList, AccessRules, ViewRule};
+use nameward_zone::{AccessList, AccessRules, ScriptCheck, ViewRule};
 
 use super::{
     FileLimits, FileSource, WrittenFiles,
@@ -38,6 +38,7 @@ pub(super) struct Candidates {
     rank: u16,
     /// The size limits of zones, by the rank of their source.
     limits: Vec<(u16, FileLimits)>,
+    scripts: ScriptCheck,
 }
 
 struct DirectoryEntry {
@@ -80,17 +81,24 @@ impl FileRole {
 }
 
 impl Candidates {
-    /// Creates an empty list with the size limits of the sources.
+    /// Creates an empty list with the size limits and the check of scripts of the sources.
     pub(super) fn bounded_by(sources: &[FileSource]) -> Self {
         let limits = sources.iter().map(|source| (source.rank, source.limits));
         Self {
             limits: limits.collect(),
+            scripts: { sources.first() }
+                .map_or_else(ScriptCheck::default, |first| first.scripts.clone()),
             ..Self::default()
         }
     }
 
     pub(super) fn len(&self) -> usize {
         self.list.len()
+    }
+
+    /// Returns the check of LUA records.
+    pub(super) fn scripts(&self) -> &ScriptCheck {
+        &self.scripts
     }
 
     /// Returns the size limits of the zone.

@@ -27,7 +27,7 @@ use nameward_wire::{
     Name,
     zonefile::{self, Diagnostic, Options, Report, Severity},
 };
-use nameward_zone::{Finding, Zone, ZoneBuilder};
+use nameward_zone::{Finding, ScriptCheck, Zone, ZoneBuilder};
 
 use super::{FileLimits, discovery::FileRole};
 
@@ -74,14 +74,16 @@ pub(super) struct ZoneFileReader {
     buffer: Vec<u8>,
     options: Options,
     builder: ZoneBuilder,
+    scripts: ScriptCheck,
 }
 
 impl ZoneFileReader {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(scripts: ScriptCheck) -> Self {
         Self {
             buffer: Vec::new(),
             options: Options::new(nameward_wire::NameBuf::root()),
             builder: ZoneBuilder::new(Name::ROOT),
+            scripts,
         }
     }
 
@@ -128,6 +130,7 @@ impl ZoneFileReader {
         let room = (metadata.len().saturating_mul(9) / 4).min(MOST_RESERVED);
         self.builder.restart(name, room as usize);
         self.builder.set_limits(limits.zone);
+        self.builder.check_scripts(&self.scripts);
         let report = if metadata.len() <= SMALL {
             match self.fill(&mut file, metadata.len() as usize) {
                 Ok(length) => self.parse(path, length),
@@ -222,7 +225,7 @@ pub(super) fn from_text(
     label: &Path,
     text: &[u8],
 ) -> Result<Zone, Vec<Diagnostic>> {
-    from_labelled(name, label, text).map(|(zone, _)| zone)
+    from_labelled(name, label, text, &ScriptCheck::default()).map(|(zone, _)| zone)
 }
 
 /// Like [`from_text`], with the warnings.
@@ -230,8 +233,10 @@ pub(super) fn from_labelled(
     name: Name<'_>,
     label: &Path,
     text: &[u8],
+    scripts: &ScriptCheck,
 ) -> Result<(Zone, Vec<Diagnostic>), Vec<Diagnostic>> {
     let mut builder = ZoneBuilder::with_capacity(name, text.len());
+    builder.check_scripts(scripts);
     let options = Options::new(name.into());
     let report = zonefile::parse_bytes(label, text, &options, &mut builder);
     with_warnings(finish(&mut builder, report, FileStamp::new()))
@@ -248,8 +253,10 @@ fn with_warnings(read: ZoneRead) -> Result<(Zone, Vec<Diagnostic>), Vec<Diagnost
 pub(super) fn from_file(
     name: Name<'_>,
     path: &Path,
+    scripts: &ScriptCheck,
 ) -> Result<(Zone, Vec<Diagnostic>), Vec<Diagnostic>> {
     let mut builder = ZoneBuilder::new(name);
+    builder.check_scripts(scripts);
     let options = Options::new(name.into());
     let report = zonefile::parse_file(path, &options, &mut builder);
     with_warnings(finish(&mut builder, report, FileStamp::new()))
@@ -440,7 +447,7 @@ mod tests {
         let name: NameBuf = "example".parse().unwrap();
         for (changes, expected) in [(0, 1), (2, 3), (3, 3)] {
             std::fs::write(&path, ZONE).unwrap();
-            let mut reader = ZoneFileReader::new();
+            let mut reader = ZoneFileReader::new(ScriptCheck::default());
             let mut reads = 0;
             let read = read_whole(&path, || {
                 let once = reader.read_once((name.as_name(), &path), FileLimits::default(), None);

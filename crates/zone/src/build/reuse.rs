@@ -2,6 +2,7 @@
 //! kept, so that a hundred thousand small zones or fragments cost no allocations beyond their own.
 
 use super::ZoneBuilder;
+use crate::advice::ScriptCheck;
 use crate::broken::Broken;
 use crate::capacity::{ZoneLimits, fitting_arena, fitting_slots};
 use crate::draft::Draft;
@@ -45,6 +46,7 @@ impl ZoneBuilder {
             empties: Vec::new(),
             broken: Broken::default(),
             is_tolerant: false,
+            script_check: ScriptCheck::default(),
             deep: Vec::new(),
             with_targets: Vec::new(),
             cut_depths: 0,
@@ -101,6 +103,7 @@ impl ZoneBuilder {
             empties,
             broken,
             is_tolerant,
+            script_check,
             deep,
             with_targets,
             cut_depths,
@@ -155,7 +158,7 @@ impl ZoneBuilder {
         *text_read = None;
         (*cut_depths, *has_scripts) = (0, false);
         (*places, *soa_from) = (RecordLocations::default(), RecordLocation::NONE);
-        *limits = ZoneLimits::default();
+        (*limits, *script_check) = (ZoneLimits::default(), ScriptCheck::default());
         *current_in_zone = true;
         (*is_tolerant, *is_merging) = (false, false);
         (*is_full, *lacks_memory) = (false, false);

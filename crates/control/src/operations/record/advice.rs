@@ -1,8 +1,8 @@
 //! Warnings about changes that are allowed but usually not intended.
 
 use nameward_wire::{NameBuf, Type};
+use nameward_zone::ScriptCheck;
 use nameward_zone::change::{Difference, Edit};
-use nameward_zone::script_problems;
 
 /// Last labels of names that were meant to be absolute, besides that of the zone itself.
 const TOP_LEVEL: [&[u8]; 3] = [b"com", b"net", b"org"];
@@ -14,6 +14,7 @@ const MANY: usize = 5;
 pub(in crate::operations) fn edit_warnings(
     apex: &NameBuf,
     edits: &[Edit],
+    checker: &ScriptCheck,
     is_zone: impl Fn(&NameBuf) -> bool,
     is_server: impl Fn(&NameBuf, &NameBuf) -> bool,
 ) -> Vec<String> {
@@ -37,7 +38,7 @@ pub(in crate::operations) fn edit_warnings(
         }
         if rrset.rtype == Type::LUA {
             let scripts = rrset.records.iter();
-            for problem in scripts.flat_map(|record| script_problems(&record.rdata)) {
+            for problem in scripts.flat_map(|record| checker.problems(&record.rdata)) {
                 warn(format!("{name} LUA: {problem}"));
             }
             warn(format!(
@@ -121,6 +122,7 @@ mod tests {
         edit_warnings(
             &apex,
             &[edit],
+            &ScriptCheck::default(),
             |name| *name == child || *name == common,
             |cut, name| *cut == child && *name == server,
         )
