@@ -187,6 +187,8 @@ impl KnotReader<'_> {
             file: Arc::clone(&label),
             line,
         };
+        // Knot keeps the escape of a blank in quotes, for the parser of record data. YAML removes it.
+        let text = text.replace("\\ ", "\\\\ ");
         let document =
             yaml::parse(&text).map_err(|error| format!("{}: {}", at(error.line), error.message))?;
         let mut names = Vec::new();
