@@ -51,6 +51,8 @@ pub struct ExportOrder {
     pub target: TargetServer,
     /// The zones; all if empty.
     pub zones: Vec<String>,
+    /// The view whose versions of zones are exported in place of the common ones.
+    pub view: Option<String>,
     /// The directory to write to.
     pub out: PathBuf,
 }

@@ -57,5 +57,6 @@ mod xdp;
 mod zone_create;
 mod zone_key_files;
 mod zone_tables;
+mod zone_versions;
 mod zone_work;
 mod zonemd;

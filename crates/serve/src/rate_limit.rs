@@ -58,7 +58,7 @@ impl AnswerRates {
 pub struct RateLimitSettings {
     /// The rates of zones without their own.
     pub rates: AnswerRates,
-    /// The rate for answers, NXDOMAIN and referrals of single zones; 0 exempts a zone.
+    /// The rate for answers, NXDOMAIN and referrals of single zones, and of single versions of zones; 0 exempts them.
     pub zones: Vec<(NameBuf, u32)>,
     /// Every how many-th answer over the limit is truncated instead of dropped; 0 drops all.
     pub slip: u32,
@@ -107,6 +107,8 @@ pub(crate) struct Account {
     name: u64,
     /// The hash of the zone; 0 if there is none.
     zone: u64,
+    /// The hash of the name of the version, if it is one for some views; otherwise 0.
+    version: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +129,7 @@ impl Account {
         class: AnswerClass::Error,
         name: 0,
         zone: 0,
+        version: 0,
     };
 
     /// The account of replies to clients that must show a valid cookie first, at the rate of errors. They may slip: TC
@@ -135,6 +138,7 @@ impl Account {
         class: AnswerClass::WithoutCookie,
         name: 0,
         zone: 0,
+        version: 0,
     };
 
     /// Returns the account of a reply.
@@ -144,6 +148,7 @@ impl Account {
         query: &Query<'_>,
         (key, zone): (&NameKey, Option<&Zone>),
     ) -> Self {
+        let version = zone.and_then(Zone::version_id).map_or(0, hash_of);
         let zone = zone.map_or(0, |zone| key.hash(zone.apex_labels()));
         let (class, name) = match reply.outcome {
             _ if query.opcode != Opcode::QUERY => (AnswerClass::Error, 0),
@@ -162,7 +167,12 @@ impl Account {
             // YXDOMAIN comes from a DNAME, SERVFAIL from a backend; the others have no zone.
             _ => (AnswerClass::Error, 0),
         };
-        Account { class, name, zone }
+        Account {
+            class,
+            name,
+            zone,
+            version,
+        }
     }
 
     /// Errors are not slipped.
@@ -171,16 +181,20 @@ impl Account {
     }
 }
 
+/// Returns the hash of the name of a zone or version.
+fn hash_of(name: Name<'_>) -> u64 {
+    let key = NameKey::new(name);
+    key.hash(key.labels())
+}
+
 impl RateLimiter {
     /// Creates a limiter with all the memory it will use; `None` if no rate is set.
     pub fn new(settings: RateLimitSettings) -> Option<Self> {
         if settings.rates.is_off() && settings.zones.iter().all(|(_, rate)| *rate == 0) {
             return None;
         }
-        let zones = settings.zones.iter().map(|(name, rate)| {
-            let key = NameKey::new(name.as_name());
-            (key.hash(key.labels()), *rate)
-        });
+        let zones = settings.zones.iter();
+        let zones = zones.map(|(name, rate)| (hash_of(name.as_name()), *rate));
         let mut zones: Vec<_> = zones.collect();
         zones.sort_unstable();
         let random = || RandomState::new().hash_one(0u64);
@@ -245,10 +259,13 @@ impl RateLimiter {
         if self.zones.is_empty() {
             return rate;
         }
-        let found = self
-            .zones
-            .binary_search_by_key(&account.zone, |(zone, _)| *zone);
-        found.map_or(rate, |at| self.zones[at].1)
+        let find = |name| {
+            let found = self.zones.binary_search_by_key(&name, |(zone, _)| *zone);
+            found.ok().map(|at| self.zones[at].1)
+        };
+        let of_version = (account.version != 0).then(|| find(account.version));
+        let own = of_version.flatten().or_else(|| find(account.zone));
+        own.unwrap_or(rate)
     }
 
     /// Decides an answer over the limit. `salt` differs between the queries of a client.

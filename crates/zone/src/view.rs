@@ -313,8 +313,13 @@ impl Zone {
     /// Returns the name of this version of the zone ([`Name::variant`]), by which everything except answers knows it: the
     /// zone name, unless it is a version for some views.
     pub fn id(&self) -> Name<'_> {
-        let id = self.indexes_if_made().and_then(|indexes| indexes.id.get());
-        id.map_or_else(|| self.apex_name(), |id| Name::from_valid_wire(id))
+        self.version_id().unwrap_or_else(|| self.apex_name())
+    }
+
+    /// Returns [`Zone::id`] if this is a version for some views.
+    pub fn version_id(&self) -> Option<Name<'_>> {
+        let id = { self.indexes_if_made() }.and_then(|indexes| indexes.id.get());
+        id.map(|id| Name::from_valid_wire(id))
     }
 
     /// Sets the name of the version, once.

@@ -172,7 +172,9 @@ pub fn create(call: &Call<'_>, _: &[&str]) -> ApiResult {
 /// Lists a new primary zone without a catalog in the configured one.
 pub fn add_default_catalog(defaults: &ApiDefaults, request: &mut ZoneProvision) {
     let is_primary = request.kind == ListedKind::OfZone(ZoneKind::Primary);
-    if request.catalog.is_empty() && is_primary {
+    // A catalog lists zones, not their versions for views.
+    let is_version = request.zone.trim_end_matches('.').contains("..");
+    if request.catalog.is_empty() && is_primary && !is_version {
         request.catalog.clone_from(&defaults.catalog_zone);
         request.is_default_catalog = true;
     }

@@ -46,6 +46,7 @@ use super::{
     zone_name,
 };
 use local::read_primaries;
+use settings::check_version;
 
 /// The primary name server in the SOA of a zone without known servers, as in PowerDNS.
 const UNKNOWN_SERVER: &str = "a.misconfigured.dns.server.invalid";
@@ -57,6 +58,7 @@ impl Operations {
     pub fn create_zone(&self, template: &ZoneTemplate) -> Result<OperationResult, OperationError> {
         let name = zone_name(&template.zone)?;
         let kind = creatable(template.kind)?;
+        check_version(&name, Some(template.kind), "")?;
         if let Some(rank) = (self.rank_of)(name.as_name()) {
             let place = place_of_rank(rank);
             return Err(OperationError::conflict(format!(

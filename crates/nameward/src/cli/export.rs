@@ -24,6 +24,9 @@ pub struct ExportArguments {
     /// The zones; all by default
     #[arg(value_name = "ZONE")]
     zones: Vec<String>,
+    /// Export what clients of a view get: its versions of zones, and the common versions of others
+    #[arg(long)]
+    view: Option<String>,
     /// The directory to write to
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -43,6 +46,7 @@ impl ExportCommand {
         let order = ExportOrder {
             target,
             zones: arguments.zones,
+            view: arguments.view,
             out: arguments.out,
         };
         (order, arguments.remote)

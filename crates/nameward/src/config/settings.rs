@@ -393,7 +393,7 @@ zone_section! {
         /// `[zone_defaults]` says.
         transfer_size_max_mb: Count<0, 1_048_576> = "0";
         /// Answers, NXDOMAIN answers and referrals of this zone per second to one client network, instead of the rates in
-        /// `[rate_limit]`; 0 never limits them.
+        /// `[rate_limit]`; 0 never limits them. Versions of the zone for views have this rate, too, unless they have their own.
         responses_per_second: InheritedSetting<Rate> = r#""""#;
         /// The label of the zone in its catalog, by which consumers know it: one that another server gave it. "" makes
         /// one from the zone's name.

@@ -386,13 +386,9 @@ fn contradiction_of_version(
         let message = "a secondary zone has all its names: base is not possible";
         return Some(("base", message.into()));
     }
-    if terms.catalog.is_some() {
-        let message = "a version of a zone for views cannot be a member of a catalog";
-        return Some(("catalog", message.into()));
-    }
-    zone.responses_per_second.0.is_some().then(|| {
-        let message = "responses_per_second holds for all versions of a zone: set it in its [[zone]] without a variant";
-        ("responses_per_second", message.into())
+    terms.catalog.is_some().then(|| {
+        let message = "a version of a zone for views cannot be a member of a catalog: consumers would take it for the zone";
+        ("catalog", message.into())
     })
 }
 

@@ -57,27 +57,62 @@ pub fn collect(order: &ExportOrder, overrides: &Overrides) -> Result<ExportedSer
     }
     listed.sort_by(|one, other| one.name.cmp(&other.name));
     listed.dedup_by(|one, other| one.name == other.name);
+    let versions = match &order.view {
+        Some(view) => versions_in(view, overrides)?,
+        None => Vec::new(),
+    };
     for zone in &listed {
-        let name = zone_name(&zone.name)?;
-        if asked.is_empty() || asked.contains(&name) {
-            collect_zone(&mut server, zone, name, (order, &config, overrides))?;
+        let id = zone_name(&zone.name)?;
+        let name = NameBuf::from(id.as_name().zone());
+        if !asked.is_empty() && !asked.contains(&name) && !asked.contains(&id) {
+            continue;
+        }
+        let in_view =
+            { versions.iter() }.find(|version| version.as_name().zone() == name.as_name());
+        match in_view {
+            // Clients of the view get another version.
+            Some(version) if *version != id => {}
+            None if id != name && order.view.is_some() => {}
+            None if id != name => server.warn(format!(
+                "zone {id}: versions for views are exported with --view"
+            )),
+            _ => collect_zone(&mut server, zone, id, (order, &config, overrides))?,
         }
     }
     collect_tsig(&mut server, &config, overrides)?;
     Ok(server)
 }
 
+/// Returns the versions of zones that a view has.
+fn versions_in(view: &str, overrides: &Overrides) -> Result<Vec<NameBuf>, CommandError> {
+    let mut found = None;
+    remote::ask(OperationRequest::ViewList, overrides, &mut |item| {
+        if let ListedItem::View(listed) = item
+            && listed.name == view
+        {
+            found = Some(listed.zones);
+        }
+    })?;
+    let zones = found.ok_or_else(|| OperationError::not_found(format!("no such view {view:?}")))?;
+    let zones = zones.iter().map(|zone| zone_name(zone));
+    Ok(zones.collect::<Result<_, OperationError>>()?)
+}
+
+/// Collects a zone, or a version of it.
 fn collect_zone(
     server: &mut ExportedServer,
     listed: &ListedZone,
-    name: NameBuf,
+    id: NameBuf,
     (order, config, overrides): (&ExportOrder, &Config, &Overrides),
 ) -> Result<(), CommandError> {
-    if name.as_name().variant().is_some() {
-        server.warn(format!("zone {name}: versions for views are not exported"));
+    let name = NameBuf::from(id.as_name().zone());
+    let own = config.zones.iter().find(|zone| zone.name.0 == id);
+    if own.is_some_and(|own| own.base) {
+        server.warn(format!(
+            "zone {id}: an overlay is not exported; a zone transfer in the view has its contents"
+        ));
         return Ok(());
     }
-    let own = config.zones.iter().find(|zone| zone.name.0 == name);
     let defaults = config.zone_defaults.shared_terms();
     let terms = match own {
         Some(own) => policies::zone_policy(config, own).or(&defaults),
@@ -130,12 +165,12 @@ fn collect_zone(
             return Ok(());
         }
     } else {
-        zone.keys = keys(&name, overrides)?;
-        let fetched = zone_commands::fetch(&name.to_string(), overrides)?;
+        zone.keys = keys(&id, overrides)?;
+        let fetched = zone_commands::fetch(&id.to_string(), overrides)?;
         let records = zone_commands::records_of(&fetched.zone, true);
         let mut serial = fetched.zone.serial();
         if zone.is_signed() {
-            let status = status(&name, overrides)?;
+            let status = status(&id, overrides)?;
             let served = Serial(status.serial.unwrap_or(serial.0));
             if served.is_after(serial) {
                 serial = served;
@@ -240,7 +275,7 @@ fn keys(name: &NameBuf, overrides: &Overrides) -> Result<Vec<ExportedKey>, Comma
             now,
         );
         let file = KeyFile {
-            owner: *name,
+            owner: name.as_name().zone().into(),
             flags: key.flags,
             private,
             times,

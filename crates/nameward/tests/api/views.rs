@@ -74,6 +74,18 @@ fn versions_views_and_networks_follow_the_api_of_powerdns() {
     );
     let read = client.expect(200, "GET", "/zones/a.test..trusted", None);
     assert_eq!(read["rrsets"].as_array().map(Vec::len), Some(3), "{read}");
+    let exported = client.expect(200, "GET", "/zones/a.test..trusted/export", None);
+    let text = exported["zone"].as_str().unwrap_or_default();
+    assert!(
+        text.contains("www.a.test.\t300\tIN\tA\t10.0.0.1\n"),
+        "{exported}"
+    );
+    client.expect(
+        422,
+        "PUT",
+        "/zones/a.test..trusted",
+        Some(&json!({ "catalog": "cat.test." })),
+    );
     let empty = client.expect(200, "GET", "/views", None);
     assert_eq!(empty, json!({ "views": [] }));
     let body = json!({ "name": "a.test..trusted" });

@@ -26,6 +26,7 @@ fn account(class: AnswerClass, name: u64) -> Account {
         class,
         name,
         zone: 7,
+        version: 0,
     }
 }
 
@@ -82,14 +83,24 @@ fn the_rate_of_all_answers_limits_every_class_together() {
 fn a_zone_has_its_own_rate() {
     let name = NameBuf::from_text(b"example.org", Name::ROOT).unwrap();
     let key = NameKey::new(name.as_name());
+    let version = NameBuf::zone_from_text("example.org..inside").unwrap();
     let mut own = settings(5);
-    own.zones = vec![(name, 20)];
+    own.zones = vec![(name, 20), (version, 30)];
     let limiter = RateLimiter::new(own).unwrap();
     let of_zone = Account {
         zone: key.hash(key.labels()),
         ..account(AnswerClass::NxDomain, 3)
     };
     assert_eq!(passed(&limiter, "192.0.2.1", of_zone), 20);
+    // A version for some views has its own, or that of the zone.
+    let in_version = |version, name| Account {
+        version,
+        name,
+        ..of_zone
+    };
+    let own = in_version(hash_of(version.as_name()), 5);
+    assert_eq!(passed(&limiter, "192.0.2.1", own), 30);
+    assert_eq!(passed(&limiter, "192.0.2.1", in_version(1, 6)), 20);
     assert_eq!(
         passed(&limiter, "192.0.2.1", account(AnswerClass::NxDomain, 4)),
         5

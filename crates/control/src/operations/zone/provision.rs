@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::local::is_file;
 use super::local_settings::LocalMetadata;
 use super::metadata_check::{check_kind, check_values};
+use super::settings::check_version;
 use super::{creatable, new_zone_warnings, stored_primaries};
 use crate::operations::key::signing_settings::{check_denial_item, check_item, is_signing_kind};
 use crate::operations::record::rrsets::refuse_stored_only;
@@ -107,6 +108,7 @@ impl Operations {
     ) -> Result<OperationResult, OperationError> {
         let name = zone_name(&request.zone)?;
         let kind = creatable(request.kind)?;
+        check_version(&name, Some(request.kind), &request.catalog)?;
         if let Some(rank) = (self.rank_of)(name.as_name()) {
             let place = place_of_rank(rank);
             return Err(OperationError::conflict(format!(

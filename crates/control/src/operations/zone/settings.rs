@@ -6,6 +6,7 @@ use std::sync::Arc;
 use nameward_maintain::keys::database::{first_key, removal};
 use nameward_store::sql::ZoneRow;
 use nameward_store::sql::write::{AttributeChange, MetadataEdit};
+use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
 use nameward_zone::change::ChangeAuthor;
 use serde::{Deserialize, Serialize};
@@ -75,6 +76,26 @@ impl ZoneSettings {
     }
 }
 
+/// Refuses what the version of a zone for views cannot be: a catalog, or a member of one.
+pub(in crate::operations) fn check_version(
+    name: &NameBuf,
+    kind: Option<ListedKind>,
+    catalog: &str,
+) -> Result<(), OperationError> {
+    let is_catalog = matches!(
+        kind,
+        Some(ListedKind::OfZone(ZoneKind::Producer | ZoneKind::Consumer))
+    );
+    let refused = match name.as_name().variant() {
+        Some(_) if is_catalog => "a catalog has no versions for views",
+        Some(_) if !catalog.is_empty() => {
+            "a version for views cannot be a member of a catalog: consumers would take it for the zone"
+        }
+        _ => return Ok(()),
+    };
+    Err(OperationError::invalid(format!("zone {name}: {refused}")))
+}
+
 impl Operations {
     /// Changes the settings of a zone, all or none.
     pub fn change_settings(
@@ -83,6 +104,8 @@ impl Operations {
         author: Option<&Arc<ChangeAuthor>>,
     ) -> Result<OperationResult, OperationError> {
         let name = zone_name(&requested.zone)?;
+        let catalog = requested.catalog.as_deref().unwrap_or_default();
+        check_version(&name, requested.kind, catalog)?;
         if !self.has_row(&name)? {
             return self.set_local(requested, author);
         }
