@@ -71,7 +71,6 @@ pub async fn run(steering: Arc<Steering>, mut stopping: watch::Receiver<bool>) {
 
 /// Checks a target; returns whether its health has changed.
 async fn check_target(target: &CheckedTarget, tls: Option<Arc<ClientConfig>>) -> bool {
-    let before = target.health();
     let timeout = Duration::from_millis(target.check.timeout_ms);
     let result = match tokio::time::timeout(timeout, check(&target.check, tls)).await {
         Ok(result) => result,
@@ -82,6 +81,8 @@ async fn check_target(target: &CheckedTarget, tls: Option<Arc<ClientConfig>>) ->
         .err()
         .map(ToString::to_string)
         .unwrap_or_default();
+    // Results of other servers may have changed it while the check was running.
+    let before = target.health();
     target.finish(result);
     let after = target.health();
     if before != after {

@@ -120,7 +120,7 @@ pub struct CheckedTarget {
     pub check: Arc<HealthCheck>,
     /// [`UNKNOWN`], 0 for down, else the weight.
     state: AtomicI64,
-    /// What other servers find.
+    /// Results of other servers.
     others: fleet::AtomicResults,
     /// [`HealthCheck::shared_key`], once it was needed.
     key: OnceLock<String>,

@@ -124,9 +124,8 @@ impl ServerCore {
         let policies = policy_table(&shared, &cookies, &key_driver);
         let ranks: Vec<u16> = prepared.databases.iter().map(|(rank, ..)| *rank).collect();
         let notified = NotifiedSerials::new(&ranks);
-        let on_sent = notified.clone();
         let leases = Leases::new(&ranks);
-        let leader = leases.clone();
+        let (on_sent, leader) = (notified.clone(), leases.clone());
         let addresses = prepared.ports.dns.addresses.clone();
         let peer_connections = Arc::<PeerConnections>::default();
         let notifier = Notifier::start(NotifyContext {

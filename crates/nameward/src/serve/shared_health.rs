@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nameward_base::sync::Mutex;
-use nameward_base::text::counted;
 use nameward_base::time::now_seconds;
 use nameward_maintain::leases::random_server_name;
 use nameward_steering::Steering;
@@ -236,12 +235,10 @@ fn log_change(report: &TargetReport) {
     let (up, down) = (others.up, others.down);
     match report.health {
         TargetHealth::Up(_) => tracing::info!(
-            "health check {check}: up: up at {}, down at {down}",
-            counted(usize::from(up), "other server")
+            "health check {check}: up, with the results of other servers ({up} up, {down} down)"
         ),
         TargetHealth::Down => tracing::warn!(
-            "health check {check}: down: down at {}, up at {up}",
-            counted(usize::from(down), "other server")
+            "health check {check}: down, with the results of other servers ({up} up, {down} down)"
         ),
         TargetHealth::Unknown => {}
     }

@@ -395,7 +395,7 @@ fn records_with_unknown_pools_are_reported_by_check_load_and_change() {
         "{APEX}www LUA A \"pool('web')\"\ngeo LUA A \"pool('geo')\"\nlost LUA A \"pool('nosuch')\"\n"
     );
     let server = setup.config(&config).zone("up.test", &zone).start();
-    let expected = "up.test.zone:7:1: warning: lost.up.test. LUA: unknown pool \"nosuch\"";
+    let expected = "up.test.zone:7: warning: lost.up.test. LUA: unknown pool \"nosuch\"";
     let path = server.dir().join("nameward.toml");
     let told = |arguments: &[&str]| {
         let output = server.command(arguments);

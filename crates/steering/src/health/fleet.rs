@@ -11,7 +11,7 @@ use crate::hash::lookup2;
 /// Maximum length of the readable part of a key, in octets.
 const KEY_TEXT_MAX: usize = 200;
 
-/// What other servers find about a target.
+/// Results of other servers for a target.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OtherResults {
     /// The number of servers that find it up.

@@ -38,7 +38,7 @@ pub(super) struct Candidates {
     rank: u16,
     /// The size limits of zones, by the rank of their source.
     limits: Vec<(u16, FileLimits)>,
-    scripts: ScriptCheck,
+    pub(super) scripts: ScriptCheck,
 }
 
 struct DirectoryEntry {
@@ -84,21 +84,16 @@ impl Candidates {
     /// Creates an empty list with the size limits and the check of scripts of the sources.
     pub(super) fn bounded_by(sources: &[FileSource]) -> Self {
         let limits = sources.iter().map(|source| (source.rank, source.limits));
+        let scripts = sources.first().map(|first| first.scripts.clone());
         Self {
             limits: limits.collect(),
-            scripts: { sources.first() }
-                .map_or_else(ScriptCheck::default, |first| first.scripts.clone()),
+            scripts: scripts.unwrap_or_default(),
             ..Self::default()
         }
     }
 
     pub(super) fn len(&self) -> usize {
         self.list.len()
-    }
-
-    /// Returns the check of LUA records.
-    pub(super) fn scripts(&self) -> &ScriptCheck {
-        &self.scripts
     }
 
     /// Returns the size limits of the zone.

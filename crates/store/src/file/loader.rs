@@ -100,7 +100,7 @@ impl<'l> Looker<'l> {
     fn new(candidates: &'l Candidates) -> Self {
         Self {
             candidates,
-            reader: ZoneFileReader::new(candidates.scripts().clone()),
+            reader: ZoneFileReader::new(candidates.scripts.clone()),
             path: PathBuf::new(),
         }
     }
@@ -120,7 +120,7 @@ impl<'l> Looker<'l> {
         let read = or_none(|| self.reader.read((name, &self.path), limits, role));
         Some(read.unwrap_or_else(|| {
             // The buffers may be in any state.
-            self.reader = ZoneFileReader::new(self.candidates.scripts().clone());
+            self.reader = ZoneFileReader::new(self.candidates.scripts.clone());
             left_by_a_bug(&self.path)
         }))
     }

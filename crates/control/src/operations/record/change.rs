@@ -279,9 +279,8 @@ impl Operations {
             let warnings = &mut outcome.changed.warnings;
             let is_zone = |name: &NameBuf| (self.rank_of)(name.as_name()).is_some();
             let is_server = |cut: &NameBuf, name: &NameBuf| self.delegates_to(place, cut, name);
-            let scripts = &self.scripts;
-            let advice =
-                advice::edit_warnings(&change.apex, &change.edits, scripts, is_zone, is_server);
+            let (apex, edits, scripts) = (&change.apex, &change.edits, &self.scripts);
+            let advice = advice::edit_warnings(apex, edits, scripts, is_zone, is_server);
             warnings.extend(advice);
             warnings.extend(outcome.difference.as_ref().and_then(advice::serial_warning));
             if mode == ChangeMode::Make {

@@ -41,7 +41,7 @@ pub struct HealthTarget {
     pub target: String,
     /// `up`, `down` or `unknown`, as the checks of this server find, or those of all servers that share their results.
     pub state: String,
-    /// What the servers find, if others share their results.
+    /// How many servers find it up and down, if others share their results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<TargetVotes>,
     /// The state that an operator set, if any.

@@ -38,7 +38,7 @@ pub enum ForcedResult {
     Up,
 }
 
-/// What a server shares.
+/// Results and states that a server shares.
 pub struct OwnResults<'r> {
     /// The name of the server.
     pub server: &'r str,
@@ -224,23 +224,28 @@ async fn write(
             ForcedResult::Up => states.insert(address, 1),
         };
     }
-    let states = difference(stored(OPERATORS), &states);
+    let forced = difference(stored(OPERATORS), &states);
     let forgotten = seen.forgotten(own.server, now);
     let beat = seen.last_beat;
     let is_due = beat.is_none_or(|beat| now - beat >= BEAT_EVERY);
-    if results.is_empty() && states.is_empty() && forgotten.is_empty() && !is_due {
+    if results.is_empty() && forced.is_empty() && forgotten.is_empty() && !is_due {
         return Ok(());
     }
     session.begin().await?;
     store(session, own.server, &results).await?;
     advance(session, own.server, !results.is_empty()).await?;
-    if !states.is_empty() {
-        store(session, OPERATORS, &states).await?;
+    if !forced.is_empty() {
+        store(session, OPERATORS, &forced).await?;
         advance(session, OPERATORS, true).await?;
     }
     delete(session, &forgotten).await?;
     session.commit().await?;
     seen.last_beat = Some(now);
+    if !forced.is_empty() {
+        // In effect here even if the database cannot be read again.
+        let operators = seen.servers.entry(OPERATORS.to_owned());
+        operators.or_default().results = states;
+    }
     Ok(())
 }
 
