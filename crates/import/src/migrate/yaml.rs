@@ -70,9 +70,12 @@ struct OpenNode {
 /// Parses a document.
 pub(super) fn parse(text: &str) -> Result<YamlNode, YamlError> {
     let mut open: Vec<OpenNode> = Vec::new();
+    // What is missing at the end of the text is reported for its last line.
+    let last = text.lines().count().max(1);
     for event in Parser::new_from_str(text) {
-        let (event, span) = event.map_err(|found| error(found.marker().line(), found.info()))?;
-        let line = span.start.line();
+        let (event, span) =
+            event.map_err(|found| error(found.marker().line().min(last), found.info()))?;
+        let line = span.start.line().min(last);
         let value = match event {
             Event::Scalar(.., 1.., _)
             | Event::SequenceStart(1.., _)
@@ -222,7 +225,7 @@ mod tests {
     fn mistakes_have_their_line() {
         for (text, line) in [
             ("a: 1\na: 2\n", 2),
-            ("a: [1\n", 2),
+            ("a: [1\n", 1),
             ("a:\n\tb: 1\n", 2),
             ("a: &x 1\n", 1),
             ("a: !!str 1\n", 1),

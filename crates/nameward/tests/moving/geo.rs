@@ -232,7 +232,7 @@ fn what_a_geographic_zone_cannot_keep_is_reported_with_its_line() {
     fs::write(path("zones.yaml"), "domains:\n  - domain: [a\n").unwrap();
     assert_lines(
         &import("pdns", "pdns.conf"),
-        &["zones.yaml:3: error: while parsing a flow sequence, expected ',' or ']'"],
+        &["zones.yaml:2: error: while parsing a flow sequence, expected ',' or ']'"],
     );
     fs::write(path("geo"), PLACES).unwrap();
     fs::write(
