@@ -91,7 +91,7 @@ pub(super) async fn take(
         let name = zone.name.to_string();
         return Err(WriteError::ReadOnly(ReadOnly::Secondary(name)));
     }
-    if keys::read(session, id).await? != step.expected {
+    if keys::read_locked(session, id).await? != step.expected {
         return Err(KeyRefusal::ChangedMeanwhile.into());
     }
     let is_others =

@@ -140,7 +140,7 @@ impl SqlBackend {
     /// Reads the keys of a zone sorted by ID, on the primary.
     pub async fn stored_keys(&self, zone: &ZoneRow) -> Result<Vec<StoredKey>, WriteError> {
         let mut session = self.reader().await?;
-        let keys = read(&mut session, zone.id).await?;
+        let keys = read(&mut session, zone.id, "").await?;
         self.inner.writer.give_back(session);
         Ok(keys)
     }
@@ -168,8 +168,21 @@ impl SqlBackend {
     }
 }
 
-pub(super) async fn read(session: &mut Session, zone: i64) -> Result<Vec<StoredKey>, Failure> {
-    let sql = all_keys(session.engine()) + " WHERE domain_id = ? ORDER BY id";
+/// Reads the keys of a locked zone, for a decision that holds until the end of the transaction. MySQL reads the newest
+/// rows only if they are locked; others are those of the moment at which the transaction first read.
+pub(super) async fn read_locked(
+    session: &mut Session,
+    zone: i64,
+) -> Result<Vec<StoredKey>, Failure> {
+    let lock = match session.engine() {
+        SqlEngine::Mysql => " FOR UPDATE",
+        _ => "",
+    };
+    read(session, zone, lock).await
+}
+
+async fn read(session: &mut Session, zone: i64, lock: &str) -> Result<Vec<StoredKey>, Failure> {
+    let sql = all_keys(session.engine()) + " WHERE domain_id = ? ORDER BY id" + lock;
     let mut keys = Vec::new();
     let each = &mut |row: &dyn Cells| keys.push(StoredKey::read(row));
     session.rows(&sql, &[Value::Int(zone)], each).await?;
@@ -182,7 +195,7 @@ pub(super) async fn change(
     zone: i64,
     edit: &KeyEdit,
 ) -> Result<bool, WriteError> {
-    let keys = read(session, zone).await?;
+    let keys = read_locked(session, zone).await?;
     match edit {
         KeyEdit::AddFirst(_) if !keys.is_empty() => Err(KeyRefusal::HasKeys.into()),
         KeyEdit::AddFirst(key) | KeyEdit::Add(key) => {
