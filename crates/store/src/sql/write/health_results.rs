@@ -205,7 +205,7 @@ fn text_of(row: &dyn Cells, column: usize) -> String {
     String::from_utf8_lossy(row.text(column).unwrap_or_default()).into_owned()
 }
 
-/// Writes all changes in one transaction, so that whoever sees the new version of a server sees its rows.
+/// Writes all changes in one transaction: a server that reads the new version also reads the rows that belong to it.
 async fn write(
     session: &mut Session,
     own: &OwnResults<'_>,
