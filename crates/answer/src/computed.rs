@@ -236,7 +236,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         let Some(index) = known.position(|known| known.name.as_name() == name) else {
             self.computed.wanted = Some(WantedScripts {
                 name: name.into(),
-                apex: zone.apex().name().into(),
+                apex: zone.apex_name().into(),
                 zone: zone.id().into(),
                 owner: node.name().into(),
                 ttl: scripts.ttl(),

@@ -8,6 +8,8 @@ use nameward_zone::{Find, NameKey, Node, RecordData, SigningState, Zone, ZoneTab
 pub trait ZoneView {
     /// Returns the apex node.
     fn apex(&self) -> Node<'_>;
+    /// Returns the zone name.
+    fn apex_name(&self) -> Name<'_>;
     /// Returns the name by which this version of the zone is known.
     fn id(&self) -> Name<'_>;
     /// Returns the label count of the zone name.
@@ -67,6 +69,10 @@ impl ZoneView for Zone {
     #[inline]
     fn apex(&self) -> Node<'_> {
         Zone::apex(self)
+    }
+
+    fn apex_name(&self) -> Name<'_> {
+        Zone::apex_name(self)
     }
 
     fn id(&self) -> Name<'_> {

@@ -10,7 +10,7 @@ use nameward_stats::{RingCapacities, Stats};
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_zone::{
-    Live, LiveSource, LookupFuture, LookupRequest, Zone, ZoneBuilder, ZoneFragment, ZoneTable,
+    LiveSource, LookupFuture, LookupRequest, Zone, ZoneBuilder, ZoneFragment, ZoneTable,
 };
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -86,7 +86,7 @@ fn main() {
         let apex: NameBuf = APEX.parse().expect("a name");
         let zone = match what {
             "zone in memory" => build(&format!("{HEAD}{lines}")),
-            _ => Zone::stand_in(apex.as_name(), Live::new(backend, 1)),
+            _ => Zone::stand_in(apex.as_name(), backend, 1),
         };
         let mut table = ZoneTable::default();
         table.insert(Arc::new(zone));

@@ -11,6 +11,7 @@ use nameward_wire::message::Query;
 use nameward_zone::{AccessClient, NameKey, ViewId, Zone, ZoneMatch, ZoneTable};
 
 use crate::scripts::pool_client;
+use std::sync::Arc;
 
 /// A zone table as one client sees it.
 #[derive(Clone, Copy)]
@@ -25,7 +26,7 @@ pub(crate) struct ClientZones<'t> {
 impl<'t> ClientZones<'t> {
     /// Returns the zone that answers a query, if the client is allowed to query it.
     #[inline]
-    pub(crate) fn find(&self, key: &NameKey, qtype: Type) -> Option<&'t Zone> {
+    pub(crate) fn find(&self, key: &NameKey, qtype: Type) -> Option<&'t Arc<Zone>> {
         let found = self.matching(key, qtype)?;
         self.allows(found).then_some(found.zone)
     }
@@ -58,7 +59,7 @@ impl Zones for ClientZones<'_> {
 
     #[inline]
     fn zone_for(&self, key: &NameKey, qtype: Type) -> Option<&Zone> {
-        self.find(key, qtype)
+        self.find(key, qtype).map(|zone| &**zone)
     }
 
     /// Chooses from a pool. A record that names no pool, or one that fails, is left to [`crate::scripts`], which reports it.

@@ -206,13 +206,13 @@ impl LiveZones {
         let Some(live) = zone.live() else {
             return Ok(Some(look(zone)));
         };
-        let Some(source) = self.source(live.backend) else {
+        let Some(source) = self.source(live.backend()) else {
             return Ok(None);
         };
         let mut apex = NameBuf::from(zone.apex_name());
         apex.make_lowercase();
         let request = LookupRequest {
-            zone: live.id,
+            zone: live.id(),
             apex,
             name,
         };
@@ -230,8 +230,8 @@ impl LiveZones {
     pub fn forget(&self, zone: Option<&Live>) -> usize {
         match zone {
             Some(zone) => self
-                .backend(zone.backend)
-                .map_or(0, |backend| backend.source.forget(Some(zone.id))),
+                .backend(zone.backend())
+                .map_or(0, |backend| backend.source.forget(Some(zone.id()))),
             None => {
                 let backends = self.backends.read();
                 let sources = backends.iter().map(|backend| backend.source.forget(None));

@@ -13,8 +13,8 @@ use nameward_stats::{RingCapacities, Stats};
 use nameward_testkit::wait_until;
 use nameward_wire::NameBuf;
 use nameward_zone::{
-    BatchRound, Live, LiveSource, LookupBatch, LookupEnd, LookupError, LookupFuture, LookupRequest,
-    Zone, ZoneFragment, ZoneTable,
+    BatchRound, LiveHandle, LiveSource, LookupBatch, LookupEnd, LookupError, LookupFuture,
+    LookupRequest, Zone, ZoneFragment, ZoneTable,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -185,7 +185,7 @@ impl LookupBatch for MemoryBatch<'_> {
 struct Server {
     loopback: Loopback,
     source: Arc<Memory>,
-    lives: [Arc<Live>; 2],
+    lives: [LiveHandle; 2],
 }
 
 impl Deref for Server {
@@ -216,12 +216,16 @@ impl Server {
         } else {
             add("second", &sources[1])
         };
-        let lives = [Live::new(first, 0), Live::new(second, 1)];
+        let stand_in =
+            |apex, backend, id| Arc::new(Zone::stand_in(name(apex).as_name(), backend, id));
+        let zones = [
+            stand_in("example.", first, 0),
+            stand_in("other.", second, 1),
+        ];
+        let lives = [&zones[0], &zones[1]].map(|zone| LiveHandle::new(zone).unwrap());
         let [source, _] = sources;
         let mut table = ZoneTable::default();
-        for (live, apex) in lives.iter().zip(["example.", "other."]) {
-            table.insert(Arc::new(Zone::stand_in(name(apex).as_name(), live.clone())));
-        }
+        zones.into_iter().for_each(|zone| table.insert(zone));
         table.insert(Arc::new(zone(
             "resident.",
             "@ 60 SOA a b 1 2 3 4 5\n@ 60 NS a\nin 60 CNAME www.example.\na 60 A 192.0.2.3\n",

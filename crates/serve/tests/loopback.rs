@@ -14,8 +14,7 @@ use nameward_stats::{FAMILIES, RingCapacities, Stats, VARIABLES};
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::{
-    Live, LiveSource, LookupFuture, LookupRequest, Zone, ZoneBuilder, ZoneFragment, ZoneFuture,
-    ZoneTable,
+    LiveSource, LookupFuture, LookupRequest, Zone, ZoneBuilder, ZoneFragment, ZoneFuture, ZoneTable,
 };
 use socket2::{Domain, Socket, Type as SockType};
 use tokio::sync::watch;
@@ -55,7 +54,7 @@ impl Loopback {
             let source = Arc::new(Memory(apex.into(), text.into()));
             let backend = shared.live.add_source("memory", source);
             let apex: NameBuf = apex.parse().unwrap();
-            let stand_in = Zone::stand_in(apex.as_name(), Live::new(backend, 1));
+            let stand_in = Zone::stand_in(apex.as_name(), backend, 1);
             table.insert(Arc::new(stand_in));
         }
         shared.zones.store(Arc::new(table));

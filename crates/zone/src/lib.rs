@@ -58,7 +58,7 @@ pub use inspect::{FaultyRrsets, RrsetName, StoredInspection};
 pub use key::NameKey;
 pub use kind::ZoneKind;
 pub use large_rrset::LargeRrset;
-pub use live::Live;
+pub use live::{Live, LiveHandle};
 pub use node::{CompressibleNames, Node, RecordData, Rrset, negative_ttl};
 pub use offer::{Contest, NO_SOURCE, Offered, TableChange};
 pub use prefetch::prefetch;

@@ -5,37 +5,96 @@
 //! zone that is not ready is known to exist, but has not been loaded yet or could not be loaded: queries for it are
 //! answered SERVFAIL, because REFUSED would mean that the zone is not served here.
 
-use crate::draft::{Draft, Keep};
-use crate::packed::{ALIGN, Packed};
+use crate::packed::Packed;
 use crate::zone::{DepthSet, Zone, ZoneSummary};
 use nameward_wire::Name;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 /// A zone whose contents are in a backend.
 #[derive(Debug)]
 pub struct Live {
-    /// The backend that has the zone.
-    pub backend: u32,
-    /// The zone ID in the backend.
-    pub id: i64,
+    id: i64,
     number: u64,
-    generation: AtomicU64,
-    lookups: AtomicU32,
+    name: InlineName,
+    /// Cached data of a zone lives for minutes, so it cannot meet its own generation again after 2^32 changes.
+    generation: AtomicU32,
+    backend: u16,
+    lookups: AtomicU16,
+}
+
+/// A name in wire form that is usually short enough to be stored in place.
+#[derive(Debug)]
+enum InlineName {
+    Short { len: u8, wire: [u8; SHORT] },
+    Long(Box<[u8]>),
+}
+
+/// The longest name that takes no more room than the pointer to a longer one does with its padding.
+const SHORT: usize = 30;
+
+impl InlineName {
+    fn new(name: Name<'_>) -> Self {
+        let long = name.as_wire();
+        let mut wire = [0; SHORT];
+        match wire.get_mut(..long.len()) {
+            Some(short) => {
+                short.copy_from_slice(long);
+                let len = long.len() as u8;
+                InlineName::Short { len, wire }
+            }
+            None => InlineName::Long(long.into()),
+        }
+    }
+
+    #[inline]
+    fn name(&self) -> Name<'_> {
+        Name::from_valid_wire(match self {
+            InlineName::Short { len, wire } => &wire[..usize::from(*len)],
+            InlineName::Long(wire) => wire,
+        })
+    }
 }
 
 impl Live {
-    /// Creates the handle of a backend zone, with a number of its own.
-    pub fn new(backend: u32, id: i64) -> Arc<Self> {
-        Arc::new(Live {
-            backend,
+    fn new(name: Name<'_>, backend: u32, id: i64) -> Self {
+        Live {
             id,
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
-            generation: AtomicU64::new(0),
-            lookups: AtomicU32::new(0),
-        })
+            name: InlineName::new(name),
+            generation: AtomicU32::new(0),
+            // There is no such backend, so nothing is found in it.
+            backend: u16::try_from(backend).unwrap_or(u16::MAX),
+            lookups: AtomicU16::new(0),
+        }
+    }
+
+    /// Returns the name of the zone, or of its version.
+    #[inline]
+    pub(crate) fn name(&self) -> Name<'_> {
+        self.name.name()
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match &self.name {
+            InlineName::Short { .. } => 0,
+            InlineName::Long(wire) => wire.len(),
+        }
+    }
+
+    /// Returns the zone ID in the backend.
+    #[inline]
+    pub fn id(&self) -> i64 {
+        self.id
+    }
+
+    /// Returns the backend that has the zone.
+    #[inline]
+    pub fn backend(&self) -> u32 {
+        self.backend.into()
     }
 
     /// Returns a number that is unique in this process.
@@ -46,7 +105,7 @@ impl Live {
 
     /// Returns the generation of the contents.
     #[inline]
-    pub fn generation(&self) -> u64 {
+    pub fn generation(&self) -> u32 {
         // Data read after seeing the new generation is at least as new.
         self.generation.load(Ordering::Acquire)
     }
@@ -58,7 +117,10 @@ impl Live {
 
     /// Starts a lookup unless `limit` lookups are already in flight.
     pub fn begin_lookup(&self, limit: u32) -> bool {
-        let more = |lookups: u32| (lookups < limit).then_some(lookups + 1);
+        let more = |lookups: u16| match u32::from(lookups) < limit {
+            true => lookups.checked_add(1),
+            false => None,
+        };
         self.lookups
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .is_ok()
@@ -70,49 +132,54 @@ impl Live {
     }
 }
 
+/// A placeholder for a zone that is looked up, kept while a lookup is in flight.
+#[derive(Clone)]
+pub struct LiveHandle(Arc<Zone>);
+
+impl LiveHandle {
+    /// Returns the zone if it is looked up.
+    pub fn new(zone: &Arc<Zone>) -> Option<Self> {
+        zone.live().map(|_| LiveHandle(Arc::clone(zone)))
+    }
+}
+
+impl Deref for LiveHandle {
+    type Target = Live;
+
+    fn deref(&self) -> &Live {
+        let live = self.0.live();
+        live.unwrap_or_else(|| unreachable!("checked when it was created"))
+    }
+}
+
 impl Zone {
-    /// Creates the placeholder for a zone whose contents are looked up.
-    pub fn stand_in(apex: Name<'_>, live: Arc<Live>) -> Zone {
-        let mut zone = Zone::without_contents(apex);
-        zone.set_live(live);
-        zone
+    /// Creates the placeholder for a zone whose contents are looked up in a backend, where it has this ID.
+    pub fn stand_in(name: Name<'_>, backend: u32, id: i64) -> Zone {
+        Zone::looked_up(Live::new(name, backend, id), apex_summary(name.zone()))
     }
 
     /// Creates the placeholder for a zone that is known to exist but cannot be served: it is not loaded yet, its source
     /// does not respond, or the source's data is unusable.
-    pub fn not_ready(apex: Name<'_>) -> Zone {
-        let mut zone = Zone::without_contents(apex);
+    pub fn not_ready(name: Name<'_>) -> Zone {
+        let apex = name.zone();
+        let mut zone = Zone::new(Packed::with_apex(apex), apex_summary(apex));
+        zone.set_id(name);
         zone.set_not_ready();
         zone
     }
+}
 
-    fn without_contents(id: Name<'_>) -> Zone {
-        let apex = id.zone();
-        let labels = apex.label_count() as u8;
-        let draft = Draft::default();
-        let mut arena = Vec::with_capacity(ALIGN + draft.encoded_len_max(apex));
-        arena.resize(ALIGN, 0);
-        let keep = Keep {
-            children: 0,
-            flags: 0,
-        };
-        draft.encode(apex, true, keep, &mut arena);
-        let packed = Packed {
-            slots: Box::default(),
-            arena: arena.into_boxed_slice(),
-        };
-        let summary = ZoneSummary {
-            apex: 1,
-            apex_labels: labels,
-            max_labels: labels,
-            has_scripts: false,
-            cut_depths: DepthSet::default(),
-            names: 1,
-            has_auto_hints: false,
-        };
-        let zone = Zone::new(packed, summary);
-        zone.set_id(id);
-        zone
+/// Returns the summary of a zone with nothing but its apex ([`Packed::with_apex`]).
+fn apex_summary(apex: Name<'_>) -> ZoneSummary {
+    let labels = apex.label_count() as u8;
+    ZoneSummary {
+        apex: 1,
+        apex_labels: labels,
+        max_labels: labels,
+        has_scripts: false,
+        cut_depths: DepthSet::default(),
+        names: 1,
+        has_auto_hints: false,
     }
 }
 
@@ -127,14 +194,14 @@ mod tests {
         let mut table = ZoneTable::default();
         for name in [".", "Example.ORG."] {
             let name: NameBuf = name.parse().unwrap();
-            table.insert(Arc::new(Zone::stand_in(name.as_name(), Live::new(3, 7))));
+            table.insert(Arc::new(Zone::stand_in(name.as_name(), 3, 7)));
         }
         let name: NameBuf = "a.b.example.org.".parse().unwrap();
         let key = NameKey::new(name.as_name());
         let zone = table.zone_for(&key, Type::A).unwrap();
         assert_eq!(zone.apex_name().to_string(), "Example.ORG.");
         let live = zone.live().unwrap();
-        assert_eq!((live.backend, live.id, live.generation()), (3, 7, 0));
+        assert_eq!((live.backend(), live.id(), live.generation()), (3, 7, 0));
         live.advance();
         assert_eq!(live.generation(), 1);
         let root = table.exact(Name::ROOT).unwrap();
@@ -143,7 +210,7 @@ mod tests {
 
     #[test]
     fn lookups_in_flight_are_bounded() {
-        let live = Live::new(0, 1);
+        let live = Live::new(Name::ROOT, 0, 1);
         assert!(live.begin_lookup(2) && live.begin_lookup(2) && !live.begin_lookup(2));
         live.end_lookup();
         assert!(live.begin_lookup(2));

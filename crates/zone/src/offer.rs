@@ -227,12 +227,11 @@ pub(crate) fn lower_case(name: Name<'_>) -> Box<[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Live;
 
     fn zone(name: &str, rank: u16, is_ready: bool) -> Arc<Zone> {
         let name: NameBuf = name.parse().unwrap();
         let mut zone = if is_ready {
-            Zone::stand_in(name.as_name(), Live::new(0, rank.into()))
+            Zone::stand_in(name.as_name(), 0, rank.into())
         } else {
             Zone::not_ready(name.as_name())
         };

@@ -4,6 +4,7 @@
 //! touches a node, and that of an existing name touches one slot and one node: two cache misses in a zone of any size.
 //! Slots are chosen by the high bits of the hash, so the table can have any size.
 
+use crate::draft::{Draft, Keep};
 use crate::huge_pages::use_huge_pages;
 use crate::node::Node;
 use nameward_wire::Name;
@@ -25,6 +26,22 @@ impl Packed {
         use_huge_pages(&slots);
         use_huge_pages(&arena);
         Packed { slots, arena }
+    }
+
+    /// Creates contents with nothing but an apex without records, at location 1.
+    pub(crate) fn with_apex(apex: Name<'_>) -> Self {
+        let draft = Draft::default();
+        let mut arena = Vec::with_capacity(ALIGN + draft.encoded_len_max(apex));
+        arena.resize(ALIGN, 0);
+        let keep = Keep {
+            children: 0,
+            flags: 0,
+        };
+        draft.encode(apex, true, keep, &mut arena);
+        Packed {
+            slots: Box::default(),
+            arena: arena.into_boxed_slice(),
+        }
     }
 
     /// Finds the node with this name.
@@ -51,11 +68,7 @@ impl Packed {
             if (slot >> 32) as u32 == tag && self.node(slot as u32).name() == name {
                 return Some(slot as u32);
             }
-            at = if at + 1 == self.slots.len() {
-                0
-            } else {
-                at + 1
-            };
+            at = next_slot(at, self.slots.len());
         }
     }
 
@@ -110,6 +123,11 @@ pub(crate) fn first_slot(tag: u32, slots: usize) -> usize {
     ((tag as u64 * slots as u64) >> 32) as usize
 }
 
+#[inline]
+pub(crate) fn next_slot(at: usize, slots: usize) -> usize {
+    if at + 1 == slots { 0 } else { at + 1 }
+}
+
 /// Returns the table size for this many names: at most three quarters full, so that probe sequences stay short.
 pub(crate) fn slots_for(names: usize) -> usize {
     (names * 4 / 3 + 1).max(2)
@@ -120,7 +138,7 @@ pub(crate) fn slots_for(names: usize) -> usize {
 pub(crate) fn put_slot(slots: &mut [u64], tag: u32, place: u32) {
     let mut at = first_slot(tag, slots.len());
     while slots[at] != 0 {
-        at = if at + 1 == slots.len() { 0 } else { at + 1 };
+        at = next_slot(at, slots.len());
     }
     slots[at] = u64::from(tag) << 32 | u64::from(place);
 }

@@ -12,6 +12,7 @@ mod versions;
 use crate::access::{AccessClient, AccessIndex, AccessList, AccessRules, AccessSource};
 use crate::key::NameKey;
 use crate::offer::{NO_SOURCE, StandbyZones};
+use crate::packed::{first_slot, next_slot};
 use crate::prefetch::prefetch;
 use crate::view::ViewTables;
 use crate::zone::Zone;
@@ -27,14 +28,14 @@ const SHARDS: usize = 256;
 
 #[derive(Clone, Default)]
 struct Shard {
-    /// Open addressing; the length is a power of two, or zero.
+    /// Open addressing, at most three quarters full.
     slots: Box<[TableSlot]>,
     used: usize,
 }
 
 #[derive(Clone, Default)]
 struct TableSlot {
-    /// The low half of the hash, which chooses the slot; the name is compared as well.
+    /// The low half of the hash, whose high bits choose the slot; the name is compared as well.
     hash: u32,
     /// The number of the zone's access list; 0 for none.
     access: u32,
@@ -61,7 +62,7 @@ pub struct ZoneTable {
 #[derive(Clone, Copy)]
 pub struct ZoneMatch<'t> {
     /// The matched zone.
-    pub zone: &'t Zone,
+    pub zone: &'t Arc<Zone>,
     access: u32,
 }
 
@@ -180,7 +181,7 @@ impl ZoneTable {
     #[inline]
     pub fn match_for(&self, key: &NameKey, qtype: Type) -> Option<ZoneMatch<'_>> {
         let slot = self.slot_for(key, qtype)?;
-        let (zone, access) = (&**slot.zone.as_ref()?, slot.access);
+        let (zone, access) = (slot.zone.as_ref()?, slot.access);
         Some(ZoneMatch { zone, access })
     }
 
@@ -231,16 +232,7 @@ impl ZoneTable {
     fn probe(&self, key: &NameKey, labels: usize) -> Option<&TableSlot> {
         let hash = key.hash(labels);
         let shard = &self.shards[shard_of(hash)];
-        let mask = shard.slots.len().wrapping_sub(1);
-        let mut at = hash as usize & mask;
-        loop {
-            let slot = shard.slots.get(at)?;
-            let zone = slot.zone.as_ref()?;
-            if slot.hash == hash as u32 && zone.apex_name() == key.suffix(labels) {
-                return Some(slot);
-            }
-            at = (at + 1) & mask;
-        }
+        shard.find(hash as u32, |zone| zone.apex_name() == key.suffix(labels))
     }
 
     /// Prefetches the slot that the search will most likely read first.
@@ -271,9 +263,7 @@ impl ZoneTable {
     fn first_slot(&self, key: &NameKey) -> Option<&TableSlot> {
         let hash = key.hash(self.depth_to(key.labels())?);
         let shard = &self.shards[shard_of(hash)];
-        shard
-            .slots
-            .get(hash as usize & shard.slots.len().wrapping_sub(1))
+        shard.slots.get(first_slot(hash as u32, shard.slots.len()))
     }
 
     /// Adds a zone, or replaces the one with its name.
@@ -328,20 +318,34 @@ impl ZoneTable {
 }
 
 impl Shard {
+    /// Returns the slot with this hash whose zone is the right one.
+    #[inline]
+    fn find(&self, hash: u32, is_right: impl Fn(&Zone) -> bool) -> Option<&TableSlot> {
+        let mut at = first_slot(hash, self.slots.len());
+        loop {
+            let slot = self.slots.get(at)?;
+            let zone = slot.zone.as_ref()?;
+            if slot.hash == hash && is_right(zone) {
+                return Some(slot);
+            }
+            at = next_slot(at, self.slots.len());
+        }
+    }
+
     /// Inserts a zone; returns true if its name is new.
     fn put(&mut self, hash: u32, access: u32, zone: Arc<Zone>) -> bool {
         if (self.used + 1) * 4 > self.slots.len() * 3 {
-            self.rebuild((self.slots.len() * 2).max(4));
+            // By half, not to twice as much: a shard of a million zones is then never less than half full.
+            self.rebuild((self.slots.len() * 3 / 2).max(4));
         }
-        let mask = self.slots.len() - 1;
-        let mut at = hash as usize & mask;
+        let mut at = first_slot(hash, self.slots.len());
         let mut is_new = true;
         while let Some(there) = &self.slots[at].zone {
             if self.slots[at].hash == hash && there.id() == zone.id() {
                 is_new = false;
                 break;
             }
-            at = (at + 1) & mask;
+            at = next_slot(at, self.slots.len());
         }
         self.slots[at] = TableSlot {
             hash,
@@ -368,16 +372,16 @@ impl Shard {
         let old = std::mem::take(&mut self.slots);
         self.slots = vec![TableSlot::default(); len].into_boxed_slice();
         for slot in old.into_iter().filter(|slot| slot.zone.is_some()) {
-            let mut at = slot.hash as usize & (len - 1);
+            let mut at = first_slot(slot.hash, len);
             while self.slots[at].zone.is_some() {
-                at = (at + 1) & (len - 1);
+                at = next_slot(at, len);
             }
             self.slots[at] = slot;
         }
     }
 }
 
-/// The low bits choose the slot, so the high bits choose the shard.
+/// The low half chooses the slot, so the highest bits choose the shard.
 #[inline]
 fn shard_of(hash: u64) -> usize {
     (hash >> 56) as usize

@@ -318,13 +318,16 @@ impl Zone {
 
     /// Returns [`Zone::id`] if this is a version for some views.
     pub fn version_id(&self) -> Option<Name<'_>> {
+        if let Some(live) = self.live() {
+            return Some(live.name()).filter(|name| name.variant().is_some());
+        }
         let id = { self.indexes_if_made() }.and_then(|indexes| indexes.id.get());
         id.map(|id| Name::from_valid_wire(id))
     }
 
     /// Sets the name of the version, once.
     pub fn set_id(&self, id: Name<'_>) {
-        if id.variant().is_some() {
+        if id.variant().is_some() && self.live().is_none() {
             self.indexes().id.get_or_init(|| id.as_wire().into());
         }
     }

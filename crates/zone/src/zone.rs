@@ -11,7 +11,8 @@ use crate::serial::Serial;
 use crate::signing_state::SigningState;
 use nameward_base::sync::Mutex;
 use nameward_wire::{Name, Type};
-use std::sync::{Arc, OnceLock};
+use once_cell::race::OnceBox;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// Properties of a zone that a search starts from.
 #[derive(Clone, Copy, Default)]
@@ -58,14 +59,8 @@ impl DepthSet {
 /// A version is either packed as a whole, or a packed base with changes over it, so that the cost of changing a few
 /// records is proportional to the change (see [`crate::change`]).
 pub struct Zone {
-    packed: Packed,
+    body: Body,
     summary: ZoneSummary,
-    changes: Option<Box<Changes>>,
-    /// Where the contents are looked up; this zone is then only a placeholder.
-    live: Option<Arc<Live>>,
-    signing: SigningState,
-    /// Indexes over the names, behind a pointer because few zones ever need them.
-    indexes: OnceLock<Box<ZoneIndexes>>,
     /// Only the zone's existence is known; this is the placeholder for contents that are not available.
     is_not_ready: bool,
     /// The zone only has the names that a single query needs.
@@ -74,9 +69,39 @@ pub struct Zone {
     rank: u16,
 }
 
-// With its `Arc` counters, a zone takes a block of 128 octets; the allocator's next sizes are 160 and 192, which would
-// be noticeable with a hundred thousand zones.
-const _: () = assert!(size_of::<Zone>() <= 112);
+// With its `Arc` counters, a zone takes a block of 112 octets; the allocator's next sizes are 128 and 160, which would
+// be noticeable with a million zones.
+const _: () = assert!(size_of::<Zone>() <= 96);
+
+/// Where the contents are. Both are part of the same block of memory: a server may have a million zones that are looked up.
+enum Body {
+    Memory(Contents),
+    /// They are looked up; the zone is only a placeholder.
+    Backend(Live),
+}
+
+struct Contents {
+    packed: Packed,
+    changes: Option<Box<Changes>>,
+    signing: SigningState,
+    /// Indexes over the names, behind a pointer because few zones ever need them.
+    indexes: OnceBox<ZoneIndexes>,
+}
+
+/// The contents of every placeholder for a zone that is looked up: an apex without records.
+static NO_CONTENTS: LazyLock<Contents> =
+    LazyLock::new(|| Contents::new(Packed::with_apex(Name::ROOT)));
+
+impl Contents {
+    fn new(packed: Packed) -> Self {
+        Contents {
+            packed,
+            changes: None,
+            signing: SigningState::Unsigned,
+            indexes: OnceBox::new(),
+        }
+    }
+}
 
 /// Indexes over the names of a zone, each built on first use.
 #[derive(Default)]
@@ -126,23 +151,36 @@ pub enum Find<'a> {
 
 impl Zone {
     pub(crate) fn new(packed: Packed, summary: ZoneSummary) -> Self {
+        Zone::with_body(Body::Memory(Contents::new(packed)), summary)
+    }
+
+    pub(crate) fn with_changes(changes: Changes, summary: ZoneSummary) -> Self {
+        let mut contents = Contents::new(Packed::default());
+        contents.changes = Some(Box::new(changes));
+        Zone::with_body(Body::Memory(contents), summary)
+    }
+
+    /// Creates the placeholder for contents that are looked up.
+    pub(crate) fn looked_up(live: Live, summary: ZoneSummary) -> Self {
+        Zone::with_body(Body::Backend(live), summary)
+    }
+
+    fn with_body(body: Body, summary: ZoneSummary) -> Self {
         Zone {
-            packed,
+            body,
             summary,
-            changes: None,
-            live: None,
-            signing: SigningState::Unsigned,
-            indexes: OnceLock::new(),
             is_not_ready: false,
             is_part: false,
             rank: 0,
         }
     }
 
-    pub(crate) fn with_changes(changes: Changes, summary: ZoneSummary) -> Self {
-        let mut zone = Zone::new(Packed::default(), summary);
-        zone.changes = Some(Box::new(changes));
-        zone
+    #[inline]
+    fn contents(&self) -> &Contents {
+        match &self.body {
+            Body::Memory(contents) => contents,
+            Body::Backend(_) => &NO_CONTENTS,
+        }
     }
 
     /// Copies the rank and signing state from the version this one was derived from. The denial chain is that of the
@@ -150,20 +188,16 @@ impl Zone {
     pub(crate) fn inherit(&mut self, from: &Zone) {
         self.rank = from.rank;
         self.set_id(from.id());
-        self.signing = match &from.signing {
+        let signing = match from.signing() {
             state @ (SigningState::Online(_) | SigningState::Chained(_)) => state.clone(),
             SigningState::Listed(listed) => SigningState::Online(Arc::clone(&listed.signing)),
             // Signatures may have been added, and the denial chain may have changed with the contents.
             SigningState::Stored(_) | SigningState::Unsigned => self.stored_signatures(),
         };
+        self.set_signing(signing);
         if let Some(chain) = from.kept_chain() {
             self.keep_chain(Some(chain));
         }
-    }
-
-    /// Makes this the placeholder for contents that are looked up.
-    pub(crate) fn set_live(&mut self, live: Arc<Live>) {
-        self.live = Some(live);
     }
 
     /// Makes this the placeholder for contents that are not available.
@@ -174,13 +208,16 @@ impl Zone {
     /// Checks whether this is only a placeholder for contents that are not in memory.
     #[inline]
     pub fn is_stand_in(&self) -> bool {
-        self.is_not_ready || self.live.is_some()
+        self.is_not_ready || self.live().is_some()
     }
 
     /// Returns where the contents are looked up, if this is only a placeholder for them.
     #[inline]
-    pub fn live(&self) -> Option<&Arc<Live>> {
-        self.live.as_ref()
+    pub fn live(&self) -> Option<&Live> {
+        match &self.body {
+            Body::Memory(_) => None,
+            Body::Backend(live) => Some(live),
+        }
     }
 
     /// Checks whether queries can be answered from the zone, possibly by a lookup. If not, only its existence is known.
@@ -191,30 +228,33 @@ impl Zone {
     /// Returns how answers are signed.
     #[inline]
     pub fn signing(&self) -> &SigningState {
-        &self.signing
+        &self.contents().signing
     }
 
-    /// Sets how answers are signed. The apex records of a signed zone must already be present.
+    /// Sets how answers are signed. The apex records of a signed zone must already be present. Without effect on a
+    /// placeholder for contents that are looked up: they are signed as their backend says.
     pub fn set_signing(&mut self, signing: impl Into<SigningState>) {
-        self.signing = signing.into();
+        if let Body::Memory(contents) = &mut self.body {
+            contents.signing = signing.into();
+        }
     }
 
     /// Returns the stored version, if this one was derived from it: signed here, with a higher serial, or with a
     /// digest.
     pub fn unsigned_version(&self) -> Option<&Arc<Zone>> {
-        self.changes.as_ref()?.unsigned.as_ref()
+        self.changes()?.unsigned.as_ref()
     }
 
     pub(crate) fn set_unsigned(&mut self, version: Arc<Zone>) {
         // `apply_over` always yields changes over a base.
-        if let Some(changes) = &mut self.changes {
+        if let Some(changes) = self.changes_mut() {
             changes.unsigned = Some(version);
         }
     }
 
     pub(crate) fn set_stored(&mut self, version: Arc<Zone>) {
         // `Editor::finish` always yields changes over a base.
-        if let Some(changes) = &mut self.changes {
+        if let Some(changes) = self.changes_mut() {
             changes.stored = Some(version);
         }
     }
@@ -243,8 +283,9 @@ impl Zone {
     /// Returns the packed contents: the whole zone, or the base below the changes.
     #[inline]
     pub(crate) fn packed(&self) -> &Packed {
-        match &self.changes {
-            None => &self.packed,
+        let contents = self.contents();
+        match &contents.changes {
+            None => &contents.packed,
             Some(changes) => changes.base.packed(),
         }
     }
@@ -254,29 +295,43 @@ impl Zone {
     }
 
     pub(crate) fn changes(&self) -> Option<&Changes> {
-        self.changes.as_deref()
+        self.contents().changes.as_deref()
+    }
+
+    fn changes_mut(&mut self) -> Option<&mut Changes> {
+        match &mut self.body {
+            Body::Memory(contents) => contents.changes.as_deref_mut(),
+            Body::Backend(_) => None,
+        }
     }
 
     pub(crate) fn indexes(&self) -> &ZoneIndexes {
-        self.indexes.get_or_init(Box::default)
+        self.contents().indexes.get_or_init(Box::default)
     }
 
     pub(crate) fn indexes_if_made(&self) -> Option<&ZoneIndexes> {
-        self.indexes.get().map(|indexes| &**indexes)
+        match &self.body {
+            Body::Memory(contents) => contents.indexes.get(),
+            Body::Backend(_) => None,
+        }
     }
 
     /// Returns the zone name.
     #[inline]
     pub fn apex_name(&self) -> Name<'_> {
-        // The apex cannot be deleted, so the packed node has the name even if it has changed.
-        self.packed().node(self.summary.apex).name()
+        match &self.body {
+            // The apex cannot be deleted, so the packed node has the name even if it has changed.
+            Body::Memory(_) => self.packed().node(self.summary.apex).name(),
+            Body::Backend(live) => live.name().zone(),
+        }
     }
 
-    /// Returns the apex node.
+    /// Returns the apex node. That of a placeholder for contents that are looked up has neither records nor its name.
     #[inline]
     pub fn apex(&self) -> Node<'_> {
-        match &self.changes {
-            None => self.packed.node(self.summary.apex),
+        let contents = self.contents();
+        match &contents.changes {
+            None => contents.packed.node(self.summary.apex),
             Some(changes) => match &changes.apex {
                 Some(apex) => Node::at(apex),
                 None => self.packed().node(self.summary.apex),
@@ -297,11 +352,13 @@ impl Zone {
 
     /// Returns the octets on the heap.
     pub fn heap_bytes(&self) -> usize {
-        self.packed().heap_bytes()
-            + self
-                .changes
-                .as_ref()
-                .map_or(0, |changes| changes.heap_bytes())
+        match &self.body {
+            Body::Memory(_) => {
+                let changes = self.changes().map_or(0, Changes::heap_bytes);
+                self.packed().heap_bytes() + changes
+            }
+            Body::Backend(live) => live.heap_bytes(),
+        }
     }
 
     /// Returns the SOA RRset; every zone with contents has one.
@@ -322,14 +379,20 @@ impl Zone {
     /// Returns the node of the suffix with `labels` labels.
     #[inline]
     pub fn node(&self, key: &NameKey, labels: usize) -> Option<Node<'_>> {
-        if let Some(changes) = &self.changes
-            && let Some(changed) = changes
-                .overlay
-                .find(tag(key.hash(labels)), key.suffix(labels))
-        {
-            return changed;
+        let contents = self.contents();
+        let Some(changes) = &contents.changes else {
+            return contents.packed.find(key.hash(labels), key.suffix(labels));
+        };
+        let changed = changes
+            .overlay
+            .find(tag(key.hash(labels)), key.suffix(labels));
+        match changed {
+            Some(changed) => changed,
+            None => {
+                let base = changes.base.packed();
+                base.find(key.hash(labels), key.suffix(labels))
+            }
         }
-        self.packed().find(key.hash(labels), key.suffix(labels))
     }
 
     /// Returns the node of a name, even if it is occluded.
@@ -409,7 +472,7 @@ impl Zone {
 
     fn wildcard(&self, key: &NameKey, encloser: usize) -> Option<Node<'_>> {
         let parent = key.suffix(encloser);
-        if let Some(changes) = &self.changes {
+        if let Some(changes) = self.changes() {
             let name = nameward_wire::NameBuf::join(b"\x01*", parent).ok()?;
             let tag = tag(key.wildcard_hash(encloser));
             if let Some(changed) = changes.overlay.find(tag, name.as_name()) {
@@ -423,8 +486,9 @@ impl Zone {
     /// Returns the node of the host that a record names, if it is in the zone.
     #[inline]
     pub fn target(&self, record: RecordData<'_>) -> Option<Node<'_>> {
-        if self.changes.is_none() {
-            return (record.place != 0).then(|| self.packed.node(record.place));
+        let contents = self.contents();
+        if contents.changes.is_none() {
+            return (record.place != 0).then(|| contents.packed.node(record.place));
         }
         // Locations in base records may be outdated.
         let target = record.target()?;

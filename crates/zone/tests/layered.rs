@@ -5,7 +5,7 @@ use nameward_testkit::property_cases;
 use nameward_wire::rdata::BitmapBuilder;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::LayerError;
-use nameward_zone::{Live, Serial, Zone};
+use nameward_zone::{Serial, Zone};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -90,7 +90,7 @@ fn rrsets_of_a_version_replace_those_of_the_common_one() {
 #[test]
 fn a_version_without_a_common_one_in_memory_keeps_its_contents() {
     let own = version([soa(1), address("a.example.", 1)]);
-    let live = Arc::new(Zone::stand_in(name(APEX).as_name(), Live::new(0, 1)));
+    let live = Arc::new(Zone::stand_in(name(APEX).as_name(), 0, 1));
     assert_eq!(own.layered_over(&live).err(), Some(LayerError::LiveBase));
     let waiting = Arc::new(own.without_base());
     assert!(waiting.is_stand_in() && !waiting.is_ready());

@@ -58,7 +58,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         match self.policy.follow {
             Follow::AllZones => true,
             // Two fragments of one zone are the same zone.
-            Follow::SameZone => core::ptr::eq(from, to) || from.apex().name() == to.apex().name(),
+            Follow::SameZone => core::ptr::eq(from, to) || from.apex_name() == to.apex_name(),
         }
     }
 

@@ -106,7 +106,7 @@ impl<'n> Encoder<'n, '_> {
         name: Name<'_>,
         (chain, hashing): (ProofChain<'_>, &Nsec3),
     ) -> Result<u16, Stop> {
-        let apex = entry.zone.apex().name();
+        let apex = entry.zone.apex_name();
         let (mut name, mut next_closer) = (name, None);
         loop {
             let hash = self.hashed(hashing, name)?;
@@ -147,7 +147,7 @@ impl<'n> Encoder<'n, '_> {
     ) -> Result<u16, Stop> {
         match chain {
             ProofChain::Stored(index) => {
-                let owner = Nsec3::owner_of(hash, entry.zone.apex().name());
+                let owner = Nsec3::owner_of(hash, entry.zone.apex_name());
                 let owner = owner.ok_or(Stop::CannotSign)?;
                 let owner = index.at_or_before(owner.as_name());
                 self.chain_record(entry.zone, Type::NSEC3, owner)

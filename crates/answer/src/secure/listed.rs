@@ -200,7 +200,7 @@ impl<'n> Encoder<'n, '_> {
         delegation: Name<'_>,
         (chain, hashing, signing): (&ListedChain, &Nsec3, &Signing),
     ) -> Result<u16, Stop> {
-        let apex = entry.zone.apex().name();
+        let apex = entry.zone.apex_name();
         let mut next_closer = delegation;
         while let Some(encloser) = next_closer.parent().filter(|_| next_closer != apex) {
             let hash = self.hashed(hashing, encloser)?;

@@ -5,6 +5,7 @@
 //! table in the meantime, and live ones that cannot be looked up are answered SERVFAIL. A thread that panics is
 //! restarted with what it knew.
 
+mod followed_zones;
 mod follower;
 mod load;
 mod notified;
@@ -249,7 +250,7 @@ impl FollowedDatabase {
         let name = committed.apex.as_name();
         let version = commits.table().version(name, self.rank);
         let live = version.as_ref().and_then(|zone| zone.live());
-        let Some(live) = live.filter(|live| live.id == committed.zone) else {
+        let Some(live) = live.filter(|live| live.id() == committed.zone) else {
             return false;
         };
         live.advance();

@@ -26,7 +26,7 @@ use nameward_store::{
     state::ZoneStorage,
 };
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{Live, TableChange, Zone};
+use nameward_zone::{TableChange, Zone};
 use tokio::runtime::Handle;
 
 use crate::{
@@ -164,7 +164,7 @@ impl StoredZones {
     fn offer_row(&self, row: &ZoneRow, rank: u16, mode: BackendMode) {
         let name = row.name.as_name();
         let mut zone = match mode {
-            BackendMode::Live => Zone::stand_in(name, Live::new(rank.into(), row.id)),
+            BackendMode::Live => Zone::stand_in(name, rank.into(), row.id),
             BackendMode::Resident => Zone::not_ready(name),
         };
         zone.set_rank(rank);

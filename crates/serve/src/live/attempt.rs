@@ -10,7 +10,7 @@ use nameward_answer::{
 use nameward_stats::{Counter, Latency, Recorder};
 use nameward_wire::NameBuf;
 use nameward_wire::message::Query;
-use nameward_zone::{Live, LookupRequest, NameKey};
+use nameward_zone::{Live, LiveHandle, LookupRequest, NameKey};
 
 use crate::access::ClientZones;
 use crate::alias::{AliasResolver, TargetFound};
@@ -202,15 +202,16 @@ impl Attempt<'_> {
                 }
                 CacheFinding::Nothing => true,
             };
-            if is_new {
+            if is_new && let Some(live) = LiveHandle::new(zone) {
+                let request = LookupRequest {
+                    zone: live.id(),
+                    apex: zone.apex_name().into(),
+                    name: wanted.suffix(wanted.labels()).into(),
+                };
                 return Tried::Waits(Lacking::Part(Arc::new(Lookup {
-                    live: live.clone(),
+                    live,
                     generation,
-                    request: LookupRequest {
-                        zone: live.id,
-                        apex: zone.apex_name().into(),
-                        name: wanted.suffix(wanted.labels()).into(),
-                    },
+                    request,
                     name_hash: wanted.hash(wanted.labels()),
                     asked: self.now,
                 })));
@@ -316,7 +317,7 @@ impl Attempt<'_> {
         };
         let (counter, part) = match cached {
             Cached::Fresh(part) => (Counter::QueryCacheHit, Some(part)),
-            Cached::Old(part) if self.live.serves_stale(live.backend) => {
+            Cached::Old(part) if self.live.serves_stale(live.backend()) => {
                 (Counter::QueryCacheHit, Some(part))
             }
             Cached::Failed(kind) => {

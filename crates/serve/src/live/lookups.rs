@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use nameward_zone::{Live, LookupRequest, NameKey};
+use nameward_zone::{Live, LiveHandle, LookupRequest, NameKey};
 
 use super::query_cache::Cached;
 use super::question::WaitingQuery;
@@ -22,9 +22,9 @@ const SHARDS: usize = 16;
 /// A look-up of one name in a live zone. Two are equal if they are for the same name in the same generation of a
 /// zone.
 pub(crate) struct Lookup {
-    pub(crate) live: Arc<Live>,
+    pub(crate) live: LiveHandle,
     /// The zone's generation when the look-up started.
-    pub(crate) generation: u64,
+    pub(crate) generation: u32,
     pub(crate) request: LookupRequest,
     /// Hash of the name, with a random seed.
     pub(crate) name_hash: u64,
@@ -68,7 +68,7 @@ impl Lookup {
     /// Returns a hash of the name, the zone and its generation.
     fn combined_hash(&self) -> u64 {
         let of_zone = self.live.number().wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let of_generation = self.generation.wrapping_mul(0xa076_1d64_78bd_642f);
+        let of_generation = u64::from(self.generation).wrapping_mul(0xa076_1d64_78bd_642f);
         self.name_hash ^ of_zone ^ of_generation
     }
 }
@@ -245,7 +245,7 @@ impl Waiters {
         if longest < terms.stale_after.min(terms.patience) {
             return;
         }
-        let (live, backend) = (&lookup.live, lookup.live.backend);
+        let (live, backend) = (&lookup.live, lookup.live.backend());
         if longest >= terms.stale_after && !swept.late.contains(&backend) {
             swept.late.push(backend);
         }

@@ -131,7 +131,7 @@ struct CachedPacket(Arc<Answer>);
 
 struct Answer {
     zone: u64,
-    generation: u64,
+    generation: u32,
     expires: Instant,
     reply: Reply,
     packet: Box<[u8]>,
@@ -215,7 +215,7 @@ impl PacketCache {
     pub(crate) fn insert(
         &self,
         (key, fit): (&NameKey, Fit),
-        (live, generation): (&Live, u64),
+        (live, generation): (&Live, u32),
         now: Instant,
         (reply, packet): (Reply, &[u8]),
     ) -> bool {

@@ -59,7 +59,7 @@ impl Equivalent<FragmentKey> for BorrowedFragmentKey<'_> {
 #[derive(Clone)]
 pub(crate) struct CachedZoneFragment {
     pub(crate) zone: Arc<Zone>,
-    pub(crate) generation: u64,
+    pub(crate) generation: u32,
     is_shared: bool,
     expires: Instant,
 }
@@ -70,13 +70,13 @@ enum CachedLookup {
     Part(CachedZoneFragment),
     /// The data of the name is unusable.
     Failure {
-        generation: u64,
+        generation: u32,
         expires: Instant,
     },
 }
 
 impl CachedLookup {
-    fn generation(&self) -> u64 {
+    fn generation(&self) -> u32 {
         match self {
             CachedLookup::Part(part) => part.generation,
             CachedLookup::Failure { generation, .. } => *generation,
@@ -175,7 +175,7 @@ impl QueryCache {
     }
 
     /// Caches briefly that the data of a name was unusable when the zone had this generation.
-    pub(crate) fn keep_failure(&self, live: &Live, name: &NameKey, generation: u64, now: Instant) {
+    pub(crate) fn keep_failure(&self, live: &Live, name: &NameKey, generation: u32, now: Instant) {
         let expires = now + self.settings.negative_ttl.min(FAILURE_TTL);
         let failure = CachedLookup::Failure {
             generation,
@@ -201,7 +201,7 @@ impl QueryCache {
         &self,
         part: ZoneFragment,
         name: &NameKey,
-        generation: u64,
+        generation: u32,
         now: Instant,
     ) -> CachedZoneFragment {
         let ttl = match part.zone.find(name) {

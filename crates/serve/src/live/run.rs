@@ -105,7 +105,7 @@ pub(crate) fn join_lookup(
     mut question: WaitingQuery,
 ) -> Result<(), WaitingQuery> {
     let live = &shared.live;
-    let Some(backend) = live.backend(lookup.live.backend) else {
+    let Some(backend) = live.backend(lookup.live.backend()) else {
         return Err(question);
     };
     // A query that waits once more has left its place in the other queue.

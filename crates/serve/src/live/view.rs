@@ -20,12 +20,12 @@ const MAX_PARTS: usize = MAX_CHAIN + 1;
 pub(crate) struct FetchedFragment {
     zone: u64,
     name: u64,
-    pub(crate) generation: u64,
+    pub(crate) generation: u32,
     pub(crate) part: Arc<Zone>,
 }
 
 impl FetchedFragment {
-    pub(crate) fn new(live: &Live, name: &NameKey, generation: u64, part: Arc<Zone>) -> Self {
+    pub(crate) fn new(live: &Live, name: &NameKey, generation: u32, part: Arc<Zone>) -> Self {
         FetchedFragment {
             zone: live.number(),
             name: name.hash(name.labels()),
@@ -108,7 +108,7 @@ impl Zones for LiveView<'_> {
             .set(live.zip(index).map(|(live, index)| (live.number(), index)));
         match index {
             Some(index) => Some(&self.parts[index].part),
-            None => zone,
+            None => zone.map(|zone| &**zone),
         }
     }
 }

@@ -35,7 +35,7 @@ impl<'t> Limits<'t> {
     /// Starts loading what [`Limits::check`] will read: in a flood with forged senders every bucket is a cache miss.
     #[inline]
     pub(super) fn prefetch(&self, peer: SocketAddr, (key, found): Asked<'_>) {
-        let zone = found.map(|found| found.zone);
+        let zone = found.map(|found| &**found.zone);
         self.limiter.prefetch(peer.ip(), (key, zone));
     }
 
@@ -109,7 +109,7 @@ impl Turn<'_> {
             return verdict;
         }
         let (key, found) = asked;
-        let account = Account::new(reply, query, (key, found.map(|found| found.zone)));
+        let account = Account::new(reply, query, (key, found.map(|found| &**found.zone)));
         let peer = arrival.peer();
         match limits.check(
             peer,
@@ -185,7 +185,7 @@ pub(super) fn limit_late<'o>(
     let request = late.request(&query);
     let (key, zones) = (NameKey::new(query.qname), shared.zones.load());
     let found = zones.match_in(request.view, &key, query.qtype);
-    let account = Account::new(&reply, &query, (&key, found.map(|found| found.zone)));
+    let account = Account::new(&reply, &query, (&key, found.map(|found| &**found.zone)));
     let limits = Limits::new(limiter);
     match limits.check(
         request.peer,

@@ -214,7 +214,7 @@ impl<'t> Turn<'t> {
         {
             return Verdict::Reply(self.engine.respond_denied(query, medium, out));
         }
-        let zone = found.map(|found| found.zone);
+        let zone = found.map(|found| &**found.zone);
         let reply = self
             .engine
             .respond(&zones, query, (key, zone), medium, self.scratch, out);

@@ -155,9 +155,7 @@ impl<'t> Turn<'t> {
             zones: self.zones_of(request.client()),
             query: request.query,
             key,
-            own: found
-                .and_then(|found| found.zone.live())
-                .map(|live| &**live),
+            own: found.and_then(|found| found.zone.live()),
             view: request.view,
             medium: request.medium(),
             now,

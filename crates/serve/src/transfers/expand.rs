@@ -214,12 +214,12 @@ impl AliasExpansion<'_> {
         else {
             return Ok(None);
         };
-        let Some(source) = self.shared.live.source(live.backend) else {
+        let Some(source) = self.shared.live.source(live.backend()) else {
             return Ok(None);
         };
         let generation = live.generation();
         let request = LookupRequest {
-            zone: live.id,
+            zone: live.id(),
             apex: zone.apex_name().into(),
             name: key.suffix(key.labels()).into(),
         };

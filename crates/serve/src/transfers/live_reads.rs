@@ -46,7 +46,7 @@ impl<K: Hash + Eq> Turns<K> {
 pub(super) struct LiveReads {
     pub(super) turns: Turns<u32>,
     /// By zone number: its generation, and its contents as long as they are in use.
-    read: Mutex<HashMap<u64, (u64, Weak<Zone>)>>,
+    read: Mutex<HashMap<u64, (u32, Weak<Zone>)>>,
 }
 
 impl LiveReads {
@@ -64,10 +64,13 @@ impl LiveReads {
         if let Some(zone) = known.filter(|zone| is_being_sent(zone, &transfers.copies.sent)) {
             return Ok(zone);
         }
-        let source = shared.live.source(live.backend).ok_or(PrepareFault::Gone)?;
+        let source = shared
+            .live
+            .source(live.backend())
+            .ok_or(PrepareFault::Gone)?;
         let apex = NameBuf::from(stand_in.apex_name());
         let request = LookupRequest {
-            zone: live.id,
+            zone: live.id(),
             apex,
             name: apex,
         };
@@ -82,7 +85,7 @@ impl LiveReads {
         Ok(zone)
     }
 
-    fn known(&self, number: u64, generation: u64) -> Option<Arc<Zone>> {
+    fn known(&self, number: u64, generation: u32) -> Option<Arc<Zone>> {
         let read = self.read.lock();
         let (read_at, zone) = read.get(&number)?;
         zone.upgrade().filter(|_| *read_at == generation)

@@ -207,7 +207,7 @@ impl OutgoingTransfers {
         gone: ClientGone,
     ) -> Result<(Arc<Zone>, bool), PrepareFault> {
         let is_expanded = source.alias_form == AliasForm::Addresses;
-        let live = source.zone.live().map(|live| live.backend);
+        let live = source.zone.live().map(|live| live.backend());
         if live.is_none() && !is_expanded && !source.zone.has_auto_hints() {
             return Ok((source.zone, false));
         }

@@ -196,7 +196,6 @@ pub(crate) fn too_many_rows(name: Name<'_>, most: usize) -> String {
 mod tests {
     use super::*;
     use nameward_wire::NameBuf;
-    use nameward_zone::Live;
 
     fn key(name: &str) -> NameKey {
         let name: NameBuf = name.parse().unwrap();
@@ -205,7 +204,7 @@ mod tests {
 
     fn part(kind: FragmentKind, labels: usize) -> SharedFragment {
         let apex: NameBuf = "example.org".parse().unwrap();
-        let zone = Arc::new(Zone::stand_in(apex.as_name(), Live::new(0, 1)));
+        let zone = Arc::new(Zone::stand_in(apex.as_name(), 0, 1));
         SharedFragment { kind, labels, zone }
     }
 

@@ -2,7 +2,7 @@
 //! zones of a table.
 
 use super::*;
-use crate::{Live, NameKey, Zone, ZoneTable};
+use crate::{NameKey, Zone, ZoneTable};
 use nameward_wire::{NameBuf, Type};
 use proptest::prelude::*;
 
@@ -265,10 +265,7 @@ fn table(zones: &[&str]) -> ZoneTable {
 }
 
 fn add(table: &mut ZoneTable, zone: &str) {
-    table.offer(Arc::new(Zone::stand_in(
-        name(zone).as_name(),
-        Live::new(0, 1),
-    )));
+    table.offer(Arc::new(Zone::stand_in(name(zone).as_name(), 0, 1)));
 }
 
 fn may_ask(table: &ZoneTable, qname: &str, client: &str) -> Option<bool> {

@@ -109,15 +109,6 @@ impl ZoneTable {
     pub(super) fn probe_id(&self, key: &NameKey) -> Option<&TableSlot> {
         let (labels, hash) = (key.labels(), key.hash(key.labels()));
         let shard = &self.shards[shard_of(hash)];
-        let mask = shard.slots.len().wrapping_sub(1);
-        let mut at = hash as usize & mask;
-        loop {
-            let slot = shard.slots.get(at)?;
-            let zone = slot.zone.as_ref()?;
-            if slot.hash == hash as u32 && zone.id() == key.suffix(labels) {
-                return Some(slot);
-            }
-            at = (at + 1) & mask;
-        }
+        shard.find(hash as u32, |zone| zone.id() == key.suffix(labels))
     }
 }

@@ -1,7 +1,7 @@
 //! Views in the zone table.
 
 use super::*;
-use crate::{AccessEntry, AccessWord, Live};
+use crate::{AccessEntry, AccessWord};
 use nameward_wire::Type;
 
 fn name(text: &str) -> NameBuf {
@@ -9,7 +9,7 @@ fn name(text: &str) -> NameBuf {
 }
 
 fn live(text: &str, id: i64) -> Arc<Zone> {
-    Arc::new(Zone::stand_in(name(text).as_name(), Live::new(0, id)))
+    Arc::new(Zone::stand_in(name(text).as_name(), 0, id))
 }
 
 fn rule(id: u16, zones: &[&str]) -> ViewRule {
@@ -29,7 +29,7 @@ fn answers(table: &ZoneTable, view: u16, text: &str, qtype: Type) -> Option<i64>
     let name: NameBuf = text.parse().unwrap();
     let key = NameKey::new(name.as_name());
     let found = table.match_in(ViewId(view), &key, qtype)?;
-    found.zone.live().map(|live| live.id)
+    found.zone.live().map(|live| live.id())
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_view_has_its_versions_and_the_common_ones_of_all_other_zones() {
             .unwrap()
             .live()
             .unwrap()
-            .id,
+            .id(),
         2
     );
     assert!(table.remove(name("example.org..inside").as_name()));

@@ -2,6 +2,7 @@
 
 use super::{
     DatabaseSource, FollowSettings, ServedFrom,
+    followed_zones::{FollowedZones, ReadContents},
     own_changes::{OwnChange, OwnChanges, ReportedVersions},
     pending_reads::PendingReads,
     policies::FollowedPolicies,
@@ -17,10 +18,8 @@ use crate::commit::Commits;
 use nameward_stats::LogThrottle;
 use nameward_store::sql::{Change, SqlBackend, SqlError};
 use nameward_store::state::JournalOrigin;
-use nameward_wire::Name;
-use nameward_zone::{Live, Zone};
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::HashSet,
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -39,113 +38,6 @@ const FAILURE_REASONS: usize = 8;
 /// How long the first list is waited for before the zones known from the last run are used.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// The source of answers for one zone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ZoneServing {
-    /// Look-ups.
-    Lookups,
-    /// Contents in memory.
-    Memory,
-    /// A catalog built from its members: its rows are not read.
-    Made,
-}
-
-/// A zone of the database that is in the table, or would be if no other source had it. A database may have a million that are
-/// looked up: they share their names with the table.
-pub(super) enum FollowedZone {
-    /// Looked up; its stand-in in the table.
-    Live(Arc<Zone>),
-    /// In memory, made of members, or withheld.
-    Other(Box<FollowedContents>),
-}
-
-/// A zone whose contents are not looked up.
-pub(super) struct FollowedContents {
-    /// Its name in wire format.
-    name: Box<[u8]>,
-    serving: ZoneServing,
-    /// The contents in memory.
-    pub(super) contents: ReadContents,
-    /// The minimum version, in the change table, of the contents in memory.
-    pub(super) version: i64,
-    /// It is answered SERVFAIL whatever the database has.
-    is_withheld: bool,
-}
-
-/// The rows that the contents of a resident zone were built from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReadContents {
-    /// Nothing was read, or it is not trusted.
-    None,
-    /// Rows with this fingerprint.
-    Rows(u64),
-    /// Rows that this server has changed since.
-    Changed,
-}
-
-impl FollowedZone {
-    /// Returns a zone of which nothing is in memory or looked up yet.
-    pub(super) fn without_contents(
-        name: Name<'_>,
-        serving: ZoneServing,
-        is_withheld: bool,
-    ) -> Self {
-        FollowedZone::Other(Box::new(FollowedContents {
-            name: name.as_wire().into(),
-            serving,
-            contents: ReadContents::None,
-            version: 0,
-            is_withheld,
-        }))
-    }
-
-    /// Returns the state of a zone whose contents are in memory.
-    pub(super) fn in_memory(&mut self) -> Option<&mut FollowedContents> {
-        match self {
-            FollowedZone::Other(zone) if zone.serving == ZoneServing::Memory => Some(zone),
-            _ => None,
-        }
-    }
-
-    /// Checks whether its contents are in memory.
-    pub(super) fn is_in_memory(&self) -> bool {
-        self.serving() == ZoneServing::Memory
-    }
-
-    pub(super) fn serving(&self) -> ZoneServing {
-        match self {
-            FollowedZone::Live(_) => ZoneServing::Lookups,
-            FollowedZone::Other(zone) => zone.serving,
-        }
-    }
-
-    pub(super) fn is_withheld(&self) -> bool {
-        matches!(self, FollowedZone::Other(zone) if zone.is_withheld)
-    }
-
-    /// Returns the version in the change table that the contents in memory have at least.
-    pub(super) fn version(&self) -> i64 {
-        match self {
-            FollowedZone::Live(_) => 0,
-            FollowedZone::Other(zone) => zone.version,
-        }
-    }
-
-    pub(super) fn live(&self) -> Option<&Arc<Live>> {
-        match self {
-            FollowedZone::Live(zone) => zone.live(),
-            FollowedZone::Other(_) => None,
-        }
-    }
-
-    pub(super) fn name(&self) -> Name<'_> {
-        match self {
-            FollowedZone::Live(zone) => zone.id(),
-            FollowedZone::Other(zone) => Name::from_wire(&zone.name).unwrap_or(Name::ROOT),
-        }
-    }
-}
-
 /// Follows one database.
 pub(super) struct DatabaseFollower {
     pub(super) commits: Arc<Commits>,
@@ -154,8 +46,7 @@ pub(super) struct DatabaseFollower {
     pub(super) rank: u16,
     pub(super) served_from: ServedFrom,
     pub(super) backend: SqlBackend,
-    /// By their IDs, in order: a tree that is filled at once takes half the memory of a hash table.
-    pub(super) zones: BTreeMap<i64, FollowedZone>,
+    pub(super) zones: FollowedZones,
     pub(super) pending: PendingReads,
     /// How often reads had moved to another server when the versions of all zones were read.
     pub(super) versions_moves: u64,
@@ -199,7 +90,7 @@ impl DatabaseFollower {
             rank: source.rank,
             served_from: source.served_from,
             backend: source.backend,
-            zones: BTreeMap::new(),
+            zones: FollowedZones::default(),
             pending: PendingReads::default(),
             versions_moves: 0,
             failures: LogThrottle::by_text(FAILURE_INTERVAL, FAILURE_REASONS),
@@ -236,7 +127,7 @@ impl DatabaseFollower {
                 Ok(()) => {
                     back_off = BACK_OFF;
                     let zones = self.zones.iter();
-                    let zones = zones.map(|(id, zone)| (*id, zone.name().as_wire()));
+                    let zones = zones.map(|(id, zone)| (id, zone.name().as_wire()));
                     self.list_file.write_if_due(zones);
                     self.check_soas_if_due();
                     self.refresh_interval
@@ -261,7 +152,7 @@ impl DatabaseFollower {
     /// Prepares to run again after a panic: nothing that was read is trusted.
     pub(super) fn begin_anew(&mut self) {
         self.pending = PendingReads::everything();
-        for zone in self.zones.values_mut().filter_map(FollowedZone::in_memory) {
+        for (_, zone) in self.zones.all_in_memory() {
             zone.contents = ReadContents::None;
         }
         // Dropping the senders ends the wait of all callers of this follower.
@@ -401,7 +292,7 @@ impl DatabaseFollower {
             // This server reports it when it is followed.
             Change::Own(id) => self.outdate_zone(id, None),
             Change::All => {
-                let mut live = self.zones.values().filter_map(FollowedZone::live);
+                let mut live = self.zones.iter().filter_map(|(_, zone)| zone.live());
                 let has_live = live.next().map(|live| live.advance()).is_some();
                 live.for_each(|live| live.advance());
                 if has_live {
@@ -414,7 +305,7 @@ impl DatabaseFollower {
 
     /// Invalidates the cached data of a live zone, and reports its change.
     pub(super) fn outdate_zone(&self, id: i64, report: Option<LiveChange>) {
-        let Some(zone) = self.zones.get(&id) else {
+        let Some(zone) = self.zones.get(id) else {
             return;
         };
         if let Some(live) = zone.live() {

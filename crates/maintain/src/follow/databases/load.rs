@@ -1,9 +1,7 @@
 //! Loads the contents of resident zones from their rows.
 
 use super::{
-    follower::{DatabaseFollower, FollowedZone, ReadContents},
-    publish::TableStep,
-    read::LINES_MAX,
+    followed_zones::ReadContents, follower::DatabaseFollower, publish::TableStep, read::LINES_MAX,
 };
 use nameward_base::text::zone_text;
 use nameward_store::sql::{LOADED_AT_ONCE, LiveZone, LoadReport, RowError, SqlError, row_error};
@@ -17,7 +15,7 @@ impl DatabaseFollower {
         let next: Vec<i64> = sweep.iter().rev().take(LOADED_AT_ONCE).copied().collect();
         let known = next
             .iter()
-            .filter_map(|id| Some((*id, self.zones.get(id)?)));
+            .filter_map(|id| Some((*id, self.zones.get(*id)?)));
         let mut zones: Vec<(LiveZone, ZoneBuilder)> = known
             .map(|(id, known)| {
                 let apex: NameBuf = known.name().zone().into();
@@ -53,7 +51,7 @@ impl DatabaseFollower {
         id: i64,
         steps: &mut Vec<TableStep>,
     ) -> Result<(), SqlError> {
-        let Some(known) = self.zones.get(&id) else {
+        let Some(known) = self.zones.get(id) else {
             return Ok(());
         };
         let apex: NameBuf = known.name().zone().into();
@@ -71,7 +69,7 @@ impl DatabaseFollower {
         report: LoadReport,
         steps: &mut Vec<TableStep>,
     ) {
-        let Some(known) = self.zones.get_mut(&id).and_then(FollowedZone::in_memory) else {
+        let Some(known) = self.zones.in_memory(id) else {
             return;
         };
         if self.backend.read_moves() != self.versions_moves {
@@ -105,7 +103,7 @@ impl DatabaseFollower {
         match zone {
             Some(zone) if before == ReadContents::Changed && self.is_behind(&zone) => {
                 tracing::debug!("{}: zone {apex}: the replica lags behind", self.name);
-                if let Some(known) = self.zones.get_mut(&id).and_then(FollowedZone::in_memory) {
+                if let Some(known) = self.zones.in_memory(id) {
                     known.contents = ReadContents::Changed;
                 }
             }

@@ -4,7 +4,8 @@
 //! change was passed on or is about to be. If anything does not fit, because others changed the zone at the same
 //! time, the whole zone is read.
 
-use super::follower::{DatabaseFollower, ReadContents};
+use super::followed_zones::ReadContents;
+use super::follower::DatabaseFollower;
 use crate::change_feed::LiveChange;
 use crate::commit::{CommitError, VersionSource};
 use nameward_base::sync::Mutex;
@@ -103,7 +104,7 @@ impl DatabaseFollower {
             Change::Zone(_, None) => return false,
             Change::Zone(id, version) => (id, version),
         };
-        let Some(zone) = self.zones.get(&id) else {
+        let Some(zone) = self.zones.get(id) else {
             return false;
         };
         if !zone.is_in_memory() {
@@ -143,7 +144,7 @@ impl DatabaseFollower {
             && let Some((_, version)) = self.own.awaited.remove(&zone)
             && self
                 .zones
-                .get(&zone)
+                .get(zone)
                 .is_none_or(|zone| zone.version() < version)
         {
             self.pending.add(Change::Zone(zone, Some(version)));
@@ -187,7 +188,7 @@ impl DatabaseFollower {
             author,
             done,
         } = own;
-        let known = self.zones.get_mut(&id);
+        let known = self.zones.get(id);
         let (Some(known), Some(difference)) = (known, difference) else {
             return OwnOutcome::Unfit(done);
         };
@@ -195,10 +196,8 @@ impl DatabaseFollower {
         let is_whole = version
             .is_some_and(|version| !version.is_stand_in() && !version.is_broken_at(&difference));
         let zone = NameBuf::from(known.name());
-        let Some(known) = known
-            .in_memory()
-            .filter(|_| is_whole && !self.pending.include(id))
-        else {
+        let is_fit = is_whole && !self.pending.include(id);
+        let Some(known) = self.zones.in_memory(id).filter(|_| is_fit) else {
             return OwnOutcome::Unfit(done);
         };
         let source = VersionSource {

@@ -164,8 +164,7 @@ impl DatabaseFollower {
                     "{name}: cannot read domainmetadata: {error}; zones not loaded yet refuse all transfers, NOTIFY \
                      and updates"
                 ));
-                let is_new =
-                    |row: &&PackedZone| !policies.is_read || !self.zones.contains_key(&row.id);
+                let is_new = |row: &&PackedZone| !policies.is_read || !self.zones.contains(row.id);
                 let new: Vec<&PackedZone> = zones.iter().filter(is_new).collect();
                 let closed = new.into_iter().map(|zone| {
                     let row = zone.row();
@@ -217,7 +216,7 @@ impl DatabaseFollower {
 
     /// Reads and applies the policy of one zone; `None` for a removed one.
     pub(super) async fn apply_policy(&mut self, id: i64, row: Option<&ZoneRow>) {
-        let before = self.zones.get(&id).map(|zone| NameBuf::from(zone.name()));
+        let before = self.zones.get(id).map(|zone| NameBuf::from(zone.name()));
         let Some(row) = row else {
             let gone = before.map(|zone| (zone, None));
             let policies = &mut self.policies;

@@ -2,7 +2,8 @@
 
 use super::{
     ServedFrom,
-    follower::{DatabaseFollower, FollowedZone, ReadContents, ZoneServing},
+    followed_zones::{FollowedContents, FollowedZone, FoundZone, ReadContents, ZoneServing},
+    follower::DatabaseFollower,
     policies::StoredSettings,
     publish::TableStep,
 };
@@ -11,7 +12,7 @@ use nameward_base::text::counted;
 use nameward_base::text::zone_text;
 use nameward_store::sql::{Change, PackedZone, PackedZones, SqlBackend, SqlError, ZoneRow, db};
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{Live, Zone, ZoneKind};
+use nameward_zone::{Zone, ZoneKind};
 use std::{
     collections::HashMap,
     sync::Arc,
@@ -24,6 +25,8 @@ pub(super) const LINES_MAX: usize = 100;
 
 /// Resident zones that are published together, while many are loaded.
 const PUBLISH_AT: usize = 1000;
+/// Zones of the first list that are published together.
+const FIRST_STEPS: usize = 1 << 16;
 /// Consecutive zones that may fail before the database is left alone for a while.
 const MAX_FAILURES: usize = 3;
 /// Maximum time a loaded zone waits for others.
@@ -91,8 +94,8 @@ impl DatabaseFollower {
                     // Another server may have announced the version than the one that was read: it may lack the change, and
                     // announces it later.
                     let is_there = !self.backend.has_replica();
-                    let zone = self.zones.get_mut(&id).filter(|_| is_there);
-                    if let Some(zone) = zone.and_then(FollowedZone::in_memory) {
+                    let zone = self.zones.in_memory(id).filter(|_| is_there);
+                    if let Some(zone) = zone {
                         zone.version = zone.version.max(version);
                     }
                 }
@@ -120,7 +123,7 @@ impl DatabaseFollower {
         self.apply_policy(id, row.as_ref()).await;
         self.follow_withholding(id);
         let mut steps = Vec::new();
-        let before = self.zones.get(&id).map(|known| NameBuf::from(known.name()));
+        let before = self.zones.get(id).map(|known| NameBuf::from(known.name()));
         match &row {
             Some(row) => self.add_listed(row, &mut steps),
             None => {
@@ -131,8 +134,8 @@ impl DatabaseFollower {
         if let [TableStep::Withdraw(_), ..] = steps[..] {
             self.read_namesake_again(before);
         }
-        let is_in_memory = |known: &FollowedZone| known.is_in_memory();
-        let loaded = if self.zones.get(&id).is_some_and(is_in_memory) {
+        let known = self.zones.get(id);
+        let loaded = if known.is_some_and(FollowedZone::is_in_memory) {
             self.load(id, &mut steps).await
         } else {
             Ok(())
@@ -144,11 +147,13 @@ impl DatabaseFollower {
 
     /// Publishes a zone again that took over another's name before that one was seen to release it.
     fn read_namesake_again(&mut self, name: Option<NameBuf>) {
+        let wanted = name.as_ref().map(NameBuf::as_name);
         let mut zones = self.zones.iter();
-        let namesake =
-            zones.find(|(_, zone)| Some(zone.name()) == name.as_ref().map(NameBuf::as_name));
-        if let Some((&id, _)) = namesake {
-            self.zones.remove(&id);
+        let namesake = zones.find(|(_, zone)| Some(zone.name()) == wanted);
+        let namesake = namesake.map(|(id, _)| id);
+        drop(zones);
+        if let Some(id) = namesake {
+            self.zones.remove(id);
             self.pending.add(Change::Zone(id, None));
         }
     }
@@ -175,26 +180,25 @@ impl DatabaseFollower {
             let (name, zones) = (&self.name, counted(gone.len(), "zone"));
             tracing::info!("{name}: removed {zones} in total");
         }
-        let rows = list.zones.iter().map(PackedZone::row);
-        let new = rows.filter_map(|row| Some((row.id, self.listed(&row, &mut steps)?)));
-        let new: Vec<(i64, FollowedZone)> = new.collect();
-        if self.zones.is_empty() {
-            self.zones = new.into_iter().collect();
-        } else {
-            self.zones.extend(new);
+        let is_first = self.zones.is_empty();
+        for row in list.zones.iter().map(PackedZone::row) {
+            self.add_listed(&row, &mut steps);
+            // Nothing is withdrawn from an empty table, so the steps need not be made together; a million take 50 MB.
+            if is_first && steps.len() >= FIRST_STEPS {
+                self.publish(&steps);
+                steps.clear();
+            }
         }
         self.publish(&steps);
+        drop((steps, list));
         self.soa_check.request();
         self.versions_moves = moves;
         let all = self.pending.contents;
         self.pending.sweep.clear();
-        for (id, zone) in &mut self.zones {
-            let Some(zone) = zone.in_memory() else {
-                continue;
-            };
+        for (id, zone) in self.zones.all_in_memory() {
             if all || zone.contents == ReadContents::None {
-                zone.version = versions.get(id).copied().unwrap_or(0);
-                self.pending.sweep.push(*id);
+                zone.version = versions.get(&id).copied().unwrap_or(0);
+                self.pending.sweep.push(id);
             }
         }
         (self.pending.list, self.pending.contents) = (false, false);
@@ -215,7 +219,7 @@ impl DatabaseFollower {
         }
         let mut there: Vec<i64> = list.zones.iter().map(|row| row.id).collect();
         there.sort_unstable();
-        let ids = self.zones.keys().copied();
+        let ids = self.zones.iter().map(|(id, _)| id);
         ids.filter(|id| there.binary_search(id).is_err()).collect()
     }
 
@@ -269,9 +273,9 @@ impl DatabaseFollower {
     }
 
     /// Returns the zone of a row with a stand-in for its contents, unless it is known.
-    fn listed(&mut self, row: &ZoneRow, steps: &mut Vec<TableStep>) -> Option<FollowedZone> {
+    fn listed(&mut self, row: &ZoneRow, steps: &mut Vec<TableStep>) -> Option<FoundZone> {
         let serving = self.serving(row.name.as_name(), row.kind);
-        match self.zones.get(&row.id) {
+        match self.zones.get(row.id) {
             Some(known) if known.name() == row.name.as_name() && known.serving() == serving => {
                 return None;
             }
@@ -303,25 +307,25 @@ impl DatabaseFollower {
         name: Name<'_>,
         serving: ZoneServing,
         steps: &mut Vec<TableStep>,
-    ) -> FollowedZone {
+    ) -> FoundZone {
         let is_withheld = self.withheld.has(name);
         let is_live = serving == ZoneServing::Lookups && !is_withheld;
         let zone = if is_live {
-            Zone::stand_in(name, Live::new(self.lookup_source, id))
+            Zone::stand_in(name, self.lookup_source, id)
         } else {
             Zone::not_ready(name)
         };
         let zone = self.offered(id, zone, steps);
         if is_live {
-            FollowedZone::Live(zone)
+            FoundZone::Live(zone)
         } else {
-            FollowedZone::without_contents(name, serving, is_withheld)
+            FoundZone::Other(FollowedContents::new(name, serving, is_withheld))
         }
     }
 
     /// Withdraws a zone that must be withheld, or lets one start over that no longer is.
     fn follow_withholding(&mut self, id: i64) {
-        let Some(known) = self.zones.get(&id) else {
+        let Some(known) = self.zones.get(id) else {
             return;
         };
         if known.is_withheld() == self.withheld.has(known.name()) {
@@ -337,7 +341,7 @@ impl DatabaseFollower {
 
     /// Offers the contents of a zone, unless it is withheld.
     pub(super) fn offer(&self, id: i64, mut zone: Zone, steps: &mut Vec<TableStep>) {
-        if self.zones.get(&id).is_some_and(FollowedZone::is_withheld) {
+        if self.zones.get(id).is_some_and(FollowedZone::is_withheld) {
             zone = Zone::not_ready(zone.id());
         }
         self.offered(id, zone, steps);
@@ -352,17 +356,18 @@ impl DatabaseFollower {
 
     /// Removes a zone that is no longer in the database.
     fn remove(&mut self, id: i64, steps: &mut Vec<TableStep>) {
-        if let Some(zone) = self.zones.remove(&id) {
+        if let Some(zone) = self.zones.get(id) {
             self.list_file.note_change();
             let name = zone.name().as_wire();
             self.faults.forget(name);
             steps.push(TableStep::Withdraw(name.into()));
+            self.zones.remove(id);
         }
         self.logged_contests.remove(&id);
     }
 
     fn log_removed(&self, id: i64) {
-        if let Some(zone) = self.zones.get(&id) {
+        if let Some(zone) = self.zones.get(id) {
             let zone = zone.name().to_string();
             tracing::info!("{}: zone {}: removed", self.name, zone_text(&zone));
         }
@@ -377,13 +382,13 @@ impl DatabaseFollower {
         let restored = self.list_file.read();
         let names: Vec<Box<[u8]>> = restored.iter().map(|(_, name)| name[..].into()).collect();
         self.close_policies(&names);
-        let zones = restored.into_iter().map(|(id, name)| {
+        for (id, name) in restored {
             let name = Name::from_wire(&name).unwrap_or(Name::ROOT);
             // Its kind is unknown.
             let serving = self.serving(name, ZoneKind::Native);
-            (id, self.stand_in(id, name, serving, &mut steps))
-        });
-        self.zones = zones.collect();
+            let zone = self.stand_in(id, name, serving, &mut steps);
+            self.zones.insert(id, zone);
+        }
         self.publish(&steps);
         if !steps.is_empty() {
             let (name, zones) = (&self.name, counted(steps.len(), "zone"));
