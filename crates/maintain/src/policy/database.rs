@@ -33,8 +33,13 @@ pub struct StoredPolicy {
 
 /// Reads the policy of a zone from its row and its metadata. An invalid item grants no access.
 pub fn read_policy(row: &ZoneRow, items: &[SettingItem]) -> StoredPolicy {
-    let mut problems = Vec::new();
     let kind = row.kind;
+    let is_plain = kind == ZoneKind::Native && items.is_empty() && row.catalog.is_none();
+    if is_plain && row.primaries.is_none() {
+        // A database may have a million of these.
+        return StoredPolicy::default();
+    }
+    let mut problems = Vec::new();
     let key = first(items, "AXFR-MASTER-TSIG")
         .and_then(|text| name(text, "AXFR-MASTER-TSIG", &mut problems));
     let source = first(items, "AXFR-SOURCE").and_then(|text| {
@@ -102,7 +107,6 @@ pub fn read_policy(row: &ZoneRow, items: &[SettingItem]) -> StoredPolicy {
         catalog_properties: row.catalog.is_some().then(|| properties(row)),
         ..PolicyFragment::default()
     };
-    let is_plain = kind == ZoneKind::Native && items.is_empty() && row.catalog.is_none();
     StoredPolicy {
         part: (!is_plain).then_some(part),
         problems,

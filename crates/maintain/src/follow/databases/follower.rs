@@ -128,7 +128,7 @@ impl DatabaseFollower {
                     back_off = BACK_OFF;
                     let zones = self.zones.iter();
                     let zones = zones.map(|(id, zone)| (id, zone.name().as_wire()));
-                    self.list_file.write_if_due(zones);
+                    self.list_file.write_if_due(zones, self.give_back);
                     self.check_soas_if_due();
                     self.refresh_interval
                 }

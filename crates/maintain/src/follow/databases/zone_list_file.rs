@@ -61,8 +61,12 @@ impl ZoneListFile {
         is_needed.then(|| INTERVAL.saturating_sub(since))
     }
 
-    /// Writes the list if that is due. Another thread waits for the disk.
-    pub(super) fn write_if_due<'a>(&mut self, zones: impl Iterator<Item = ListEntry<'a>>) {
+    /// Writes the list if that is due. Another thread waits for the disk, and gives back the memory that the list took.
+    pub(super) fn write_if_due<'a>(
+        &mut self,
+        zones: impl Iterator<Item = ListEntry<'a>>,
+        give_back: fn(),
+    ) {
         let is_writing = self
             .writing
             .as_ref()
@@ -88,6 +92,8 @@ impl ZoneListFile {
                     tracing::warn!("{address}: cannot write the zone list to {shown}: {error}");
                 }
             }
+            drop(bytes);
+            give_back();
         }));
     }
 
