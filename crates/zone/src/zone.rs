@@ -92,6 +92,12 @@ struct Contents {
 static NO_CONTENTS: LazyLock<Contents> =
     LazyLock::new(|| Contents::new(Packed::with_apex(Name::ROOT)));
 
+/// Not inlined, to keep it off the path of zones in memory.
+#[cold]
+fn no_contents() -> &'static Contents {
+    &NO_CONTENTS
+}
+
 impl Contents {
     fn new(packed: Packed) -> Self {
         Contents {
@@ -179,7 +185,7 @@ impl Zone {
     fn contents(&self) -> &Contents {
         match &self.body {
             Body::Memory(contents) => contents,
-            Body::Backend(_) => &NO_CONTENTS,
+            Body::Backend(_) => no_contents(),
         }
     }
 
