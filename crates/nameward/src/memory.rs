@@ -111,3 +111,39 @@ fn policy_is_always() -> bool {
     let policy = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     policy.is_ok_and(|policy| policy.contains("[always]"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_aligned_and_keep_their_contents_when_they_grow() {
+        for align in [1, 2, 4, 8, 16, 32, 64, 4096] {
+            for size in (1..300).chain([1000, 5000, 70_000]) {
+                let layout = Layout::from_size_align(size, align).unwrap();
+                // SAFETY: sizes are not 0, and each block is written within its size and freed once, with its layout.
+                unsafe {
+                    let block = ALLOCATOR.alloc(layout);
+                    let zeroed = ALLOCATOR.alloc_zeroed(layout);
+                    assert!(block.addr().is_multiple_of(align), "{layout:?}");
+                    assert!(zeroed.addr().is_multiple_of(align), "{layout:?}");
+                    assert!(
+                        std::slice::from_raw_parts(zeroed, size)
+                            .iter()
+                            .all(|octet| *octet == 0)
+                    );
+                    block.write_bytes(7, size);
+                    let grown = ALLOCATOR.realloc(block, layout, size * 3);
+                    assert!(grown.addr().is_multiple_of(align), "{layout:?}");
+                    assert!(
+                        std::slice::from_raw_parts(grown, size)
+                            .iter()
+                            .all(|octet| *octet == 7)
+                    );
+                    ALLOCATOR.dealloc(grown, Layout::from_size_align(size * 3, align).unwrap());
+                    ALLOCATOR.dealloc(zeroed, layout);
+                }
+            }
+        }
+    }
+}
