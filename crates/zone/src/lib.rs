@@ -8,6 +8,7 @@
 
 mod access;
 mod advice;
+mod body;
 mod broken;
 mod build;
 mod capacity;
@@ -35,6 +36,7 @@ mod serial;
 mod signed_version;
 mod signing_state;
 mod source;
+mod summary;
 mod table;
 mod view;
 mod walk;

@@ -6,7 +6,8 @@
 //! answered SERVFAIL, because REFUSED would mean that the zone is not served here.
 
 use crate::packed::Packed;
-use crate::zone::{DepthSet, Zone, ZoneSummary};
+use crate::summary::{DepthSet, ZoneSummary};
+use crate::zone::Zone;
 use nameward_wire::Name;
 use std::ops::Deref;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! One version of a zone, and lookups in it.
 
-use crate::chain::DenialChain;
+use crate::body::{MemoryContents, ZoneBody, ZoneIndexes, no_contents};
 use crate::change::Changes;
 use crate::key::NameKey;
 use crate::live::Live;
@@ -9,57 +9,16 @@ use crate::packed::{Packed, tag};
 use crate::prefetch::prefetch;
 use crate::serial::Serial;
 use crate::signing_state::SigningState;
-use nameward_base::sync::Mutex;
+use crate::summary::ZoneSummary;
 use nameward_wire::{Name, Type};
-use once_cell::race::OnceBox;
-use std::sync::{Arc, LazyLock, OnceLock};
-
-/// Properties of a zone that a search starts from.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct ZoneSummary {
-    /// Location of the apex in the packed contents.
-    pub(crate) apex: u32,
-    pub(crate) apex_labels: u8,
-    /// Labels of the deepest name.
-    pub(crate) max_labels: u8,
-    /// Whether there is or was a LUA record.
-    pub(crate) has_scripts: bool,
-    /// Depths, in labels, at which there is or was a delegation or a DNAME.
-    pub(crate) cut_depths: DepthSet,
-    pub(crate) names: u32,
-    /// Whether there is or was an SVCB or HTTPS record with automatic hints.
-    pub(crate) has_auto_hints: bool,
-}
-
-/// A set of label counts. Stored as 32-bit words, because every octet counts with a hundred thousand zones.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct DepthSet([u32; 4]);
-
-impl DepthSet {
-    /// Creates the set from a bit mask.
-    pub(crate) fn from_bits(bits: u128) -> Self {
-        DepthSet([0, 32, 64, 96].map(|shift| (bits >> shift) as u32))
-    }
-
-    /// Returns the set as a bit mask.
-    #[inline]
-    pub(crate) fn bits(self) -> u128 {
-        let [a, b, c, d] = self.0.map(u128::from);
-        a | b << 32 | c << 64 | d << 96
-    }
-
-    /// Adds a label count, which must be below 128.
-    pub(crate) fn insert(&mut self, labels: usize) {
-        *self = Self::from_bits(self.bits() | 1 << labels);
-    }
-}
+use std::sync::Arc;
 
 /// One immutable version of a zone.
 ///
 /// A version is either packed as a whole, or a packed base with changes over it, so that the cost of changing a few
 /// records is proportional to the change (see [`crate::change`]).
 pub struct Zone {
-    body: Body,
+    body: ZoneBody,
     summary: ZoneSummary,
     /// Only the zone's existence is known; this is the placeholder for contents that are not available.
     is_not_ready: bool,
@@ -72,55 +31,6 @@ pub struct Zone {
 // With its `Arc` counters, a zone takes a block of 112 octets; the allocator's next sizes are 128 and 160, which would
 // be noticeable with a million zones.
 const _: () = assert!(size_of::<Zone>() <= 96);
-
-/// Where the contents are. Both are part of the same block of memory: a server may have a million zones that are looked up.
-enum Body {
-    Memory(Contents),
-    /// They are looked up; the zone is only a placeholder.
-    Backend(Live),
-}
-
-struct Contents {
-    packed: Packed,
-    changes: Option<Box<Changes>>,
-    signing: SigningState,
-    /// Indexes over the names, behind a pointer because few zones ever need them.
-    indexes: OnceBox<ZoneIndexes>,
-}
-
-/// The contents of every placeholder for a zone that is looked up: an apex without records.
-static NO_CONTENTS: LazyLock<Contents> =
-    LazyLock::new(|| Contents::new(Packed::with_apex(Name::ROOT)));
-
-/// Not inlined, to keep it off the path of zones in memory.
-#[cold]
-fn no_contents() -> &'static Contents {
-    &NO_CONTENTS
-}
-
-impl Contents {
-    fn new(packed: Packed) -> Self {
-        Contents {
-            packed,
-            changes: None,
-            signing: SigningState::Unsigned,
-            indexes: OnceBox::new(),
-        }
-    }
-}
-
-/// Indexes over the names of a zone, each built on first use.
-#[derive(Default)]
-pub(crate) struct ZoneIndexes {
-    /// Locations of the packed names in canonical order.
-    pub(crate) order: OnceLock<Box<[u32]>>,
-    /// Locations of the packed names with LUA records.
-    pub(crate) scripts: OnceLock<Box<[u32]>>,
-    /// The denial chain. Used by the code that changes zones; answers get it from the signing state.
-    pub(crate) chain: Mutex<Option<Arc<DenialChain>>>,
-    /// The name of the version, if it has a variant.
-    pub(crate) id: OnceLock<Box<[u8]>>,
-}
 
 /// The result of searching a name in a zone (RFC 1034 section 4.3.2 step 3, RFC 4592 section 3.3).
 #[derive(Clone, Copy)]
@@ -157,21 +67,21 @@ pub enum Find<'a> {
 
 impl Zone {
     pub(crate) fn new(packed: Packed, summary: ZoneSummary) -> Self {
-        Zone::with_body(Body::Memory(Contents::new(packed)), summary)
+        Zone::with_body(ZoneBody::Memory(MemoryContents::new(packed)), summary)
     }
 
     pub(crate) fn with_changes(changes: Changes, summary: ZoneSummary) -> Self {
-        let mut contents = Contents::new(Packed::default());
+        let mut contents = MemoryContents::new(Packed::default());
         contents.changes = Some(Box::new(changes));
-        Zone::with_body(Body::Memory(contents), summary)
+        Zone::with_body(ZoneBody::Memory(contents), summary)
     }
 
     /// Creates the placeholder for contents that are looked up.
     pub(crate) fn looked_up(live: Live, summary: ZoneSummary) -> Self {
-        Zone::with_body(Body::Backend(live), summary)
+        Zone::with_body(ZoneBody::Backend(live), summary)
     }
 
-    fn with_body(body: Body, summary: ZoneSummary) -> Self {
+    fn with_body(body: ZoneBody, summary: ZoneSummary) -> Self {
         Zone {
             body,
             summary,
@@ -182,10 +92,10 @@ impl Zone {
     }
 
     #[inline]
-    fn contents(&self) -> &Contents {
+    fn contents(&self) -> &MemoryContents {
         match &self.body {
-            Body::Memory(contents) => contents,
-            Body::Backend(_) => no_contents(),
+            ZoneBody::Memory(contents) => contents,
+            ZoneBody::Backend(_) => no_contents(),
         }
     }
 
@@ -221,8 +131,8 @@ impl Zone {
     #[inline]
     pub fn live(&self) -> Option<&Live> {
         match &self.body {
-            Body::Memory(_) => None,
-            Body::Backend(live) => Some(live),
+            ZoneBody::Memory(_) => None,
+            ZoneBody::Backend(live) => Some(live),
         }
     }
 
@@ -240,7 +150,7 @@ impl Zone {
     /// Sets how answers are signed. The apex records of a signed zone must already be present. Without effect on a
     /// placeholder for contents that are looked up: they are signed as their backend says.
     pub fn set_signing(&mut self, signing: impl Into<SigningState>) {
-        if let Body::Memory(contents) = &mut self.body {
+        if let ZoneBody::Memory(contents) = &mut self.body {
             contents.signing = signing.into();
         }
     }
@@ -306,8 +216,8 @@ impl Zone {
 
     fn changes_mut(&mut self) -> Option<&mut Changes> {
         match &mut self.body {
-            Body::Memory(contents) => contents.changes.as_deref_mut(),
-            Body::Backend(_) => None,
+            ZoneBody::Memory(contents) => contents.changes.as_deref_mut(),
+            ZoneBody::Backend(_) => None,
         }
     }
 
@@ -317,8 +227,8 @@ impl Zone {
 
     pub(crate) fn indexes_if_made(&self) -> Option<&ZoneIndexes> {
         match &self.body {
-            Body::Memory(contents) => contents.indexes.get(),
-            Body::Backend(_) => None,
+            ZoneBody::Memory(contents) => contents.indexes.get(),
+            ZoneBody::Backend(_) => None,
         }
     }
 
@@ -327,8 +237,8 @@ impl Zone {
     pub fn apex_name(&self) -> Name<'_> {
         match &self.body {
             // The apex cannot be deleted, so the packed node has the name even if it has changed.
-            Body::Memory(_) => self.packed().node(self.summary.apex).name(),
-            Body::Backend(live) => live.name().zone(),
+            ZoneBody::Memory(_) => self.packed().node(self.summary.apex).name(),
+            ZoneBody::Backend(live) => live.name().zone(),
         }
     }
 
@@ -359,11 +269,11 @@ impl Zone {
     /// Returns the octets on the heap.
     pub fn heap_bytes(&self) -> usize {
         match &self.body {
-            Body::Memory(_) => {
+            ZoneBody::Memory(_) => {
                 let changes = self.changes().map_or(0, Changes::heap_bytes);
                 self.packed().heap_bytes() + changes
             }
-            Body::Backend(live) => live.heap_bytes(),
+            ZoneBody::Backend(live) => live.heap_bytes(),
         }
     }
 
