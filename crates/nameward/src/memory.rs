@@ -29,9 +29,10 @@ unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as promised to this function.
         unsafe {
-            match is_usual(&layout) {
-                true => mi_malloc(layout.size()).cast(),
-                false => MiMalloc.alloc(layout),
+            if is_usual(&layout) {
+                mi_malloc(layout.size()).cast()
+            } else {
+                MiMalloc.alloc(layout)
             }
         }
     }
@@ -40,9 +41,10 @@ unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as promised to this function.
         unsafe {
-            match is_usual(&layout) {
-                true => mi_zalloc(layout.size()).cast(),
-                false => MiMalloc.alloc_zeroed(layout),
+            if is_usual(&layout) {
+                mi_zalloc(layout.size()).cast()
+            } else {
+                MiMalloc.alloc_zeroed(layout)
             }
         }
     }
@@ -57,9 +59,10 @@ unsafe impl GlobalAlloc for Allocator {
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as promised to this function.
         unsafe {
-            match layout.align() <= ALIGNMENT && layout.align() <= size {
-                true => mi_realloc(block.cast(), size).cast(),
-                false => MiMalloc.realloc(block, layout, size),
+            if layout.align() <= ALIGNMENT && layout.align() <= size {
+                mi_realloc(block.cast(), size).cast()
+            } else {
+                MiMalloc.realloc(block, layout, size)
             }
         }
     }

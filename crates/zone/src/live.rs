@@ -118,9 +118,9 @@ impl Live {
 
     /// Starts a lookup unless `limit` lookups are already in flight.
     pub fn begin_lookup(&self, limit: u32) -> bool {
-        let more = |lookups: u16| match u32::from(lookups) < limit {
-            true => lookups.checked_add(1),
-            false => None,
+        let more = |lookups: u16| {
+            let next = lookups.checked_add(1);
+            next.filter(|_| u32::from(lookups) < limit)
         };
         self.lookups
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
