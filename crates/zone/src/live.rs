@@ -21,7 +21,7 @@ pub struct Live {
     id: i64,
     number: u64,
     name: InlineName,
-    /// Cached data of a zone lives for minutes, so it cannot meet its own generation again after 2^32 changes.
+    /// It may wrap: nothing is cached for as long as 2^32 changes take.
     generation: AtomicU32,
     backend: u16,
     lookups: AtomicU16,
@@ -34,7 +34,7 @@ enum InlineName {
     Long(Box<[u8]>),
 }
 
-/// The longest name that takes no more room than the pointer to a longer one does with its padding.
+/// The longest name in place. With one octet more, [`Zone`] would no longer fit into its block.
 const SHORT: usize = 30;
 
 impl InlineName {

@@ -1,4 +1,4 @@
-//! The properties of a zone that a search starts from.
+//! Properties of a zone that are needed before its contents are read.
 
 /// Properties of a zone that a search starts from.
 #[derive(Clone, Copy, Default)]
