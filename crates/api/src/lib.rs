@@ -24,6 +24,7 @@ mod request;
 mod resources;
 mod response;
 mod routes;
+mod turns;
 
 pub use operator::{Api, ApiDefaults, ApiOperator};
 pub use request::{ApiMethod, ApiRequest, BadTarget};

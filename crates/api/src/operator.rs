@@ -13,10 +13,8 @@ use nameward_stats::Snapshot;
 use nameward_zone::ScriptCheck;
 
 use crate::request::ApiRequest;
-use crate::resources::conditional::ConditionalTurns;
-use crate::resources::zones::ReplyRest;
-use crate::response::{ApiError, ApiResponse, ApiResult};
-use crate::routes;
+use crate::response::{ApiError, ApiResult};
+use crate::turns::ConditionalTurns;
 
 /// The server behind the API.
 pub trait ApiOperator: Send + Sync + 'static {
@@ -105,38 +103,6 @@ impl Api {
     pub(crate) fn script_check(&self) -> ScriptCheck {
         self.operator.script_check()
     }
-
-    /// Makes the next part of a long reply, and what follows it. It may block.
-    pub fn continue_reply(
-        &self,
-        rest: ReplyRest,
-        request: &ApiRequest,
-        key: &Arc<ApiKey>,
-    ) -> ApiResult<(Vec<u8>, Option<ReplyRest>)> {
-        rest.make(&Call {
-            api: self,
-            request,
-            caller: Caller::for_key(key, request.client, None),
-        })
-    }
-
-    /// Answers a request of a client that has shown this key. It may block.
-    pub fn respond(&self, request: &ApiRequest, key: &Arc<ApiKey>) -> ApiResponse {
-        let call = Call {
-            api: self,
-            request,
-            caller: Caller::for_key(key, request.client, None),
-        };
-        match routes::dispatch(&call) {
-            Ok(response) => response,
-            Err(error) => {
-                if error.status() >= 500 {
-                    tracing::error!("API request failed: {error:?}");
-                }
-                ApiResponse::from_error(&error, request.error_form())
-            }
-        }
-    }
 }
 
 /// One request on its way through a resource.
@@ -148,7 +114,16 @@ pub struct Call<'c> {
     caller: Caller,
 }
 
-impl Call<'_> {
+impl<'c> Call<'c> {
+    /// Makes the call of a client that has shown this key.
+    pub fn new(api: &'c Api, request: &'c ApiRequest, key: &Arc<ApiKey>) -> Self {
+        Call {
+            api,
+            request,
+            caller: Caller::for_key(key, request.client, None),
+        }
+    }
+
     /// The rights of the caller.
     pub fn scope(&self) -> &KeyScope {
         self.caller.scope()

@@ -2,12 +2,10 @@
 
 use std::io;
 
-use nameward_control::operations::{ErrorKind, OperationError};
+use nameward_control::operations::{ErrorKind, KeyScope, OperationError};
+use nameward_wire::NameBuf;
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::resources::events::EventSubscription;
-use crate::resources::zones::ReplyRest;
 
 /// Media types.
 pub mod media {
@@ -38,6 +36,16 @@ pub const HEADERS: [(&str, &str); 6] = [
     ("x-xss-protection", "1; mode=block"),
 ];
 
+/// Octets of the texts in one reply.
+pub const REPLY_MAX: usize = 256 << 20;
+
+/// The error of a zone that does not fit into a reply.
+pub fn too_large() -> ApiError {
+    ApiError::invalid(
+        "the zone is too large for one reply: select RRsets with rrset_name, or transfer the zone",
+    )
+}
+
 /// A reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiResponse {
@@ -55,6 +63,30 @@ pub struct ApiResponse {
     pub events: Option<Box<EventSubscription>>,
     /// The rest of a long body, which is made while the client reads; none for other replies.
     pub rest: Option<Box<ReplyRest>>,
+}
+
+/// The events that a client gets (`resources::events` writes them).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventSubscription {
+    /// The number of the last event that it has.
+    pub position: u64,
+    /// Events before its position are not known.
+    pub is_after_gap: bool,
+    /// Only of this zone.
+    pub zone: Option<NameBuf>,
+    /// The rights of the client.
+    pub scope: KeyScope,
+}
+
+/// The rest of the list of all zones. It is made page by page (`resources::zones`), so that a list of any length takes the memory of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplyRest {
+    /// The zone after which it starts; empty for the first.
+    pub position: String,
+    /// Show whether each zone is signed.
+    pub with_dnssec: bool,
+    /// Nothing is in the list so far.
+    pub is_empty: bool,
 }
 
 /// The form of errors that a client takes.

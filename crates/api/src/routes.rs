@@ -1,13 +1,15 @@
 //! Owns the table of routes: a path pattern, its methods and their handlers.
 
 use crate::openapi;
-use crate::operator::Call;
-use crate::request::ApiMethod;
+use crate::operator::{Api, Call};
+use crate::request::{ApiMethod, ApiRequest};
 use crate::resources::{
     actions, audit, autoprimaries, cache, changes, config, cryptokeys, events, history, metadata,
     operations, search, servers, statistics, tsigkeys, views, zones,
 };
-use crate::response::{ApiError, ApiResponse, ApiResult};
+use crate::response::{ApiError, ApiResponse, ApiResult, ReplyRest};
+use nameward_control::api_keys::ApiKey;
+use std::sync::Arc;
 
 /// Answers a request; gets the segments that stand for `{}` in the pattern.
 type Handler = fn(&Call<'_>, &[&str]) -> ApiResult;
@@ -83,17 +85,32 @@ const ROUTES: &[ApiRoute] = &[
     },
 ];
 
-/// Calls `each` with the pattern and method of every route.
-pub fn each(each: &mut dyn FnMut(&[&str], ApiMethod)) {
-    for route in ROUTES {
-        for (method, _) in route.methods {
-            each(route.pattern, *method);
+impl Api {
+    /// Answers a request of a client that has shown this key. It may block.
+    pub fn respond(&self, request: &ApiRequest, key: &Arc<ApiKey>) -> ApiResponse {
+        match dispatch(&Call::new(self, request, key)) {
+            Ok(response) => response,
+            Err(error) => {
+                if error.status() >= 500 {
+                    tracing::error!("API request failed: {error:?}");
+                }
+                ApiResponse::from_error(&error, request.error_form())
+            }
         }
+    }
+
+    /// Makes the next part of a long reply, and what follows it. It may block.
+    pub fn continue_reply(
+        &self,
+        rest: ReplyRest,
+        request: &ApiRequest,
+        key: &Arc<ApiKey>,
+    ) -> ApiResult<(Vec<u8>, Option<ReplyRest>)> {
+        rest.make(&Call::new(self, request, key))
     }
 }
 
-/// Answers a request.
-pub fn dispatch(call: &Call<'_>) -> ApiResult {
+fn dispatch(call: &Call<'_>) -> ApiResult {
     let path = &call.request.path;
     let route = ROUTES.iter().find(|route| matches(route.pattern, path));
     let route = route.ok_or(ApiError::NotFound)?;
@@ -137,6 +154,19 @@ fn matches(pattern: &[&str], path: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_route_is_described_and_every_description_has_a_route() {
+        let mut served = 0;
+        for route in ROUTES {
+            for (method, _) in route.methods {
+                let count = openapi::count(route.pattern, *method);
+                assert_eq!(count, 1, "{method:?} {:?}", route.pattern);
+                served += 1;
+            }
+        }
+        assert_eq!(served, openapi::COUNT);
+    }
 
     #[test]
     fn no_two_routes_match_one_path() {

@@ -7,8 +7,7 @@ use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, page};
 use super::proposal::{Proposal, check_editable, propose};
 use super::{PageResult, Visit};
 use crate::content;
-use crate::resources::zones::REPLY_MAX;
-use crate::response::{ApiResponse, media};
+use crate::response::{ApiResponse, REPLY_MAX, media};
 
 #[derive(Template)]
 #[template(path = "import.html")]

@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use super::connections::RunningOperation;
 use super::reply::{NextEvents, ReplyBody};
 use super::{ApiShared, finish};
-use crate::resources::events::EventSubscription;
+use crate::response::EventSubscription;
 use crate::response::{ApiError, ApiResponse, ErrorForm};
 
 /// Events read from the feed at a time.

@@ -14,8 +14,7 @@ use nameward_serve::http::{Held, HeldBody};
 use super::connections::ApiConnection;
 use super::{ApiShared, finish};
 use crate::request::ApiRequest;
-use crate::resources::zones::ReplyRest;
-use crate::response::ApiResponse;
+use crate::response::{ApiResponse, ReplyRest};
 
 /// A reply that breaks off: the connection is closed, so that the client does not take it for complete.
 #[derive(Debug)]

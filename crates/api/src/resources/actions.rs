@@ -8,9 +8,9 @@ use serde_json::json;
 
 use crate::content;
 use crate::operator::Call;
-use crate::response::{ApiError, ApiResponse, ApiResult, media};
+use crate::response::{ApiError, ApiResponse, ApiResult, REPLY_MAX, media, too_large};
 
-use super::{zone_name, zones::REPLY_MAX};
+use super::zone_name;
 
 /// Sends NOTIFY to the secondaries.
 pub fn notify(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
@@ -95,7 +95,7 @@ fn zone_file(call: &Call<'_>, zone: String) -> Result<String, ApiError> {
         text.len() <= REPLY_MAX
     })?;
     if text.len() > REPLY_MAX {
-        return Err(super::zones::too_large());
+        return Err(too_large());
     }
     Ok(text)
 }

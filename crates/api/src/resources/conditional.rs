@@ -5,19 +5,14 @@
 
 use aws_lc_rs::digest::{Context, SHA256};
 use data_encoding::HEXLOWER;
-use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_control::operations::ZoneAttributes;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::operator::Call;
-use crate::request::ApiRequest;
 use crate::response::{ApiError, ApiResult, PiecedText, to_json};
 
 use super::metadata;
 use super::rrsets::{self, ShownRrsets};
 
-/// Zones share turns, so that their number is bounded: more than operations that run at the same time.
-const TURNS: usize = 64;
 /// Octets of the digest in a tag.
 const DIGEST: usize = 12;
 
@@ -34,29 +29,6 @@ pub fn entity_tag(
     rrsets.0.iter().for_each(|piece| digest.update(piece));
     let digest = HEXLOWER.encode(&digest.finish().as_ref()[..DIGEST]);
     format!("\"{}-{digest}\"", zone.serial)
-}
-
-/// Turns of conditional requests: those of one zone follow each other, from the comparison of the tag to the end of the change, so that of
-/// several with the same tag one succeeds.
-pub struct ConditionalTurns([Mutex<()>; TURNS]);
-
-impl Default for ConditionalTurns {
-    fn default() -> Self {
-        ConditionalTurns(std::array::from_fn(|_| Mutex::default()))
-    }
-}
-
-impl ConditionalTurns {
-    /// Waits for the turn of a request; `None` if it has no condition.
-    pub fn wait(&self, request: &ApiRequest, zone: &str) -> Option<MutexGuard<'_, ()>> {
-        request.if_match.as_ref()?;
-        let mut hasher = DefaultHasher::new();
-        zone.trim_end_matches('.')
-            .to_ascii_lowercase()
-            .hash(&mut hasher);
-        let turn = self.0.get(hasher.finish() as usize % TURNS)?;
-        Some(turn.lock())
-    }
 }
 
 /// Returns the result of a change; one that was refused because the zone has changed as such.

@@ -1,17 +1,16 @@
 //! `/events`: the changes of zones, settings and keys as server-sent events. The listener sends them; here is what a client subscribes to.
 
 use nameward_base::calendar::UtcTime;
-use nameward_control::operations::{KeyScope, OperationError, zone_name};
+use nameward_control::operations::{OperationError, zone_name};
 use nameward_maintain::change_feed::{
     ChangeFeed, ChangeKind, FeedEvent, FeedKind, FeedSettingChange, FeedZoneChange, SettingSubject,
 };
 use nameward_store::state::JournalOrigin;
-use nameward_wire::NameBuf;
 use serde_json::{Value, json};
 
 use crate::fields::check_canonical;
 use crate::operator::Call;
-use crate::response::{ApiError, ApiResponse, ApiResult, media, to_json};
+use crate::response::{ApiError, ApiResponse, ApiResult, EventSubscription, media, to_json};
 
 /// The reason of a gap: the ID is not one of this run of the server.
 const UNKNOWN_ID: &str =
@@ -20,18 +19,6 @@ const UNKNOWN_ID: &str =
 const TOO_LATE: &str = "there were more events than are kept; some were left out";
 /// The reason of a gap: notices of a database were lost.
 const UNKNOWN_CHANGE: &str = "any zone of a database may have changed";
-
-/// The events that a client gets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventSubscription {
-    /// The number of the last event that it has.
-    pub position: u64,
-    /// Events before its position are not known.
-    is_after_gap: bool,
-    /// Only of this zone.
-    zone: Option<NameBuf>,
-    scope: KeyScope,
-}
 
 /// Opens a stream of events: from now on, or after the event that `Last-Event-ID` names.
 pub fn open(call: &Call<'_>, _: &[&str]) -> ApiResult {

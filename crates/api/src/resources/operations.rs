@@ -6,9 +6,7 @@ use nameward_control::operations::{ControlRequest, OperationError, ReplyLine};
 use nameward_zone::change::MESSAGE_MAX;
 
 use crate::operator::Call;
-use crate::response::{ApiError, ApiResponse, ApiResult, media};
-
-use super::zones::REPLY_MAX;
+use crate::response::{ApiError, ApiResponse, ApiResult, REPLY_MAX, media};
 
 /// Runs an operation. Its errors are lines of the reply, with status 200.
 pub fn run(call: &Call<'_>, _: &[&str]) -> ApiResult {

@@ -13,10 +13,9 @@ use crate::fields::{
     canonical_name, optional_bool, optional_list, optional_string, string, unsigned,
 };
 use crate::operator::Call;
-use crate::response::{ApiError, ApiResult, PiecedText};
+use crate::response::{ApiError, ApiResult, PiecedText, REPLY_MAX, too_large};
 
 use super::zone_views::{CommentJson, RecordJson, RrsetJson};
-use super::zones::{REPLY_MAX, too_large};
 
 /// The highest TTL (RFC 2181 section 8).
 const TTL_MAX: u64 = 0x7fff_ffff;

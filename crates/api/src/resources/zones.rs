@@ -12,25 +12,15 @@ use crate::fields::{
     optional_strings,
 };
 use crate::operator::{ApiDefaults, Call};
-use crate::response::{ApiError, ApiResponse, ApiResult, PiecedText, media, to_json};
+use crate::response::{ApiError, ApiResponse, ApiResult, PiecedText, ReplyRest, media, to_json};
 
 use super::paging::ListPage;
 use super::rrsets::ShownRrsets;
 use super::zone_views::{RrsetJson, ZONE_SORT_FIELDS, ZoneDocument, write_zone};
 use super::{changes, conditional, metadata, rrsets, tsigkeys, zone_name};
 
-/// Octets of the texts in one reply.
-pub const REPLY_MAX: usize = 256 << 20;
-
 /// Octets of a part of the list of all zones, at least.
 const PART_MIN: usize = 256 << 10;
-
-/// The error of a zone that does not fit into a reply.
-pub fn too_large() -> ApiError {
-    ApiError::invalid(
-        "the zone is too large for one reply: select RRsets with rrset_name, or transfer the zone",
-    )
-}
 
 /// The list of zones, or the one that `zone` names.
 pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
@@ -76,15 +66,6 @@ pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
         return Ok(reply);
     }
     Ok(reply.with("x-total-count", total.to_string()))
-}
-
-/// The rest of the list of all zones. It is made page by page, so that a list of any length takes the memory of one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplyRest {
-    position: String,
-    with_dnssec: bool,
-    /// Nothing is in the list so far.
-    is_empty: bool,
 }
 
 impl ReplyRest {
@@ -471,4 +452,30 @@ fn read_metadata(body: &Value) -> ApiResult<Vec<MetadataSpec>> {
         }
     }
     Ok(items)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_catalog_lists_new_primary_zones_and_not_their_versions() {
+        let defaults = ApiDefaults {
+            catalog_zone: "catalog.test.".into(),
+            ..ApiDefaults::default()
+        };
+        let catalog_of = |zone: &str, kind| {
+            let mut request = ZoneProvision {
+                zone: zone.into(),
+                kind: ListedKind::OfZone(kind),
+                ..ZoneProvision::default()
+            };
+            add_default_catalog(&defaults, &mut request);
+            request.catalog
+        };
+        let listed = catalog_of("one.test.", ZoneKind::Primary);
+        assert_eq!(listed, defaults.catalog_zone);
+        assert_eq!(catalog_of("one.test.", ZoneKind::Native), "");
+        assert_eq!(catalog_of("one.test..inside", ZoneKind::Primary), "");
+    }
 }
