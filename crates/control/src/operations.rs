@@ -42,7 +42,7 @@ pub use key::secure_all::SecuredZone;
 pub use key::signing_status::ListedSigning;
 pub use key::zone_keys::ListedZoneKey;
 use nameward_maintain::Commits;
-pub use nameward_maintain::follow::databases::PublishError;
+pub use nameward_maintain::PublishError;
 use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::keys::rollover::RolloverManager;
 use nameward_maintain::policy::{PolicyTable, StoredPolicies};

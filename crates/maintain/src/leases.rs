@@ -9,7 +9,6 @@ use nameward_base::sync::Mutex;
 use nameward_base::worker::{self, Mailbox, panic_guard};
 pub use nameward_store::sql::write::LeaseTask;
 use nameward_store::sql::write::{LeaseRenewal, SeenLeases, WriteError};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,12 +57,6 @@ impl LeaseState {
             LeaseState::Held(held) => held.iter().any(|(one, until)| *one == task && now < *until),
         }
     }
-}
-
-/// Returns a name for a server that has none yet: the keys of a hasher are random.
-pub fn random_server_name() -> String {
-    let random = || RandomState::new().build_hasher().finish();
-    format!("{:016x}{:016x}", random(), random())
 }
 
 /// The server that holds leases: its name, the tasks it can do, and its reaction to a new one.

@@ -19,6 +19,7 @@ mod zonemd;
 
 pub use api_keys::SharedApiKey;
 pub use cookies::{COOKIE_SECRET_OCTETS, RolledCookieSecret};
+pub use database_templates::POLICY_METADATA;
 pub use fragment::PolicyFragment;
 pub use remote::{
     AlpnRule, ClientIdentity, PeerAuthentication, PeerTls, PeerTransport, RemoteServer,

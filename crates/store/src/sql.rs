@@ -69,7 +69,7 @@ use mysql::Mysql;
 use nameward_dnssec::{Keys, SignatureCache, SoaEdit};
 use nameward_wire::NameBuf;
 use nameward_zone::{ZoneKind, ZoneLimits};
-pub use packed_zones::{PackedZone, PackedZones};
+pub use packed_zones::PackedZones;
 pub use peer_settings::{SettingItem, SettingItems, StoredAutoprimary, StoredTsigKey, term_kind};
 use postgres::Postgres;
 use row::{Cells, read_zone_name, shown};

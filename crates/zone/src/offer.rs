@@ -113,6 +113,7 @@ impl ZoneTable {
                 self.withdraw(name, *rank);
             }
         }
+        self.reserve(changes.len());
         let mut contests = Vec::new();
         let mut key = NameKey::default();
         for change in changes {

@@ -12,7 +12,7 @@ mod versions;
 use crate::access::{AccessClient, AccessIndex, AccessList, AccessRules, AccessSource};
 use crate::key::NameKey;
 use crate::offer::{NO_SOURCE, StandbyZones};
-use crate::packed::{first_slot, next_slot};
+use crate::packed::{first_slot, next_slot, slots_for};
 use crate::prefetch::prefetch;
 use crate::view::ViewTables;
 use crate::zone::Zone;
@@ -264,6 +264,21 @@ impl ZoneTable {
         let hash = key.hash(self.depth_to(key.labels())?);
         let shard = &self.shards[shard_of(hash)];
         shard.slots.get(first_slot(hash as u32, shard.slots.len()))
+    }
+
+    /// Makes room for many new zones, as at the first load: shards that grow step by step leave gaps in memory.
+    pub(crate) fn reserve(&mut self, zones: usize) {
+        if zones <= self.len.max(16 * SHARDS) {
+            return;
+        }
+        let average = zones / SHARDS;
+        // Shards differ: with a sixteenth more, all but a few of a million zones' have room.
+        let len = slots_for(average + average / 16);
+        for shard in &mut self.shards {
+            if shard.slots.len() < len {
+                Arc::make_mut(shard).rebuild(len);
+            }
+        }
     }
 
     /// Adds a zone, or replaces the one with its name.

@@ -13,7 +13,11 @@ impl Commits {
     /// Applies changes that a source of zones has found. A zone that replaces an older version is committed, so that
     /// their difference is journalled; without a state store the difference is not needed. Returns the zones that
     /// another source has too.
-    pub fn load(self: &Arc<Self>, changes: Vec<TableChange>, home: ZoneStorage) -> Vec<Contest> {
+    pub fn load(
+        self: &Arc<Self>,
+        mut changes: Vec<TableChange>,
+        home: ZoneStorage,
+    ) -> Vec<Contest> {
         let table = self.table.load();
         let is_newer = |change: &TableChange| match change {
             TableChange::Offer(zone) if !zone.is_stand_in() => table
@@ -40,10 +44,10 @@ impl Commits {
             }
             return contests;
         }
-        let (newer, others): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_newer);
-        let contests = self.table.publish(&others);
-        self.forget_sources(&others);
-        self.forget_withdrawn(&others, home);
+        let newer: Vec<_> = changes.extract_if(.., |change| is_newer(change)).collect();
+        let contests = self.table.publish(&changes);
+        self.forget_sources(&changes);
+        self.forget_withdrawn(&changes, home);
         for change in newer {
             let TableChange::Offer(zone) = change else {
                 continue;

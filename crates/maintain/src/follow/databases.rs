@@ -8,7 +8,6 @@
 mod followed_zones;
 mod follower;
 mod load;
-mod notified;
 mod own_changes;
 mod pending_reads;
 mod policies;
@@ -23,6 +22,7 @@ use crate::change_feed::LiveChange;
 use crate::commit::Commits;
 use crate::follow::unknown;
 use crate::policy::PolicyTable;
+use crate::publish_error::PublishError;
 use follower::DatabaseFollower;
 use nameward_base::sync::Mutex;
 use nameward_base::worker::{self, panic_guard};
@@ -32,7 +32,6 @@ use nameward_store::sql::{
 };
 use nameward_store::state::JournalOrigin;
 use nameward_wire::Name;
-pub use notified::NotifiedSerials;
 use own_changes::{OwnChange, ReportedVersions};
 use publish::FirstRead;
 use std::{
@@ -90,20 +89,6 @@ pub struct FollowSettings<'t> {
     pub give_back: fn(),
     /// The table for zone policies.
     pub policies: &'t Arc<PolicyTable>,
-}
-
-/// A change that is in the database, but not in this server's answers.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PublishError {
-    /// The thread that follows the database has ended.
-    #[error("the database follower has stopped")]
-    FollowerEnded,
-    /// The zone was not read in time.
-    #[error("reading the zone timed out")]
-    Timeout,
-    /// The database could not be read.
-    #[error("{0}")]
-    Database(String),
 }
 
 /// The databases of a running server.

@@ -15,16 +15,16 @@ mod zone;
 pub use rows::{first_key, removal};
 pub use zone::DatabaseZoneKeys;
 
-use crate::follow::databases::PublishError;
 use crate::keys::local::encoding::{life_value, read_life_value};
 use crate::keys::local::{NUMBER, SigningSettings, ZoneKey, ZoneKeysError, item_name, wire};
-use crate::leases::random_server_name;
+use crate::publish_error::PublishError;
 use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_dnssec::rollover::KeyState;
 use nameward_store::sql::SqlBackend;
 use nameward_store::sql::write::{Committed, WriteError};
 use nameward_store::state::{StateChange, StateStore};
 use nameward_wire::{Name, NameBuf};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use tokio::runtime::Handle;
 
 /// The item kind for rollover states of keys, by zone and key number.
@@ -33,8 +33,12 @@ const LIVES: &str = "database-key-life";
 const ZONES: &str = "database-key-zone";
 /// The item kind for the name of this server.
 const SERVER: &str = "key-server";
-/// The metadata that names the policy of a zone.
-pub const POLICY_METADATA: &str = "X-NAMEWARD-DNSSEC-POLICY";
+
+/// Returns a name for a server that has none yet: the keys of a hasher are random.
+pub fn random_server_name() -> String {
+    let random = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", random(), random())
+}
 
 /// A database that stores the keys of its zones.
 pub struct KeyDatabase {

@@ -4,11 +4,10 @@
 //! extend the default `allow_transfer`. An update needs an address in ALLOW-DNSUPDATE-FROM and, if
 //! TSIG-ALLOW-DNSUPDATE has keys, one of these as well.
 
-use super::database_templates::TEMPLATE_METADATA;
+use super::database_templates::{POLICY_METADATA, TEMPLATE_METADATA};
 use super::{
     PolicyFragment, RemoteServer, RolledCookieSecret, SharedApiKey, UpdateSerial, ZoneKind,
 };
-use crate::keys::database::POLICY_METADATA;
 use data_encoding::BASE32HEX_NOPAD;
 use nameward_dnssec::Nsec3;
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, read_secret};

@@ -4,13 +4,14 @@
 //! A template is a zone like any other, so all servers on the database, their commands and their API have it without a table of its own.
 //! A template has no template: what a zone is told can be read in two places at most.
 
-use crate::keys::database::POLICY_METADATA;
 use nameward_store::sql::{SettingItem, SettingItems};
 use nameward_wire::{Name, NameBuf};
 use std::collections::HashMap;
 
 /// The metadata kind that names the template of a zone.
 pub const TEMPLATE_METADATA: &str = "X-NAMEWARD-TEMPLATE";
+/// The metadata that names the DNSSEC policy of a zone.
+pub const POLICY_METADATA: &str = "X-NAMEWARD-DNSSEC-POLICY";
 /// Kinds that a template does not pass on: signatures and keys belong to one zone.
 const OWN_KINDS: [&str; 3] = [TEMPLATE_METADATA, POLICY_METADATA, "PRESIGNED"];
 

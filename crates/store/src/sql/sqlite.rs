@@ -24,6 +24,9 @@ const STEPS: i32 = 100_000;
 /// The time from which deadlines are counted.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
+/// Rows of one statement after which the page cache is emptied: those of most lists of zones are far fewer.
+const ROWS_CACHED: usize = 100_000;
+
 /// An open connection.
 struct SqliteSession {
     connection: Connection,
@@ -96,7 +99,16 @@ impl Sqlite {
             u64::MAX
         };
         session.deadline.store(limit, Ordering::Relaxed);
+        let mut rows = 0_usize;
+        let each = &mut |row: &dyn Cells| {
+            rows += 1;
+            each(row)
+        };
         let result = self.run(&session.connection, statement, zone, names, each);
+        if rows > ROWS_CACHED {
+            // They have displaced what is looked up, and are not looked up themselves.
+            let _ = session.connection.release_memory();
+        }
         let is_suspect = match &result {
             Err(SqlError::Unavailable(_)) => true,
             // A table that every schema has is missing; tables of changes, keys or metadata are optional.

@@ -19,7 +19,7 @@ use crate::operations::{
     Database, ErrorKind, ItemSink, ListedItem, OperationError, OperationResult, Operations,
     zone_name,
 };
-use nameward_maintain::keys::database::POLICY_METADATA;
+use nameward_maintain::policy::POLICY_METADATA;
 use nameward_store::sql::ZoneRow;
 
 /// Maximum length of `domainmetadata.kind`.

@@ -6,7 +6,7 @@ use super::{
     own_changes::{OwnChange, OwnChanges, ReportedVersions},
     pending_reads::PendingReads,
     policies::FollowedPolicies,
-    publish::{FirstRead, TableStep},
+    publish::FirstRead,
     read::ListedZones,
     soa_check::SoaCheck,
     withheld::WithheldZones,
@@ -18,6 +18,8 @@ use crate::commit::Commits;
 use nameward_stats::LogThrottle;
 use nameward_store::sql::{Change, SqlBackend, SqlError};
 use nameward_store::state::JournalOrigin;
+use nameward_wire::NameBuf;
+use nameward_zone::TableChange;
 use std::{
     collections::HashSet,
     pin::pin,
@@ -55,7 +57,7 @@ pub(super) struct DatabaseFollower {
     /// The list was read once.
     pub(super) is_listed: bool,
     /// Zones logged as also being in another source.
-    pub(super) logged_contests: HashSet<i64>,
+    pub(super) logged_contests: HashSet<NameBuf>,
     pub(super) list_file: ZoneListFile,
     pub(super) policies: FollowedPolicies,
     pub(super) first_read: Arc<FirstRead>,
@@ -257,11 +259,10 @@ impl DatabaseFollower {
     pub(super) fn note_changes(
         &mut self,
         changes: &mut mpsc::Receiver<Change>,
-        unpublished: &mut Vec<TableStep>,
+        unpublished: &mut Vec<TableChange>,
     ) {
         while let Ok(own) = self.own_changes.try_recv() {
-            self.publish(unpublished);
-            unpublished.clear();
+            self.publish(std::mem::take(unpublished));
             self.accept_own(own);
         }
         while let Ok(change) = changes.try_recv() {

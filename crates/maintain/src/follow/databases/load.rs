@@ -1,16 +1,14 @@
 //! Loads the contents of resident zones from their rows.
 
-use super::{
-    followed_zones::ReadContents, follower::DatabaseFollower, publish::TableStep, read::LINES_MAX,
-};
+use super::{followed_zones::ReadContents, follower::DatabaseFollower, read::LINES_MAX};
 use nameward_base::text::zone_text;
 use nameward_store::sql::{LOADED_AT_ONCE, LiveZone, LoadReport, RowError, SqlError, row_error};
 use nameward_wire::{NameBuf, zonefile::Severity};
-use nameward_zone::{Zone, ZoneBuilder};
+use nameward_zone::{TableChange, Zone, ZoneBuilder};
 
 impl DatabaseFollower {
     /// Loads the next zones of the sweep, with one statement if possible.
-    pub(super) async fn load_next(&mut self, steps: &mut Vec<TableStep>) -> Result<(), SqlError> {
+    pub(super) async fn load_next(&mut self, steps: &mut Vec<TableChange>) -> Result<(), SqlError> {
         let sweep = &self.pending.sweep;
         let next: Vec<i64> = sweep.iter().rev().take(LOADED_AT_ONCE).copied().collect();
         let known = next
@@ -49,7 +47,7 @@ impl DatabaseFollower {
     pub(super) async fn load(
         &mut self,
         id: i64,
-        steps: &mut Vec<TableStep>,
+        steps: &mut Vec<TableChange>,
     ) -> Result<(), SqlError> {
         let Some(known) = self.zones.get(id) else {
             return Ok(());
@@ -67,7 +65,7 @@ impl DatabaseFollower {
         &LiveZone { id, apex }: &LiveZone,
         builder: ZoneBuilder,
         report: LoadReport,
-        steps: &mut Vec<TableStep>,
+        steps: &mut Vec<TableChange>,
     ) {
         let Some(known) = self.zones.in_memory(id) else {
             return;

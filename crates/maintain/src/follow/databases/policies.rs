@@ -12,7 +12,7 @@ use crate::policy::{
 };
 use nameward_dnssec::tsig::TsigKey;
 use nameward_store::sql::{
-    PackedZone, SettingItem, SettingItems, SqlBackend, SqlError, StoredAutoprimary, StoredTsigKey,
+    PackedZones, SettingItem, SettingItems, SqlBackend, SqlError, StoredAutoprimary, StoredTsigKey,
     ZoneRow,
 };
 use nameward_wire::{Name, NameBuf};
@@ -132,7 +132,7 @@ impl FollowedPolicies {
 
 impl DatabaseFollower {
     /// Applies the policies of all zones. Call before new zones are published.
-    pub(super) fn apply_policies(&mut self, zones: &[PackedZone], terms: StoredSettings) {
+    pub(super) fn apply_policies(&mut self, zones: &PackedZones, terms: StoredSettings) {
         self.apply_keys(terms.keys, terms.autoprimaries);
         let name = self.name.clone();
         let policies = &mut self.policies;
@@ -148,10 +148,9 @@ impl DatabaseFollower {
                 policies.is_read = true;
                 // Drops fragments that no zone has any longer.
                 policies.shared.clear();
-                let rows = zones.iter().map(PackedZone::row);
-                let names = rows.map(|row| (row.id, row.name));
+                let names = zones.rows().map(|row| (row.id, row.name));
                 policies.templates = DatabaseTemplates::collect(names, &items);
-                for row in zones.iter().map(PackedZone::row) {
+                for row in zones.rows() {
                     let items = items.remove(&row.id).unwrap_or_default();
                     if let Some(part) = policies.part(&row, items, &name) {
                         set.set_zone(row.name.as_name(), part);
@@ -164,12 +163,10 @@ impl DatabaseFollower {
                     "{name}: cannot read domainmetadata: {error}; zones not loaded yet refuse all transfers, NOTIFY \
                      and updates"
                 ));
-                let is_new = |row: &&PackedZone| !policies.is_read || !self.zones.contains(row.id);
-                let new: Vec<&PackedZone> = zones.iter().filter(is_new).collect();
-                let closed = new.into_iter().map(|zone| {
-                    let row = zone.row();
-                    (row.name, Some(policies.closed(&row)))
-                });
+                let is_read = policies.is_read;
+                let is_new = |row: &ZoneRow| !is_read || !self.zones.contains(row.id);
+                let new = zones.rows().filter(is_new);
+                let closed = new.map(|row| (row.name, Some(policies.closed(&row))));
                 let closed: Vec<_> = closed.collect();
                 policies.table.change(policies.source, closed);
             }
@@ -244,11 +241,11 @@ impl DatabaseFollower {
     }
 
     /// Denies all access to zones that are known only from before the start.
-    pub(super) fn close_policies(&mut self, zones: &[Box<[u8]>]) {
+    pub(super) fn close_policies<'z>(&mut self, zones: impl Iterator<Item = &'z [u8]>) {
         let part = self
             .policies
             .share(PolicyFragment::closed(Default::default()));
-        let closed = zones.iter().map(|zone| {
+        let closed = zones.map(|zone| {
             let name = NameBuf::from(Name::from_wire(zone).unwrap_or(Name::ROOT));
             (name, Some(Arc::clone(&part)))
         });

@@ -6,15 +6,9 @@ use crate::follow::contested;
 use crate::policy::CONFIGURED_RANK;
 use crate::reconcile::Reconciler;
 use nameward_store::state::ZoneStorage;
-use nameward_zone::{Contest, TableChange, Zone};
+use nameward_zone::{Contest, TableChange};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// A table change, with the ID of the zone in the database if there is one.
-pub(super) enum TableStep {
-    Offer(i64, Arc<Zone>),
-    Withdraw(Box<[u8]>),
-}
 
 /// Comparison of journals with the databases when they are read for the first time.
 pub(super) struct FirstRead {
@@ -45,37 +39,25 @@ impl FirstRead {
 }
 
 impl DatabaseFollower {
-    /// Applies steps to the table.
-    pub(super) fn publish(&mut self, steps: &[TableStep]) {
-        if steps.is_empty() {
+    /// Applies changes to the table.
+    pub(super) fn publish(&mut self, mut changes: Vec<TableChange>) {
+        if changes.is_empty() {
             return;
         }
-        let change = |step: &TableStep| match step {
-            TableStep::Offer(_, zone) => TableChange::Offer(Arc::clone(zone)),
-            TableStep::Withdraw(name) => TableChange::Withdraw(name.clone(), self.rank),
-        };
-        let mut changes: Vec<_> = steps.iter().map(change).collect();
         self.first_read.journals.bring_forward(&mut changes);
         for contest in self.commits.load(changes, ZoneStorage::Database) {
-            self.log_contest(&contest, steps);
+            self.log_contest(&contest);
         }
     }
 
     /// Logs that another source has a zone too, once per zone.
-    fn log_contest(&mut self, contest: &Contest, steps: &[TableStep]) {
+    fn log_contest(&mut self, contest: &Contest) {
         let name = contest.name.as_name();
         // A catalog of this database that is built from its members is in the table as produced here.
         if contest.served == CONFIGURED_RANK && self.policies.is_made_of_members(name) {
             return;
         }
-        let id = steps.iter().find_map(|step| match step {
-            TableStep::Offer(id, zone) if zone.id() == name => Some(*id),
-            _ => None,
-        });
-        if let Some(id) = id
-            && self.logged_contests.len() < LINES_MAX
-            && self.logged_contests.insert(id)
-        {
+        if self.logged_contests.len() < LINES_MAX && self.logged_contests.insert(contest.name) {
             tracing::warn!("{}", contested(name, contest.served, contest.other));
         }
     }

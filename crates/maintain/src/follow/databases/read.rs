@@ -5,14 +5,13 @@ use super::{
     followed_zones::{FollowedContents, FollowedZone, FoundZone, ReadContents, ZoneServing},
     follower::DatabaseFollower,
     policies::StoredSettings,
-    publish::TableStep,
 };
 use crate::follow::unknown;
 use nameward_base::text::counted;
 use nameward_base::text::zone_text;
-use nameward_store::sql::{Change, PackedZone, PackedZones, SqlBackend, SqlError, ZoneRow, db};
+use nameward_store::sql::{Change, PackedZones, SqlBackend, SqlError, ZoneRow, db};
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{Zone, ZoneKind};
+use nameward_zone::{TableChange, Zone, ZoneKind};
 use std::{
     collections::HashMap,
     sync::Arc,
@@ -25,8 +24,6 @@ pub(super) const LINES_MAX: usize = 100;
 
 /// Resident zones that are published together, while many are loaded.
 const PUBLISH_AT: usize = 1000;
-/// Zones of the first list that are published together.
-const FIRST_STEPS: usize = 1 << 16;
 /// Consecutive zones that may fail before the database is left alone for a while.
 const MAX_FAILURES: usize = 3;
 /// Maximum time a loaded zone waits for others.
@@ -131,7 +128,7 @@ impl DatabaseFollower {
                 self.remove(id, &mut steps);
             }
         }
-        if let [TableStep::Withdraw(_), ..] = steps[..] {
+        if let [TableChange::Withdraw(..), ..] = steps[..] {
             self.read_namesake_again(before);
         }
         let known = self.zones.get(id);
@@ -140,7 +137,7 @@ impl DatabaseFollower {
         } else {
             Ok(())
         };
-        self.publish(&steps);
+        self.publish(steps);
         self.soa_check.request();
         loaded
     }
@@ -166,7 +163,7 @@ impl DatabaseFollower {
             versions,
             terms,
         } = listed;
-        self.apply_policies(&list.zones, terms);
+        self.apply_policies(&list, terms);
         self.log_bad_rows(&list.bad);
         let gone = self.gone_from(&list);
         let mut steps = Vec::new();
@@ -180,17 +177,13 @@ impl DatabaseFollower {
             let (name, zones) = (&self.name, counted(gone.len(), "zone"));
             tracing::info!("{name}: removed {zones} in total");
         }
-        let is_first = self.zones.is_empty();
-        for row in list.zones.iter().map(PackedZone::row) {
-            self.add_listed(&row, &mut steps);
-            // Nothing is withdrawn from an empty table, so the steps need not be made together; a million take 50 MB.
-            if is_first && steps.len() >= FIRST_STEPS {
-                self.publish(&steps);
-                steps.clear();
-            }
+        if self.zones.is_empty() {
+            steps.reserve_exact(list.len());
         }
-        self.publish(&steps);
-        drop((steps, list));
+        for row in list.into_rows() {
+            self.add_listed(&row, &mut steps);
+        }
+        self.publish(steps);
         self.soa_check.request();
         self.versions_moves = moves;
         let all = self.pending.contents;
@@ -217,7 +210,7 @@ impl DatabaseFollower {
         if self.zones.is_empty() {
             return Vec::new();
         }
-        let mut there: Vec<i64> = list.zones.iter().map(|row| row.id).collect();
+        let mut there: Vec<i64> = list.ids().collect();
         there.sort_unstable();
         let ids = self.zones.iter().map(|(id, _)| id);
         ids.filter(|id| there.binary_search(id).is_err()).collect()
@@ -249,8 +242,7 @@ impl DatabaseFollower {
                 break;
             }
             if steps.len() >= PUBLISH_AT || last.elapsed() >= PUBLISH_EVERY {
-                self.publish(&steps);
-                steps.clear();
+                self.publish(std::mem::take(&mut steps));
                 last = Instant::now();
             }
             self.note_changes(changes, &mut steps);
@@ -258,7 +250,7 @@ impl DatabaseFollower {
                 break;
             }
         }
-        self.publish(&steps);
+        self.publish(steps);
         if self.pending.sweep.is_empty() {
             (self.give_back)();
         }
@@ -266,14 +258,14 @@ impl DatabaseFollower {
     }
 
     /// Adds a zone to the table with a stand-in for its contents, unless it is there.
-    fn add_listed(&mut self, row: &ZoneRow, steps: &mut Vec<TableStep>) {
+    fn add_listed(&mut self, row: &ZoneRow, steps: &mut Vec<TableChange>) {
         if let Some(zone) = self.listed(row, steps) {
             self.zones.insert(row.id, zone);
         }
     }
 
     /// Returns the zone of a row with a stand-in for its contents, unless it is known.
-    fn listed(&mut self, row: &ZoneRow, steps: &mut Vec<TableStep>) -> Option<FoundZone> {
+    fn listed(&mut self, row: &ZoneRow, steps: &mut Vec<TableChange>) -> Option<FoundZone> {
         let serving = self.serving(row.name.as_name(), row.kind);
         match self.zones.get(row.id) {
             Some(known) if known.name() == row.name.as_name() && known.serving() == serving => {
@@ -306,7 +298,7 @@ impl DatabaseFollower {
         id: i64,
         name: Name<'_>,
         serving: ZoneServing,
-        steps: &mut Vec<TableStep>,
+        steps: &mut Vec<TableChange>,
     ) -> FoundZone {
         let is_withheld = self.withheld.has(name);
         let is_live = serving == ZoneServing::Lookups && !is_withheld;
@@ -315,7 +307,7 @@ impl DatabaseFollower {
         } else {
             Zone::not_ready(name)
         };
-        let zone = self.offered(id, zone, steps);
+        let zone = self.offered(zone, steps);
         if is_live {
             FoundZone::Live(zone)
         } else {
@@ -333,37 +325,39 @@ impl DatabaseFollower {
         }
         let (name, serving) = (NameBuf::from(known.name()), known.serving());
         // A stand-in does not replace a version by itself.
-        let mut steps = vec![TableStep::Withdraw(name.as_name().as_wire().into())];
+        let wire = name.as_name().as_wire();
+        let mut steps = vec![TableChange::Withdraw(wire.into(), self.rank)];
         let zone = self.stand_in(id, name.as_name(), serving, &mut steps);
         self.zones.insert(id, zone);
-        self.publish(&steps);
+        self.publish(steps);
     }
 
     /// Offers the contents of a zone, unless it is withheld.
-    pub(super) fn offer(&self, id: i64, mut zone: Zone, steps: &mut Vec<TableStep>) {
+    pub(super) fn offer(&self, id: i64, mut zone: Zone, steps: &mut Vec<TableChange>) {
         if self.zones.get(id).is_some_and(FollowedZone::is_withheld) {
             zone = Zone::not_ready(zone.id());
         }
-        self.offered(id, zone, steps);
+        self.offered(zone, steps);
     }
 
-    fn offered(&self, id: i64, mut zone: Zone, steps: &mut Vec<TableStep>) -> Arc<Zone> {
+    fn offered(&self, mut zone: Zone, steps: &mut Vec<TableChange>) -> Arc<Zone> {
         zone.set_rank(self.rank);
         let zone = Arc::new(zone);
-        steps.push(TableStep::Offer(id, Arc::clone(&zone)));
+        steps.push(TableChange::Offer(Arc::clone(&zone)));
         zone
     }
 
     /// Removes a zone that is no longer in the database.
-    fn remove(&mut self, id: i64, steps: &mut Vec<TableStep>) {
+    fn remove(&mut self, id: i64, steps: &mut Vec<TableChange>) {
         if let Some(zone) = self.zones.get(id) {
             self.list_file.note_change();
-            let name = zone.name().as_wire();
-            self.faults.forget(name);
-            steps.push(TableStep::Withdraw(name.into()));
+            let name = NameBuf::from(zone.name());
+            let wire = name.as_name().as_wire();
+            self.faults.forget(wire);
+            self.logged_contests.remove(&name);
+            steps.push(TableChange::Withdraw(wire.into(), self.rank));
             self.zones.remove(id);
         }
-        self.logged_contests.remove(&id);
     }
 
     fn log_removed(&self, id: i64) {
@@ -380,8 +374,7 @@ impl DatabaseFollower {
             return true;
         }
         let restored = self.list_file.read();
-        let names: Vec<Box<[u8]>> = restored.iter().map(|(_, name)| name[..].into()).collect();
-        self.close_policies(&names);
+        self.close_policies(restored.iter().map(|(_, name)| &name[..]));
         for (id, name) in restored {
             let name = Name::from_wire(&name).unwrap_or(Name::ROOT);
             // Its kind is unknown.
@@ -389,18 +382,18 @@ impl DatabaseFollower {
             let zone = self.stand_in(id, name, serving, &mut steps);
             self.zones.insert(id, zone);
         }
-        self.publish(&steps);
-        if !steps.is_empty() {
-            let (name, zones) = (&self.name, counted(steps.len(), "zone"));
-            let took = start.elapsed();
-            tracing::debug!(?took, "zone list read");
-            tracing::warn!(
-                "{name}: database not responding; {zones} from the saved zone list answered SERVFAIL until it is"
-            );
+        if steps.is_empty() {
+            return false;
         }
-        if !steps.is_empty() {
-            unknown::end(self.commits.table(), self.rank);
-        }
-        !steps.is_empty()
+        let (name, zones) = (self.name.clone(), counted(steps.len(), "zone"));
+        self.publish(steps);
+        let took = start.elapsed();
+        tracing::debug!(?took, "zone list read");
+        tracing::warn!(
+            "{name}: zone list not received yet; {zones} from the saved zone list served in the meantime, with SERVFAIL if the \
+             database does not respond"
+        );
+        unknown::end(self.commits.table(), self.rank);
+        true
     }
 }

@@ -1,9 +1,10 @@
 //! The keys of one database zone, as a [`KeyStorage`].
 
 use super::rows::{first_key, list_row, number_of, read_rows, removal, row, signing_metadata};
-use super::{DatabaseKeys, KeyDatabase, POLICY_METADATA};
+use super::{DatabaseKeys, KeyDatabase};
 use crate::keys::local::{KeyPlan, KeyProgress, SigningSettings, ZoneKey, ZoneKeysError};
 use crate::keys::storage::{KeyEntry, KeyStorage, Manageability, RequestedSigning, UseChange};
+use crate::policy::POLICY_METADATA;
 use nameward_dnssec::SigningPolicy;
 use nameward_dnssec::rollover::{KeyState, RolloverTimes};
 use nameward_store::sql::ZoneRow;

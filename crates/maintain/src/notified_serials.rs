@@ -4,8 +4,8 @@
 //! notices. Its servers are notified then. As in PowerDNS the serial is stored when NOTIFY is sent, not when it is
 //! acknowledged: a server that is away for long is not notified forever.
 
-use super::FollowedDatabase;
 use crate::core::Core;
+use crate::follow::databases::FollowedDatabase;
 use crate::leases::{LeaseTask, Leases};
 use crate::policy::{PolicySource, PolicyTable, ZoneKind};
 use nameward_base::worker::{self, Mailbox, panic_guard};
