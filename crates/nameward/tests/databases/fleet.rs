@@ -5,9 +5,11 @@ use super::servers::{backend, fill, run, started};
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::{Setup, TestServer, wait_until};
 use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// A secondary that confirms each NOTIFY and counts them.
 struct NotifyCounter {
@@ -57,7 +59,10 @@ fn set(server: &TestServer, octet: u8) {
 fn start(database: &Database, kind: DatabaseKind, mode: &str) -> TestServer {
     let setup = Setup::new().without_web();
     let state = setup.dir().join("state");
-    let backend = backend(kind, &database.url(), mode);
+    start_with(setup, &state, &backend(kind, &database.url(), mode))
+}
+
+fn start_with(setup: Setup, state: &Path, backend: &str) -> TestServer {
     let config = format!("[server]\nstate_directory = {state:?}\n{backend}");
     let server = setup.config(&config).start();
     wait_for(&server, "www.one.test.", (0, 10));
@@ -265,7 +270,12 @@ fn what_only_one_server_has_is_said() {
         return;
     };
     run(&database, kind, &fill(&[zone("one.test", "192.0.2.10")]));
-    let server = start(&database, kind, "live");
+    let state = TempDir::new().unwrap();
+    let start = || {
+        let backend = backend(kind, &database.url(), "live");
+        start_with(Setup::new().without_web(), state.path(), &backend)
+    };
+    let server = start();
     let status = || {
         let status = server.command(&["status"]);
         String::from_utf8(status.stdout).unwrap()
@@ -281,4 +291,9 @@ fn what_only_one_server_has_is_said() {
     wait_until("the status says so", || {
         status().lines().any(|found| found == line)
     });
+    let line = "state store: 1 API key on this server only";
+    assert!(!server.log().contains(line), "{}", server.log());
+    assert!(server.stop().success());
+    let server = start();
+    assert!(server.wait_for_log(line), "{}", server.log());
 }

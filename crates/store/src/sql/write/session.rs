@@ -5,6 +5,8 @@
 //! mode), the transaction first writes a row that every change to the zone writes, so that of two changes on two nodes
 //! one fails certification and is retried ([`ZoneClaim`]).
 
+mod transaction;
+
 pub(super) use super::super::connection::Value;
 use super::super::connection::{ClientError, ConnectTarget, Each, EachUntil, SqlConnection, Terms};
 use super::super::dialect::{SqlEngine, int};
@@ -53,6 +55,8 @@ pub(super) struct Session {
     claim: ZoneClaim,
     /// Zones whose version in the table of changes the current transaction increased when it claimed them.
     claimed: HashSet<i64>,
+    /// Writes outside the transaction that was begun are refused ([`Session::begin`]).
+    is_guarded: bool,
     /// The conflict for which the database rolled back the current transaction. Further statements would be separate
     /// transactions, each committed on its own.
     undone: Option<String>,
@@ -131,6 +135,7 @@ impl Session {
             connection,
             claim: ZoneClaim::RowLock,
             claimed: HashSet::new(),
+            is_guarded: false,
             undone: None,
             file,
             can_notify: false,
@@ -205,6 +210,7 @@ impl Session {
             // Rows that changed since this transaction first read are then refused (1020) and not overwritten. Servers
             // without the setting continue without it.
             let _ = self.run("SET innodb_snapshot_isolation = ON", &[]).await;
+            self.is_guarded = self.is_in_transaction().await.is_ok();
         }
         Ok(())
     }
@@ -275,37 +281,6 @@ impl Session {
 
     pub(super) fn engine(&self) -> SqlEngine {
         self.connection.engine()
-    }
-
-    pub(super) async fn begin(&mut self) -> Result<(), Failure> {
-        self.claimed.clear();
-        (self.undone, self.transaction) = (None, None);
-        let sql = match self.engine() {
-            // Takes the lock at once: a reader that becomes a writer could not wait for another.
-            SqlEngine::Sqlite => "BEGIN IMMEDIATE",
-            // With a setting that ends with the transaction: a pooler may give the next one to another session.
-            SqlEngine::Postgres => {
-                let sql = format!("BEGIN; SET LOCAL lock_timeout = '{LOCK_SECONDS}s'");
-                return self.command(&sql).await;
-            }
-            SqlEngine::Mysql => "START TRANSACTION",
-        };
-        self.command(sql).await
-    }
-
-    /// Begins a transaction in which all statements see the same state of a SQLite file.
-    pub(super) async fn begin_reading(&mut self) -> Result<(), Failure> {
-        self.undone = None;
-        self.command("BEGIN").await
-    }
-
-    pub(super) async fn commit(&mut self) -> Result<(), Failure> {
-        self.command("COMMIT").await
-    }
-
-    pub(super) async fn rollback(&mut self) -> Result<(), Failure> {
-        self.undone = None;
-        self.command("ROLLBACK").await
     }
 
     /// Reads the version of a zone in the table of changes.
@@ -399,7 +374,15 @@ impl Session {
     }
 
     fn note_conflict(&mut self, result: Result<(), ClientError>) -> Result<(), Failure> {
-        let result = result.map_err(Failure::from);
+        let result = result.map_err(|error| match &error {
+            // A write outside the transaction, which was rolled back.
+            ClientError::Mysql(mysql_async::Error::Server(refusal))
+                if self.is_guarded && refusal.code == 1792 =>
+            {
+                Failure::Conflict(refusal.message.clone())
+            }
+            _ => Failure::from(error),
+        });
         if let Err(Failure::Conflict(text)) = &result {
             self.undone = Some(text.clone());
         }
