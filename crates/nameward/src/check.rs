@@ -10,11 +10,9 @@ use nameward_maintain::{
     keys::local::key_file_faults,
     policy::{PolicySource, PolicyTable},
 };
-use nameward_store::file::{
-    FileBackend, FileSource, LoadEvent, LoadSummary, ZoneTarget, zone_from_text,
-};
+use nameward_store::file::{FileBackend, FileSource, LoadEvent, LoadSummary, ZoneTarget};
 use nameward_wire::{
-    Name, NameBuf,
+    Name,
     zonefile::{Diagnostic, Severity},
 };
 use nameward_zone::{AccessRules, Contest, TableChange, Zone, ZoneTable};
@@ -27,7 +25,8 @@ use crate::{
     db, example,
     policies::{self, UnknownKey},
     privileges,
-    serve::{StartError, failures},
+    serve::failures,
+    start_error::StartError,
     zones,
 };
 
@@ -100,9 +99,9 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
         return Ok(ExitCode::FAILURE);
     }
     // Run as the server's user, so that root also detects files that this user cannot read.
-    let _identity = privileges::borrow_server_user(&config)?;
+    let _identity = privileges::borrow_server_user(&config).map_err(StartError::from)?;
     if config.example {
-        example_zone().map_err(StartError::Example)?;
+        example::zone().map_err(StartError::Example)?;
         counts.good += 1;
     }
     for UnknownKey { key, place } in policies::unknown_keys(&config) {
@@ -226,23 +225,4 @@ pub fn print(diagnostics: &[Diagnostic], printer: &mut Printer) -> io::Result<()
 fn message(severity: &str, text: &str, printer: &mut Printer) -> io::Result<()> {
     let object = json!({ "severity": severity, "message": text });
     printer.object(&object, text)
-}
-
-/// Returns the zone of the built-in example.
-pub fn example_zone() -> Result<nameward_zone::Zone, Vec<Diagnostic>> {
-    let name = NameBuf::from_text(example::NAME.as_bytes(), Name::ROOT)
-        .expect("the example's name is a name");
-    zone_from_text(name.as_name(), example::LABEL, example::TEXT.as_bytes())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_built_in_example_is_a_zone_without_errors() {
-        if let Err(found) = example_zone() {
-            panic!("{found:?}");
-        }
-    }
 }

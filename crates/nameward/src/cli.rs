@@ -1,6 +1,6 @@
 //! The command line: its syntax, and the code that each command runs.
 
-use std::{io, io::Write, net::SocketAddr, path::PathBuf, process::ExitCode, sync::mpsc, thread};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -8,6 +8,7 @@ use clap_complete::Shell;
 mod administration;
 mod api_key;
 mod apply;
+mod ask;
 mod attributes;
 mod audit_log;
 mod catalog;
@@ -31,6 +32,7 @@ mod zone_commands;
 use administration::{RecordCommand, ZoneCommand};
 use api_key::ApiKeyCommand;
 use apply::ApplyArguments;
+use ask::ask;
 use attributes::MetadataCommand;
 use audit_log::AuditLogArguments;
 use catalog::{AutoprimaryCommand, CatalogCommand};
@@ -42,9 +44,9 @@ use key::KeyCommand;
 use logs::{LogLevelArguments, QueryLogCommand};
 use nameward_control::operations::{OperationError, OperationRequest};
 use pdns::PdnsCommand;
-use print::{OutputForm, Printer};
-use state_directory::StateArguments;
-use target::{ChangeArguments, RemoteArguments};
+use print::{OutputForm, Printer, ended, write};
+use state_directory::StateCommand;
+use target::RemoteArguments;
 use tls::TlsCommand;
 use tsig::TsigCommand;
 use upgrade::UpgradeArguments;
@@ -55,7 +57,7 @@ use crate::{
     check,
     command_error::CommandError,
     config::{self, Overrides, location, zone_files::ZoneFile},
-    db, manual, remote, serve, signals,
+    db, manual, serve, signals,
 };
 
 /// The version, and what this build does not have.
@@ -224,22 +226,6 @@ enum DbCommand {
     Init(DbArguments),
     /// Report schema errors and rows that cannot be served
     Check(DbArguments),
-}
-
-#[derive(Subcommand)]
-enum StateCommand {
-    /// Check the state store: its file, each journal, and the zones stored in it
-    Check(StateArguments),
-    /// Return unused space of the state store to the file system
-    Compact(StateArguments),
-    /// Copy the state store to a new file; the server may be running
-    Backup {
-        /// The file to write
-        #[arg(value_name = "FILE")]
-        to: PathBuf,
-        #[command(flatten)]
-        arguments: StateArguments,
-    },
 }
 
 #[derive(Args)]
@@ -438,59 +424,26 @@ fn version(form: OutputForm) -> Result<ExitCode, CommandError> {
 fn settings(format: ConfigFormat, form: OutputForm) -> Result<ExitCode, CommandError> {
     match (form, format) {
         (OutputForm::Json, _) => ended(Printer::new(form).object(&config::as_json(), "")),
-        (OutputForm::Text, ConfigFormat::Toml) => print(config::as_toml().as_bytes()),
-        (OutputForm::Text, ConfigFormat::Markdown) => print(config::as_markdown().as_bytes()),
+        (OutputForm::Text, ConfigFormat::Toml) => write(config::as_toml().as_bytes()),
+        (OutputForm::Text, ConfigFormat::Markdown) => write(config::as_markdown().as_bytes()),
     }
 }
 
 fn completions(shell: Shell) -> Result<ExitCode, CommandError> {
     let mut out = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "nameward", &mut out);
-    print(&out)
+    write(&out)
 }
 
 /// Writes the manual pages to a directory, or prints the manual as one page.
 fn manual_pages(directory: Option<PathBuf>) -> Result<ExitCode, CommandError> {
     match directory {
-        None => print(&manual::whole(Cli::command())?),
+        None => write(&manual::whole(Cli::command())?),
         Some(directory) => {
             manual::write_pages(Cli::command(), &directory)?;
             Ok(ExitCode::SUCCESS)
         }
     }
-}
-
-/// Writes to stdout; a reader that closed the pipe (`| head`) is not an error.
-fn print(text: &[u8]) -> Result<ExitCode, CommandError> {
-    ended(std::io::stdout().lock().write_all(text))
-}
-
-/// Returns the exit code after output; a reader that closed the pipe is not an error.
-fn ended(result: io::Result<()>) -> Result<ExitCode, CommandError> {
-    match result {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CommandError::Output(error)),
-        _ => Ok(ExitCode::SUCCESS),
-    }
-}
-
-/// Sends a request to the running server and prints its reply.
-fn ask(
-    request: OperationRequest,
-    remote: RemoteArguments,
-    form: OutputForm,
-) -> Result<ExitCode, CommandError> {
-    let overrides = remote.overrides();
-    // Items wait here for a pager, not in the server, where they would hold a database connection.
-    let (sender, items) = mpsc::channel();
-    let asking = thread::spawn(move || {
-        remote::ask(request, &overrides, &mut |item| drop(sender.send(item)))
-    });
-    let mut printer = Printer::new(form);
-    if let Err(error) = items.iter().try_for_each(|item| printer.item(&item)) {
-        return ended(Err(error));
-    }
-    let result = asking.join().map_err(|_| CommandError::Interrupted)??;
-    ended(printer.result(&result))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use nameward_store::{
     state::StateError,
 };
 
-use crate::{config::error::ConfigError, serve::StartError};
+use crate::{config::error::ConfigError, start_error::StartError};
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]

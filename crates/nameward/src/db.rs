@@ -12,7 +12,8 @@ use crate::{
     cli::print::{OutputForm, Printer},
     command_error::CommandError,
     config::Config,
-    serve::{StartError, databases},
+    serve::databases,
+    start_error::StartError,
 };
 
 /// Creates the missing parts of the schema.

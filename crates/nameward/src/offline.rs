@@ -46,6 +46,7 @@ use crate::{
     config::{Config, Overrides, dnssec_policy, settings::BackendMode, view_settings},
     policies, privileges, script_check,
     serve::{cookies, databases},
+    start_error::StartError,
     zones::sources as zone_sources,
 };
 use zone_files::StoredFiles;
@@ -70,8 +71,8 @@ pub fn run(
     };
     let config = Config::load(&overrides)?;
     // Dropped last: files that are created on the way belong to the server.
-    let _identity = privileges::borrow_server_user(&config)?;
-    let store = match databases::state_directory(&config) {
+    let _identity = privileges::borrow_server_user(&config).map_err(StartError::from)?;
+    let store = match config.state_directory() {
         Some(directory) => {
             let bounds = config.journal.bounds();
             Some(StateStore::open_as(StoreUser::Command, &directory, bounds)?)

@@ -15,10 +15,7 @@ use std::{
     sync::OnceLock,
 };
 
-use crate::{
-    config::Config,
-    serve::{StartError, databases::state_directory},
-};
+use crate::config::Config;
 
 /// A user and group to switch to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,11 +171,11 @@ pub fn find(user: &str, group: &str) -> Result<Option<UserAndGroup>, IdentityErr
 
 /// Switches, for as long as the result lives, to the user that the server runs as: the configured one, or the owner
 /// of the state directory.
-pub fn borrow_server_user(config: &Config) -> Result<Option<BorrowedIdentity>, StartError> {
+pub fn borrow_server_user(config: &Config) -> Result<Option<BorrowedIdentity>, IdentityError> {
     let named = find(&config.server.user, &config.server.group)?;
-    let owner = || UserAndGroup::owner_of(&state_directory(config)?);
+    let owner = || UserAndGroup::owner_of(&config.state_directory()?);
     match named.or_else(owner) {
-        Some(user) => Ok(user.borrow()?),
+        Some(user) => user.borrow(),
         None => Ok(None),
     }
 }

@@ -1,7 +1,7 @@
 //! Sends a request to the control socket of the running server, or with `--server` to the API of a remote one, or executes it on the stores themselves if none runs.
 
 use std::{
-    env, fs, io,
+    fs, io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     thread,
@@ -13,16 +13,20 @@ use nameward_control::{
         ConfigFile, ControlRequest, ErrorKind, ListedItem, OperationError, OperationRequest,
         OperationResult, RequestReach,
     },
-    socket::{self, ControlError, SocketError},
+    socket::{self, ControlError},
 };
 use nameward_store::state::{StateError, StoreUser};
 
 use crate::{
     api_client,
     command_error::CommandError,
-    config::{Overrides, error::ConfigError, location},
+    config::{
+        Overrides,
+        error::ConfigError,
+        location::{self, resolved},
+    },
+    control_location::DefaultLocation,
     offline,
-    serve::resolved,
 };
 
 /// How long a command waits for another one that uses the stores, and for a server that is stopping; and the polling
@@ -30,53 +34,6 @@ use crate::{
 const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
 const SERVER_PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-const FILE_NAME: &str = "control.sock";
-
-/// Location of the control socket unless configured.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DefaultLocation {
-    directory: PathBuf,
-    /// The directory is created by the server if it is missing, and must belong to it.
-    ours: bool,
-}
-
-impl DefaultLocation {
-    /// Returns the service's runtime directory, or `/run/nameward` for root, or the user's runtime directory, or a
-    /// directory of this user among the temporary files.
-    pub fn for_this_process() -> Self {
-        let variable = |name| env::var_os(name).filter(|value| !value.is_empty());
-        if let Some(directories) = variable("RUNTIME_DIRECTORY") {
-            // systemd separates several by colons.
-            let first = env::split_paths(&directories).next().unwrap_or_default();
-            return Self::new(first, false);
-        }
-        match crate::privileges::own_user() {
-            0 => Self::new("/run/nameward".into(), true),
-            uid => match variable("XDG_RUNTIME_DIR") {
-                Some(directory) => Self::new(Path::new(&directory).join("nameward"), true),
-                None => Self::new(env::temp_dir().join(format!("nameward-{uid}")), true),
-            },
-        }
-    }
-
-    fn new(directory: PathBuf, ours: bool) -> Self {
-        Self { directory, ours }
-    }
-
-    /// Returns the socket's path.
-    pub fn path(&self) -> PathBuf {
-        self.directory.join(FILE_NAME)
-    }
-
-    /// Creates the directory if that is up to us.
-    pub fn prepare(&self) -> Result<(), SocketError> {
-        if self.ours {
-            socket::make_private_directory(&self.directory)
-        } else {
-            Ok(())
-        }
-    }
-}
 
 /// Sends a request to the server of a configuration, or executes it on its stores if the server does not run. Passes
 /// on the items of a listing and returns the result.

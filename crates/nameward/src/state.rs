@@ -18,7 +18,7 @@ use crate::{
     cli::print::{OutputForm, Printer},
     command_error::CommandError,
     config::{Config, Overrides},
-    serve::{StartError, databases::state_directory},
+    start_error::StartError,
 };
 
 /// How long a start waits for another server to release the store, and for a command that uses it.
@@ -31,14 +31,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub fn directory(named: Option<PathBuf>, overrides: &Overrides) -> Result<PathBuf, CommandError> {
     match named {
         Some(directory) => Ok(directory),
-        None => state_directory(&Config::load(overrides)?).ok_or(CommandError::NoStateDirectory),
+        None => Config::load(overrides)?
+            .state_directory()
+            .ok_or(CommandError::NoStateDirectory),
     }
 }
 
 /// Opens the state store of a server. If it is unusable, that is logged, and the server serves what does not need it;
 /// unless the store may have keys of zones, which would then be served unsigned.
 pub fn open(config: &Config) -> Result<Option<StateStore>, StartError> {
-    let Some(directory) = state_directory(config) else {
+    let Some(directory) = config.state_directory() else {
         return Ok(None);
     };
     match open_in_turn(&directory, config) {

@@ -22,7 +22,7 @@ use crate::{
     command_error::CommandError,
     config::Overrides,
     remote,
-    serve::TAKE_OVER_VARIABLE,
+    serve::take_over::VARIABLE as TAKE_OVER_VARIABLE,
 };
 
 /// Variables of the running server that its successor gets: they name its files.

@@ -14,7 +14,7 @@ use crate::{
         settings::{Backend, BackendType, Rings, ZoneSettings},
     },
     policies, script_check,
-    serve::{StartError, databases::state_directory},
+    start_error::StartError,
 };
 
 /// Returns the rank of a backend: its number in the configuration, from 1. Zones that the configuration itself
@@ -88,7 +88,7 @@ pub fn check_state(config: &Config) -> Result<(), StartError> {
         kind.is_some_and(|kind| kind.is_transferred())
     };
     match config.zones.iter().find(is_transferred) {
-        Some(zone) if state_directory(config).is_none() => {
+        Some(zone) if config.state_directory().is_none() => {
             Err(StartError::NoStateDirectory(zone.name.0.to_string()))
         }
         _ => Ok(()),

@@ -7,8 +7,8 @@ use nameward_control::operations::{
 use nameward_wire::rdata::parse_ttl;
 
 use super::attributes::{self, RecordAttributeCommand, SetArguments};
+use super::target::{ChangeArguments, RemoteArguments};
 use super::zone_commands::{self, ZoneWorkCommand};
-use super::{ChangeArguments, RemoteArguments};
 
 #[derive(Subcommand)]
 pub enum ZoneCommand {

@@ -5,7 +5,7 @@ use nameward_base::calendar::UtcTime;
 use nameward_base::time::now_seconds;
 use nameward_control::operations::{ApiKeyTemplate, OperationRequest};
 
-use super::RemoteArguments;
+use super::target::RemoteArguments;
 
 #[derive(Subcommand)]
 pub enum ApiKeyCommand {

@@ -9,7 +9,10 @@ use std::{
 use clap::Args;
 use nameward_control::operations::{OperationError, OperationRequest};
 
-use super::{ChangeArguments, RemoteArguments, print::OutputForm};
+use super::{
+    print::OutputForm,
+    target::{ChangeArguments, RemoteArguments},
+};
 use crate::batch_text;
 
 /// Maximum size of a batch in octets.

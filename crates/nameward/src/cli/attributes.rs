@@ -7,7 +7,7 @@ use nameward_control::operations::{
     RecordUse, ZoneSettings,
 };
 
-use super::{ChangeArguments, RemoteArguments};
+use super::target::{ChangeArguments, RemoteArguments};
 
 #[derive(Subcommand)]
 pub enum MetadataCommand {

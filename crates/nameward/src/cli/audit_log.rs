@@ -7,10 +7,10 @@ use nameward_base::time::now_seconds;
 use nameward_control::operations::{AuditRequest, OperationRequest};
 
 use super::{
-    RemoteArguments,
     api_key::{BadTime, parse_time},
-    ask,
+    ask::ask,
     print::OutputForm,
+    target::RemoteArguments,
 };
 use crate::command_error::CommandError;
 

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use nameward_control::operations::{AutoprimaryTemplate, OperationRequest};
 
-use super::RemoteArguments;
+use super::target::RemoteArguments;
 
 #[derive(Subcommand)]
 pub enum CatalogCommand {

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use nameward_control::operations::OperationRequest;
 
-use super::RemoteArguments;
+use super::target::RemoteArguments;
 
 #[derive(Subcommand)]
 pub enum CookieCommand {

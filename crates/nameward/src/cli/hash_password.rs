@@ -7,10 +7,7 @@ use std::{
 
 use nameward_control::{operations::OperationError, web};
 
-use super::{
-    ended,
-    print::{OutputForm, Printer},
-};
+use super::print::{OutputForm, Printer, ended};
 use crate::command_error::CommandError;
 
 /// Reads a password from stdin, on a terminal without echo, and prints its hash.

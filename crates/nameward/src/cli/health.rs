@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use clap::Subcommand;
 use nameward_control::operations::{ForcedTarget, OperationRequest};
 
-use super::RemoteArguments;
+use super::target::RemoteArguments;
 
 #[derive(Subcommand)]
 pub enum HealthCommand {

@@ -11,7 +11,7 @@ use nameward_control::operations::{
     DsReport, KeyChange, KeyTemplate, OperationError, OperationRequest, SecretText,
 };
 
-use super::RemoteArguments;
+use super::target::RemoteArguments;
 use crate::command_error::CommandError;
 
 /// Maximum size of a key file.

@@ -23,7 +23,11 @@ use nameward_wire::rdata::write_text;
 
 use secure_all::SerialRaise;
 
-use super::{Cli, RemoteArguments, dispatch, ended, print::OutputForm};
+use super::{
+    Cli, dispatch,
+    print::{OutputForm, ended},
+    target::RemoteArguments,
+};
 use crate::{command_error::CommandError, config::Overrides, remote, zone_commands};
 
 #[derive(Subcommand)]

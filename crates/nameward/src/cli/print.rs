@@ -5,6 +5,7 @@ mod table;
 use std::{
     fmt,
     io::{self, BufWriter, IsTerminal, Write},
+    process::ExitCode,
     sync::OnceLock,
 };
 
@@ -12,7 +13,7 @@ use nameward_control::operations::{ListedItem, OperationError, OperationResult};
 use serde::Serialize;
 use table::Table;
 
-use crate::terminal;
+use crate::{command_error::CommandError, terminal};
 
 /// The output format.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,19 @@ pub fn note(text: &str) {
         Some(OutputForm::Json) => eprintln!("{}", serde_json::json!({ "note": text })),
         _ => eprintln!("nameward: {}", terminal::line(text)),
     }
+}
+
+/// Returns the exit code after output; a reader that closed the pipe is not an error.
+pub fn ended(result: io::Result<()>) -> Result<ExitCode, CommandError> {
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CommandError::Output(error)),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Writes to stdout; a reader that closed the pipe (`| head`) is not an error.
+pub fn write(text: &[u8]) -> Result<ExitCode, CommandError> {
+    ended(io::stdout().lock().write_all(text))
 }
 
 /// An output that its reader may close (`| head`), which is not an error.

@@ -2,14 +2,30 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
-use super::{OutputForm, StateCommand};
+use super::print::OutputForm;
 use crate::{
     command_error::CommandError,
     config::{Overrides, location},
     state,
 };
+
+#[derive(Subcommand)]
+pub(super) enum StateCommand {
+    /// Check the state store: its file, each journal, and the zones stored in it
+    Check(StateArguments),
+    /// Return unused space of the state store to the file system
+    Compact(StateArguments),
+    /// Copy the state store to a new file; the server may be running
+    Backup {
+        /// The file to write
+        #[arg(value_name = "FILE")]
+        to: PathBuf,
+        #[command(flatten)]
+        arguments: StateArguments,
+    },
+}
 
 /// Runs a command on a state store.
 pub(super) fn run(command: StateCommand, form: OutputForm) -> Result<ExitCode, CommandError> {

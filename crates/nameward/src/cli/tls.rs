@@ -18,10 +18,7 @@ use rcgen::{
     date_time_ymd,
 };
 
-use super::{
-    ended, print,
-    print::{OutputForm, Printer},
-};
+use super::print::{OutputForm, Printer, ended, write};
 use crate::{command_error::CommandError, serve::host_name};
 
 /// Seconds for which a certificate is valid: it is known by its pin, so that its end is only a reminder.
@@ -92,7 +89,7 @@ pub fn run(command: TlsCommand, form: OutputForm) -> Result<ExitCode, CommandErr
         certificate.to_string(),
         key.to_string(),
     );
-    print(text.as_bytes())
+    write(text.as_bytes())
 }
 
 fn make(names: &[String]) -> Result<MadeCertificate, CommandError> {

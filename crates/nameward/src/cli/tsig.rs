@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use clap::{Args, Subcommand};
 use nameward_control::operations::{OperationError, OperationRequest, SecretText};
 
-use super::RemoteArguments;
+use super::target::RemoteArguments;
 use crate::command_error::CommandError;
 
 /// Maximum size of a secret.

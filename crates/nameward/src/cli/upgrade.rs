@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{RemoteArguments, print::OutputForm};
+use super::{print::OutputForm, target::RemoteArguments};
 use crate::{command_error::CommandError, upgrade};
 
 /// The arguments of `nameward upgrade`.

@@ -17,8 +17,9 @@ use nameward_wire::zonefile::Severity;
 use nameward_zone::change::Difference;
 
 use super::{
-    ChangeArguments, RemoteArguments, ask, ended,
-    print::{OutputForm, Printer},
+    ask::ask,
+    print::{OutputForm, Printer, ended},
+    target::{ChangeArguments, RemoteArguments},
 };
 use crate::{
     check,

@@ -12,6 +12,7 @@ use toml::{
 };
 
 use super::{
+    Config,
     error::{ConfigError, base_of},
     setting::ConfigTable,
     settings::{Backend, Server, ZoneSettings},
@@ -21,6 +22,27 @@ use super::{
 const DEFAULT: &str = "/etc/nameward/nameward.toml";
 /// The variable that names another one.
 const VARIABLE: &str = "NAMEWARD_CONFIG";
+
+impl Config {
+    /// Returns the directory for state that survives a restart, if any. There is no default: a location that neither the
+    /// operator nor the service manager named may not be ours, not persistent, or not writable after the change of user.
+    pub fn state_directory(&self) -> Option<PathBuf> {
+        let of_service = || {
+            let directories = env::var_os("STATE_DIRECTORY")?;
+            // systemd separates several by colons.
+            let first = env::split_paths(&directories).next()?;
+            (!first.as_os_str().is_empty()).then_some(first)
+        };
+        self.server.state_directory.clone().or_else(of_service)
+    }
+}
+
+/// Returns the path of a configuration file in a form that two processes can compare.
+pub fn resolved(path: &Path) -> PathBuf {
+    fs::canonicalize(path)
+        .or_else(|_| std::path::absolute(path))
+        .unwrap_or_else(|_| path.to_path_buf())
+}
 
 /// Returns the file that the environment names.
 pub fn named() -> Option<PathBuf> {

@@ -19,7 +19,6 @@ use super::setting::{ConfigTable, section};
 use super::settings::{Backend, BackendType, ZoneName, ZoneSettings};
 use super::zone_tables::distinct_name;
 use super::{Config, ConfigReader};
-use crate::serve::databases::state_directory;
 
 /// Maximum number of views.
 const VIEWS_MAX: usize = 10_000;
@@ -216,7 +215,7 @@ impl ConfigReader<'_> {
     /// Checks that the keys of a view exist, if they could only be defined in the configuration.
     fn view_keys(&mut self, config: &Config, view: &ViewSettings, entry: &Spanned<DeValue<'_>>) {
         let is_file = |backend: &Backend| backend.r#type == BackendType::File;
-        if state_directory(config).is_some() || !config.backends.iter().all(is_file) {
+        if config.state_directory().is_some() || !config.backends.iter().all(is_file) {
             return;
         }
         for key in &view.keys {

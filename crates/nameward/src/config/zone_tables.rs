@@ -17,7 +17,7 @@ use super::{
     setting::ConfigTable,
     settings::{AutoprimarySettings, BackendType, KeySettings, TemplateSettings, ZoneSettings},
 };
-use crate::{policies, serve::databases::state_directory};
+use crate::policies;
 
 impl ConfigReader<'_> {
     /// Reads `[[key]]`.
@@ -236,7 +236,7 @@ impl ConfigReader<'_> {
             let mut backends = config.backends.iter();
             backends.any(|backend| backend.r#type != BackendType::File)
         };
-        if state_directory(config).is_some() || has_database(config) {
+        if config.state_directory().is_some() || has_database(config) {
             return;
         }
         let mut named = Vec::new();

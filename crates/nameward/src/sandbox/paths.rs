@@ -16,7 +16,6 @@ use super::zone_files;
 use crate::{
     config::{Config, settings::BackendType},
     policies,
-    serve::databases::state_directory,
 };
 
 /// Everything that names the files of a server.
@@ -121,7 +120,7 @@ impl FileAccess {
         for path in &config.server.sandbox_paths.0 {
             access.read.extend(path.canonicalize());
         }
-        if let Some(directory) = state_directory(config) {
+        if let Some(directory) = config.state_directory() {
             access.write_in(&directory);
         }
         if let Some(file) = &config.query_log.file {

@@ -10,14 +10,14 @@ use nameward_maintain::{
     catalog::CatalogHandle,
     follow::{
         databases::{
-            self, DatabaseSource, Databases, FollowSettings, FollowedDatabase, NotifiedSerials,
-            ServedFrom,
+            self, DatabaseSource, Databases, FollowSettings, FollowedDatabase, ServedFrom,
         },
         unknown,
     },
     keys::rollover::{RolloverManager, driver::KeyDriverHandle},
     keys::{database::KeyDatabase, local::ZoneKeys, storage::KeyStorages},
     leases::{LeaseTask, Leases},
+    notified_serials::NotifiedSerials,
     policy::{PolicySource, PolicyTable, StoredPolicies, ZoneKind},
     stored_views::StoredViews,
 };
@@ -36,18 +36,19 @@ use nameward_zone::{AccessSource, TableChange};
 use tokio::{runtime::Handle, sync::oneshot};
 
 use super::{
-    Prepared, StartError, cookies::CookieKeeper, databases as database_settings, live,
-    logs::TrafficLogs, notes::MaintenanceNotes, shared_health::SharedHealth,
+    cookies::CookieKeeper, databases as database_settings, live, logs::TrafficLogs,
+    notes::MaintenanceNotes, prepared::Prepared, shared_health::SharedHealth,
 };
 use crate::{
-    check,
     config::{
         Config, dnssec_policy, pool_settings, settings::BackendMode, steering_settings,
         view_settings,
     },
+    example,
     logging::LogControl,
     memory, policies,
     sandbox::Sandbox,
+    start_error::StartError,
     state, zones,
 };
 
@@ -225,7 +226,7 @@ fn fill_table(
     let views = StoredViews::new(store, Arc::clone(table));
     views.configure(view_settings::rules(config));
     if config.example {
-        let zone = check::example_zone().map_err(StartError::Example)?;
+        let zone = example::zone().map_err(StartError::Example)?;
         table.publish(&[TableChange::Offer(Arc::new(zone))]);
     }
     if !prepared.sources.is_empty() {
@@ -380,7 +381,7 @@ fn follow_databases(
     commits: &Arc<Commits>,
     policies: &Arc<PolicyTable>,
 ) -> std::io::Result<(Databases, Vec<oneshot::Receiver<()>>)> {
-    let state_directory = database_settings::state_directory(&prepared.config);
+    let state_directory = prepared.config.state_directory();
     let settings = FollowSettings {
         refresh_interval: prepared.config.cache.zone_refresh.seconds(),
         state_directory: state_directory.as_deref(),

@@ -1,6 +1,6 @@
 //! Converts settings for databases, caches and overload.
 
-use std::{path::PathBuf, sync::Arc, thread};
+use std::{sync::Arc, thread};
 
 use nameward_dnssec::SignatureCache;
 use nameward_serve::live::LiveSettings;
@@ -44,18 +44,6 @@ fn or_cores(number: usize) -> usize {
         0 => thread::available_parallelism().map_or(1, usize::from),
         number => number,
     }
-}
-
-/// Returns the directory for state that survives a restart, if any. There is no default: a location that neither the
-/// operator nor the service manager named may not be ours, not persistent, or not writable after the change of user.
-pub fn state_directory(config: &Config) -> Option<PathBuf> {
-    let of_service = || {
-        let directories = std::env::var_os("STATE_DIRECTORY")?;
-        // systemd separates several by colons.
-        let first = std::env::split_paths(&directories).next()?;
-        (!first.as_os_str().is_empty()).then_some(first)
-    };
-    config.server.state_directory.clone().or_else(of_service)
 }
 
 /// Returns the signature cache, which all databases share.

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use nameward_maintain::leases::{LeaseTask, LeaseUse, random_server_name};
+use nameward_maintain::keys::database::random_server_name;
+use nameward_maintain::leases::{LeaseTask, LeaseUse};
 
 use super::{core::ServerCore, secondaries::SecondaryZones};
 

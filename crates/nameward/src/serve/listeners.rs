@@ -13,7 +13,8 @@ use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     core::{RUNTIME_THREADS, ServerCore},
-    encrypted::{self, EncryptedListeners, EncryptedPorts},
+    encrypted::{self, EncryptedListeners},
+    encrypted_ports::EncryptedPorts,
     health::ListenerWatch,
     opening::{Gates, opened},
 };

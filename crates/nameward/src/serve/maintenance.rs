@@ -27,15 +27,17 @@ use nameward_wire::NameBuf;
 use nameward_zone::{AccessSource, ViewRule};
 
 use super::{
-    StartError,
     core::{ServerCore, apply_steering},
-    live, rate_limit,
+    live,
+    preconditions::failures,
+    rate_limit,
     recursion::Recursion,
 };
 use crate::{
     config::{Config, Overrides, dnssec_policy, view_settings},
     memory, policies,
     sandbox::NamedPaths,
+    start_error::StartError,
     terminal, zones,
 };
 
@@ -353,7 +355,7 @@ fn reload(
     let mut warnings = live::take(&core.shared, &current.config, &config);
     warnings.extend(read_only);
     warnings.extend(current.recursion.reload(&current.config, &config));
-    let failures = super::failures(&config).into_iter();
+    let failures = failures(&config).into_iter();
     warnings.extend(failures.map(|error| format!("the server would not start again: {error}")));
     for warning in &warnings {
         tracing::warn!("{warning}");

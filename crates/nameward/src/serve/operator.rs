@@ -3,7 +3,7 @@
 use std::{
     fs,
     os::unix::{fs::MetadataExt, net::UnixStream},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -150,13 +150,6 @@ fn listed_secondaries(serials: Vec<SecondarySerial>) -> Vec<ListedSecondary> {
         }
     });
     listed.collect()
-}
-
-/// Returns the path of a configuration file in a form that two processes can compare.
-pub fn resolved(path: &Path) -> PathBuf {
-    fs::canonicalize(path)
-        .or_else(|_| std::path::absolute(path))
-        .unwrap_or_else(|_| path.to_path_buf())
 }
 
 impl Commands for Operator {

@@ -17,35 +17,11 @@ use nameward_serve::inherited::InheritedSockets;
 use nameward_serve::listen::{self, Bound, ListenError, UdpListener};
 use nameward_serve::xdp::{HostAddress, XdpPorts, XdpReplies};
 
-use super::{encrypted::EncryptedPorts, take_over::TakeOver};
-use crate::{
-    config::{Config, error::plain},
-    remote::DefaultLocation,
-};
+use super::{encrypted_ports::EncryptedPorts, take_over::TakeOver};
+use crate::{config::Config, control_location::DefaultLocation, start_error::PortError};
 
 /// How long a server that takes over waits for the interfaces of the one before.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
-
-/// A port or socket that cannot be bound.
-#[derive(Debug, thiserror::Error)]
-pub enum PortError {
-    /// A DNS port.
-    #[error("{0}")]
-    Dns(#[from] ListenError),
-    /// The port of the status page or of the API.
-    #[error("cannot listen on {address} for the {what}: {}", plain(source))]
-    Web {
-        /// `web page` or `API`.
-        what: &'static str,
-        /// Its address.
-        address: SocketAddr,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// The control socket.
-    #[error("{0}")]
-    Control(#[from] SocketError),
-}
 
 /// Bound ports that are not yet served.
 pub struct Ports {

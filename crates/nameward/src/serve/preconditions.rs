@@ -3,7 +3,8 @@
 
 use nameward_control::web::check_password;
 
-use super::{StartError, databases, encrypted, recursion};
+use super::{databases, encrypted_ports, recursion};
+use crate::start_error::StartError;
 use crate::{config::Config, privileges, zones};
 
 /// Returns every reason why a server with this configuration would not start.
@@ -28,7 +29,9 @@ pub fn failures(config: &Config) -> Vec<StartError> {
         check_password(config.api.key.reveal())
             .err()
             .map(|error| StartError::Secret("api.key", error)),
-        encrypted::load_tls(config).err().map(StartError::from),
+        encrypted_ports::load_tls(config)
+            .err()
+            .map(StartError::from),
     ];
     let mut failures: Vec<StartError> = checks.into_iter().flatten().collect();
     failures.extend(recursion::failures(config));

@@ -16,8 +16,8 @@ use tokio::{
     sync::{mpsc, watch},
 };
 
-use super::StartError;
 use crate::config::{Config, settings};
+use crate::start_error::StartError;
 
 /// One in this many descriptors may belong to a query in flight, whose further attempts use three more.
 const DESCRIPTOR_SHARE: u64 = 16;

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use super::{
-    Prepared, StartError, announce,
+    announce,
     core::{DatabaseReads, ServerCore},
     geoip,
     hand_over::HandOver,
@@ -30,6 +30,7 @@ use super::{
     opening::{Gates, opened},
     operator::{self, Operator},
     page_zones::PageZones,
+    prepared::Prepared,
     rate_limit,
     recursion::{self, Recursion},
     rollover,
@@ -42,19 +43,18 @@ use super::{
 };
 use crate::{
     config::{Config, settings},
-    example, notify,
-    policies::{self, UnknownKey},
+    example, notify, policies,
+    policies::UnknownKey,
+    start_error::StartError,
     state,
 };
 
 /// Time limit for the shutdown of components on the runtime.
 const END_PATIENCE: Duration = Duration::from_secs(5);
-
 /// How long a server that was replaced finishes transfers: a slow secondary may need long for a large zone.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(3600);
 /// How long it waits for databases whose answers clients wait for.
 const LATE_REPLIES: Duration = Duration::from_secs(1);
-
 /// The threads that change zones by themselves, by the start of their names.
 const ZONE_WORKERS: [&str; 5] = [
     "secondaries",

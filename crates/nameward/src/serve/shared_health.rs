@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nameward_base::sync::Mutex;
 use nameward_base::time::now_seconds;
-use nameward_maintain::leases::random_server_name;
+use nameward_maintain::keys::database::random_server_name;
 use nameward_steering::Steering;
 use nameward_steering::health::{ForcedHealth, OtherResults, TargetHealth, TargetReport};
 use nameward_store::sql::SqlBackend;

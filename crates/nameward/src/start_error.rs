@@ -1,16 +1,19 @@
 //! The errors with which a server fails to start, or stops.
 
-use std::io;
+use std::{io, net::SocketAddr};
 
-use nameward_control::web::BadHash;
+use nameward_control::{socket::SocketError, web::BadHash};
 use nameward_maintain::keys::local::ZoneKeysError;
+use nameward_serve::listen::ListenError;
 use nameward_store::{file::PreflightError, sql::SqlError, state::StateError};
 use nameward_wire::{NameError, zonefile::Diagnostic};
 
-use super::{ports::PortError, take_over::TakeOverError};
 use crate::{
-    config::error::ConfigError, pid_file::PidFileError, privileges::IdentityError,
+    config::error::{ConfigError, plain},
+    pid_file::PidFileError,
+    privileges::IdentityError,
     sandbox::SandboxError,
+    serve::take_over::TakeOverError,
 };
 
 /// Why a server does not start, or stopped with an error.
@@ -83,4 +86,25 @@ pub enum StartError {
     /// The thread that maintains zones has ended.
     #[error("the maintenance thread has stopped")]
     MaintenanceEnded,
+}
+
+/// A port or socket that cannot be bound.
+#[derive(Debug, thiserror::Error)]
+pub enum PortError {
+    /// A DNS port.
+    #[error("{0}")]
+    Dns(#[from] ListenError),
+    /// The port of the status page or of the API.
+    #[error("cannot listen on {address} for the {what}: {}", plain(source))]
+    Web {
+        /// `web page` or `API`.
+        what: &'static str,
+        /// Its address.
+        address: SocketAddr,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The control socket.
+    #[error("{0}")]
+    Control(#[from] SocketError),
 }

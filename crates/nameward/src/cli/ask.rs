@@ -1,0 +1,31 @@
+//! Sends the request of a command, and prints the reply.
+
+use std::{process::ExitCode, sync::mpsc, thread};
+
+use nameward_control::operations::OperationRequest;
+
+use super::{
+    print::{OutputForm, Printer, ended},
+    target::RemoteArguments,
+};
+use crate::{command_error::CommandError, remote};
+
+/// Sends a request to the running server and prints its reply.
+pub fn ask(
+    request: OperationRequest,
+    remote: RemoteArguments,
+    form: OutputForm,
+) -> Result<ExitCode, CommandError> {
+    let overrides = remote.overrides();
+    // Items wait here for a pager, not in the server, where they would hold a database connection.
+    let (sender, items) = mpsc::channel();
+    let asking = thread::spawn(move || {
+        remote::ask(request, &overrides, &mut |item| drop(sender.send(item)))
+    });
+    let mut printer = Printer::new(form);
+    if let Err(error) = items.iter().try_for_each(|item| printer.item(&item)) {
+        return ended(Err(error));
+    }
+    let result = asking.join().map_err(|_| CommandError::Interrupted)??;
+    ended(printer.result(&result))
+}
