@@ -166,7 +166,7 @@ class Writer(Observer):
         with self.lock:
             if done.returncode != 0:
                 self.failed += 1
-                self.errors[done.stderr.strip()[:160]] += 1
+                self.errors[done.stderr.strip()[:240]] += 1
                 return None
             self.acknowledged[f"{name}.{zone}"] = octet
             self.done.append(time.monotonic())

@@ -366,7 +366,8 @@ pub(crate) fn watch(group: u32, directory: &Path) -> io::Result<Child> {
 /// Returns a port of 127.0.0.1 that is free for UDP and TCP.
 ///
 /// It is below the range from which the kernel takes ports for clients and for "port 0", so that it is not assigned
-/// between this check and the server's own bind.
+/// between this check and the server's own bind. Nor can `dig` or `nsupdate`, which let others share their port, get that
+/// of the server later and read their own query.
 pub fn free_address() -> io::Result<SocketAddr> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     const FIRST: u64 = 10_000;

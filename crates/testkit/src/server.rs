@@ -1,11 +1,12 @@
 //! One `nameward` process for a test: its files, ports, output and termination.
 //!
-//! Every server lives in its own temporary directory, listens on ports chosen by the kernel, and is ended by its
-//! process ID when the value is dropped, so tests can run in parallel.
+//! Every server lives in its own temporary directory, listens on free ports, and is ended by its process ID when the
+//! value is dropped, so tests can run in parallel.
 
 mod network;
 mod patience;
 
+use crate::peers::free_address;
 pub use network::{in_server_network, run_over_xdp};
 use patience::with_patience;
 use std::{
@@ -20,7 +21,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-
 use tempfile::TempDir;
 
 /// Timeout for a server to become ready or to end. Generous: only a hang exceeds it.
@@ -163,12 +163,13 @@ impl Setup {
             .tempdir()
             .expect("a temporary directory can be made");
         fs::create_dir(dir.path().join("zones")).expect("an empty directory takes a new one");
+        let listen = free_address().expect("a port is free");
         Self {
             dir,
             config: String::new(),
             arguments: Vec::new(),
             environment: Vec::new(),
-            listen: vec!["127.0.0.1:0".into(), "[::1]:0".into()],
+            listen: vec![listen.to_string(), format!("[::1]:{}", listen.port())],
             web: true,
             watch: false,
             patient: true,
