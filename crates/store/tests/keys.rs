@@ -50,7 +50,11 @@ async fn look(backend: &SqlBackend) -> Seen {
         .await
     {
         Err(SqlError::Row(error)) => panic!("{error}"),
-        Err(_) => Seen::Failed,
+        Err(error) => {
+            // Shown if the test fails.
+            println!("{error}");
+            Seen::Failed
+        }
         Ok(fragment) => match fragment.zone.signing().online() {
             None => Seen::Unsigned,
             Some(signing) if signing.is_broken() => Seen::Broken,
@@ -248,6 +252,34 @@ fn postgres_zones_never_turn_unsigned() {
     }
     check_bad_rows(&address, &run);
     check_locked(&address);
+}
+
+#[test]
+fn a_statement_that_postgres_cancels_does_not_end_those_behind_it() {
+    let Some((database, address)) = started(DatabaseKind::Postgres) else {
+        return;
+    };
+    let mut options = SqlOptions::for_tests(address);
+    options.security.keys.ttl = Duration::from_nanos(1);
+    options.security.metadata.ttl = Duration::from_nanos(1);
+    options.concurrency.connections = 1;
+    let backend = SqlBackend::new(options).unwrap();
+    block_on(async {
+        assert_eq!(look(&backend).await, Seen::Nsec3);
+        let slow_records_and_cancelled_metadata = "
+            ALTER TABLE records RENAME TO fast;
+            CREATE FUNCTION slow() RETURNS BOOLEAN LANGUAGE plpgsql AS $$
+              BEGIN PERFORM pg_sleep(0.1); RETURN TRUE; END $$;
+            CREATE VIEW records AS SELECT * FROM fast WHERE slow();
+            ALTER TABLE domainmetadata RENAME TO away;
+            CREATE FUNCTION refuse() RETURNS BOOLEAN LANGUAGE plpgsql AS $$
+              BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '57014'; END $$;
+            CREATE VIEW domainmetadata AS SELECT * FROM away WHERE refuse();";
+        database.run(slow_records_and_cancelled_metadata).unwrap();
+        // The records of the second and third are read while the metadata of the one before is refused.
+        let seen = tokio::join!(look(&backend), look(&backend), look(&backend));
+        assert_eq!(seen, (Seen::Nsec3, Seen::Nsec3, Seen::Nsec3));
+    });
 }
 
 /// A table that another client has locked.

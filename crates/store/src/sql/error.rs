@@ -31,6 +31,9 @@ pub enum SqlError {
     /// The database did not respond in time.
     #[error("database query timed out after {0} ms")]
     Timeout(u128),
+    /// The database cancelled a statement: a time limit of the server, or an administrator. The connection can still be used.
+    #[error("the database cancelled a statement: {0}")]
+    Cancelled(String),
     /// The database refused a statement: the schema is not as expected.
     #[error("the database rejected a statement: {0}; run `nameward db check` to check the schema")]
     Refused(String),
@@ -50,7 +53,10 @@ impl SqlError {
     pub(crate) fn is_of_server(&self) -> bool {
         matches!(
             self,
-            SqlError::Unavailable(_) | SqlError::Timeout(_) | SqlError::ReadOnly(_)
+            SqlError::Unavailable(_)
+                | SqlError::Timeout(_)
+                | SqlError::Cancelled(_)
+                | SqlError::ReadOnly(_)
         )
     }
 
@@ -58,6 +64,7 @@ impl SqlError {
     pub(crate) fn reason(&self) -> String {
         match self {
             SqlError::Unavailable(text)
+            | SqlError::Cancelled(text)
             | SqlError::Refused(text)
             | SqlError::Busy(text)
             | SqlError::ReadOnly(text)

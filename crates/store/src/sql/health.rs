@@ -105,6 +105,7 @@ impl Condition {
             Err(
                 error @ (SqlError::Unavailable(_)
                 | SqlError::Timeout(_)
+                | SqlError::Cancelled(_)
                 | SqlError::Refused(_)
                 | SqlError::ReadOnly(_)
                 | SqlError::Busy(_)),

@@ -257,7 +257,7 @@ impl Mysql {
         let is_repeated = match &result {
             // It may have been idle while the server restarted, or the server has left its cluster.
             Err(SqlError::Unavailable(_)) => true,
-            Err(SqlError::Timeout(_)) => self.target.hosts.are_several(),
+            Err(SqlError::Timeout(_) | SqlError::Cancelled(_)) => self.target.hosts.are_several(),
             _ => false,
         };
         if is_repeated && !has_rows.load(Ordering::Relaxed) {
@@ -278,15 +278,15 @@ impl Mysql {
         let Err(error) = &result else {
             return result;
         };
+        if let SqlError::Timeout(_) = error {
+            self.kill(&seated);
+        }
         match error {
-            SqlError::Timeout(_) => {
-                // Other connections to a server that is merely slow are still useful.
-                if self.target.hosts.are_several() {
-                    self.leave(&seated.server);
-                }
-                self.kill(&seated);
+            // Other connections to a server that is merely slow are still useful.
+            SqlError::Timeout(_) | SqlError::Cancelled(_) if !self.target.hosts.are_several() => {}
+            SqlError::Timeout(_) | SqlError::Cancelled(_) | SqlError::Unavailable(_) => {
+                self.leave(&seated.server)
             }
-            SqlError::Unavailable(_) => self.leave(&seated.server),
             _ => {}
         }
         // Rows that are no longer read may still be in transit.
@@ -441,7 +441,7 @@ pub(crate) fn failure(error: &Error) -> SqlError {
     match error {
         Error::Server(refusal) => match refusal.code {
             // A time limit of the server.
-            1969 | 3024 => SqlError::Timeout(0),
+            1969 | 3024 => SqlError::Cancelled(refusal.message.clone()),
             // Lock wait, deadlock, table changed in the meantime, serialisation failure.
             1205 | 1213 | 1412 | 1020 => SqlError::Busy(refusal.message.clone()),
             // A replica, a server that an operator made read-only, a read-only transaction.

@@ -258,6 +258,10 @@ impl Postgres {
         let is_repeated = match &result {
             Err(SqlError::Unavailable(_)) => !is_fresh && !has_rows,
             Err(SqlError::Timeout(_)) => self.target.hosts.are_several() && !has_rows,
+            // The cancellation was for another statement, which has abandoned the session.
+            Err(SqlError::Cancelled(_)) => {
+                (self.target.hosts.are_several() || !slot.holds(&session)) && !has_rows
+            }
             _ => false,
         };
         self.leave_failed(slot, &session, &result);
@@ -277,13 +281,19 @@ impl Postgres {
         session: &Arc<PostgresSession>,
         result: &Result<(), SqlError>,
     ) {
-        let is_timeout = matches!(result, Err(SqlError::Timeout(_)));
-        if is_timeout || matches!(result, Err(SqlError::Unavailable(_))) {
-            discard(slot, session);
+        let is_left = match result {
+            Err(SqlError::Timeout(_)) => {
+                self.cancel(session);
+                true
+            }
+            Err(SqlError::Unavailable(_)) => true,
+            // Nothing to cancel: the statement has ended, and others run on the connection.
+            Err(SqlError::Cancelled(_)) => self.target.hosts.are_several(),
+            _ => false,
+        };
+        if is_left {
+            slot.discard(session);
             self.target.hosts.avoid(&session.server);
-        }
-        if is_timeout {
-            self.cancel(session);
         }
     }
 
@@ -292,8 +302,8 @@ impl Postgres {
         &self.target.hosts
     }
 
-    /// Makes the server cancel the statement of an abandoned session; otherwise it would run to completion. Statements
-    /// waiting behind it have waited too long as well.
+    /// Makes the server cancel the statement of an abandoned session; otherwise it would run to completion. If it has just
+    /// ended, that may hit the one behind it, which is then repeated.
     fn cancel(&self, session: &PostgresSession) {
         let (token, tls) = (session.client.cancel_token(), self.target.tls.clone());
         let timeout = self.timeout;
@@ -436,14 +446,20 @@ impl PostgresSession {
     }
 }
 
-/// Takes a session out of use, unless it has already been replaced.
-fn discard(slot: &ConnectionSlot, broken: &Arc<PostgresSession>) {
-    let mut session = slot.session.lock();
-    if session
-        .as_ref()
-        .is_some_and(|session| Arc::ptr_eq(session, broken))
-    {
-        *session = None;
+impl ConnectionSlot {
+    /// Checks whether this is its session still.
+    fn holds(&self, session: &Arc<PostgresSession>) -> bool {
+        let current = self.session.lock();
+        current
+            .as_ref()
+            .is_some_and(|current| Arc::ptr_eq(current, session))
+    }
+
+    /// Takes a session out of use, unless it has already been replaced.
+    fn discard(&self, broken: &Arc<PostgresSession>) {
+        self.session
+            .lock()
+            .take_if(|session| Arc::ptr_eq(session, broken));
     }
 }
 
@@ -458,8 +474,8 @@ pub(crate) fn failure(error: &tokio_postgres::Error) -> SqlError {
     };
     let message = refusal.message().to_owned();
     match refusal.code().code() {
-        // Cancelled by a time limit of the server.
-        "57014" => SqlError::Timeout(0),
+        // A time limit of the server, an administrator, or the cancellation of a statement before it on the connection.
+        "57014" => SqlError::Cancelled(message),
         // Lock timeout, serialisation failure, deadlock.
         code if code == "55P03" || code.starts_with("40") => SqlError::Busy(message),
         // A standby, or a server whose transactions are read-only by default.

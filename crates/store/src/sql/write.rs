@@ -440,9 +440,9 @@ async fn commit_marked(
     }
     ended.map_err(|failure| match failure {
         Failure::Conflict(text) => WriteError::Conflict(text),
-        Failure::Sql(error @ (SqlError::Unavailable(_) | SqlError::Timeout(_))) => {
-            WriteError::Unknown(error)
-        }
+        Failure::Sql(
+            error @ (SqlError::Unavailable(_) | SqlError::Timeout(_) | SqlError::Cancelled(_)),
+        ) => WriteError::Unknown(error),
         Failure::Sql(error) => WriteError::Sql(error),
     })
 }
