@@ -16,7 +16,7 @@ use nameward_store::state::{
     JournalEntry, JournalOrigin, RebasedVersion, StateChange, ZoneStorage,
 };
 use nameward_wire::{Name, NameBuf, Type};
-use nameward_zone::change::{Difference, soa_serial};
+use nameward_zone::change::{Difference, set_soa_serial};
 use nameward_zone::{RecordList, Serial, WireRecord, Zone};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -217,9 +217,7 @@ fn rebase(
         last.next(now)
     };
     let mut next = rdata.to_vec();
-    if let (Some(at), Some(_)) = (next.len().checked_sub(20), soa_serial(rdata)) {
-        next[at..at + 4].copy_from_slice(&serial.0.to_be_bytes());
-    }
+    set_soa_serial(&mut next, serial);
     let (owner, rtype) = (file.apex_name(), Type::SOA);
     let record = |rdata| WireRecord {
         owner,

@@ -168,11 +168,24 @@ impl Difference {
     }
 }
 
+/// Octets of a SOA's data from the serial on: five numbers (RFC 1035 section 3.3.13).
+const SOA_NUMBERS: usize = 20;
+
 /// Reads the serial from SOA record data.
 pub fn soa_serial(rdata: &[u8]) -> Option<Serial> {
-    let at = rdata.len().checked_sub(20)?;
-    let octets = rdata.get(at..)?.first_chunk()?;
-    Some(Serial(u32::from_be_bytes(*octets)))
+    let numbers: &[u8; SOA_NUMBERS] = rdata.last_chunk()?;
+    numbers
+        .first_chunk()
+        .map(|octets| Serial(u32::from_be_bytes(*octets)))
+}
+
+/// Writes a serial into SOA record data; returns false if the data is too short for one.
+pub fn set_soa_serial(rdata: &mut [u8], serial: Serial) -> bool {
+    let numbers: Option<&mut [u8; SOA_NUMBERS]> = rdata.last_chunk_mut();
+    let octets = numbers.and_then(|numbers| numbers.first_chunk_mut());
+    octets
+        .map(|octets| *octets = serial.0.to_be_bytes())
+        .is_some()
 }
 
 /// The reason why a change or a difference cannot be applied.

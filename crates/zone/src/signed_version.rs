@@ -5,8 +5,9 @@
 //! apex (DNSKEY, CDS, CDNSKEY, NSEC3PARAM, ZONEMD) and refers to the version without them. Changes, journals and files
 //! use the version without.
 
-use crate::change::{ChangeError, Difference};
+use crate::change::{ChangeError, Difference, set_soa_serial};
 use crate::record_list::WireRecord;
+use crate::serial::Serial;
 use crate::zone::Zone;
 use nameward_dnssec::{DenialStyle, Signing, Zonemd};
 use nameward_wire::Type;
@@ -141,10 +142,9 @@ impl Zone {
         };
         let raised = self.serial().0.wrapping_add(offset);
         let mut rdata = record.rdata.to_vec();
-        let Some(at) = rdata.len().checked_sub(20) else {
+        if !set_soa_serial(&mut rdata, Serial(raised)) {
             return;
-        };
-        rdata[at..at + 4].copy_from_slice(&raised.to_be_bytes());
+        }
         for (list, rdata) in [
             (&mut difference.removed, record.rdata),
             (&mut difference.added, &rdata),

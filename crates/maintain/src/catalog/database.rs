@@ -9,7 +9,7 @@ use nameward_zone::Serial;
 use nameward_zone::SerialRule;
 use nameward_zone::change::{
     ChangeOrigin, ChangeRefused, ConditionalChange, Edit, NewRecord, RecordsAt, RrsetData,
-    ZoneChange, soa_serial,
+    ZoneChange, set_soa_serial, soa_serial,
 };
 use std::collections::HashMap;
 use std::io;
@@ -176,8 +176,7 @@ impl ConditionalChange for SerialChange {
         if let Some((ttl, mut rdata)) = soa
             && soa_serial(&rdata).is_some_and(|stored| self.serial.is_after(stored))
         {
-            let at = rdata.len() - 20;
-            rdata[at..at + 4].copy_from_slice(&self.serial.0.to_be_bytes());
+            set_soa_serial(&mut rdata, self.serial);
             edits.push(Edit::Replace(RrsetData {
                 name: self.apex,
                 rtype: Type::SOA,

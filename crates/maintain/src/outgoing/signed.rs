@@ -15,6 +15,7 @@ use chunk::{ChunkSigner, SignedChunk};
 pub use messages::{SignedMessages, SignedReady};
 use nameward_dnssec::{CanonicalSet, Making, Signing, SoaEdit, ZonemdHash, have_distinct_tags};
 use nameward_wire::{NameBuf, Type};
+use nameward_zone::change::set_soa_serial;
 use nameward_zone::node::flags;
 use nameward_zone::{DenialChain, Serial, WalkPosition, WireRecord, Zone, ZoneBuilder, ZoneWalk};
 use std::sync::{Arc, OnceLock};
@@ -99,7 +100,8 @@ impl SignedCopy {
         let (soa_ttl, mut rdata) =
             soa.ok_or_else(|| SignedCopyError::Invalid("no SOA record".into()))?;
         if signing.soa_edit() != SoaEdit::None {
-            chunk::set_serial(&mut rdata, signing.soa_edit().serial(zone.serial().0, now));
+            let shown = signing.soa_edit().serial(zone.serial().0, now);
+            set_soa_serial(&mut rdata, Serial(shown));
         }
         let chain = zone.chain_for(&signing);
         // RFC 9077: the lesser of the SOA's TTL and its MINIMUM field.

@@ -8,7 +8,7 @@
 use nameward_wire::rdata::write_text;
 use nameward_wire::zonefile::{Options, Record, parse_bytes};
 use nameward_wire::{Name, Type};
-use nameward_zone::change::Difference;
+use nameward_zone::change::{Difference, set_soa_serial, soa_serial};
 use nameward_zone::{RecordList, WireRecord};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -211,7 +211,7 @@ impl TextEdit<'_> {
         };
         if let (Type::SOA, [_, _, serial, ..]) = (gone.rtype, data)
             && differ_by_serial(gone.rdata, next.rdata)
-            && let Some(number) = nameward_zone::change::soa_serial(next.rdata)
+            && let Some(number) = soa_serial(next.rdata)
         {
             let number = number.to_string();
             return [
@@ -375,10 +375,8 @@ fn same_data(rtype: Type, a: &[u8], b: &[u8]) -> bool {
 
 /// Checks whether two SOAs only differ in the serial.
 fn differ_by_serial(a: &[u8], b: &[u8]) -> bool {
-    let (Some(at), true) = (a.len().checked_sub(20), a.len() == b.len()) else {
-        return false;
-    };
-    a[..at] == b[..at] && a[at + 4..] == b[at + 4..]
+    let mut b = b.to_vec();
+    soa_serial(a).is_some_and(|serial| set_soa_serial(&mut b, serial) && a == b)
 }
 
 fn data_text(record: WireRecord<'_>) -> String {

@@ -20,6 +20,7 @@ use nameward_control::operations::{
     OperationRequest, OperationResult, ZoneBatch, ZoneSettings, zone_name,
 };
 use nameward_wire::rdata::write_text;
+use nameward_zone::change::set_soa_serial;
 
 use secure_all::SerialRaise;
 
@@ -417,8 +418,7 @@ fn increase_serial(zone: &str, overrides: &Overrides) -> Result<String, CommandE
         Some((soa.ttl(), rdata))
     });
     let (ttl, mut rdata) = soa.ok_or(CommandError::Interrupted)?;
-    let at = rdata.len() - 20;
-    rdata[at..at + 4].copy_from_slice(&next.0.to_be_bytes());
+    set_soa_serial(&mut rdata, next);
     let mut content = String::new();
     // The data of a zone is valid.
     let _ = write_text(nameward_wire::Type::SOA, &rdata, &mut content);

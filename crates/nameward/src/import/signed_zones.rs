@@ -24,6 +24,7 @@ use nameward_maintain::{
 };
 use nameward_store::file::{signed_version, zone_from_text};
 use nameward_wire::{NameBuf, Type, zonefile::Options};
+use nameward_zone::change::set_soa_serial;
 use nameward_zone::{RecordList, Serial, WireRecord, Zone, ZoneBuilder};
 
 use super::output::NewFile;
@@ -344,11 +345,7 @@ fn unsigned(version: &Zone, keys: &[KeyFile], serial: Serial) -> Vec<RecordList>
             continue;
         }
         let mut soa = record.rdata.to_vec();
-        // The serial is the first of the five numbers at the end.
-        let at = soa.len().saturating_sub(20);
-        if let Some(octets) = soa.get_mut(at..at + 4) {
-            octets.copy_from_slice(&serial.0.to_be_bytes());
-        }
+        set_soa_serial(&mut soa, serial);
         let rdata = &soa[..];
         kept.push(WireRecord { rdata, ..record });
     }

@@ -8,10 +8,11 @@
 //! The serial is the sum of both serials (RFC 1982 section 3.1): it increases whenever one of them does, needs no memory
 //! of what was served before, and is the same on all servers that have both versions.
 
-use super::ChangeError;
 use super::editor::Editor;
+use super::{ChangeError, set_soa_serial, soa_serial};
 use crate::draft::Draft;
 use crate::node::{Node, flags};
+use crate::serial::Serial;
 use crate::zone::Zone;
 use nameward_wire::Type;
 use nameward_wire::rdata::bitmap_types;
@@ -159,13 +160,12 @@ impl Zone {
 
 /// Returns SOA data with the sum of both serials.
 fn with_sum<'r>(soa: &'r [u8], common: &Zone) -> Cow<'r, [u8]> {
-    let Some(own) = super::soa_serial(soa) else {
+    let Some(own) = soa_serial(soa) else {
         return soa.into();
     };
     let serial = own.0.wrapping_add(common.serial().0);
     let mut soa = soa.to_vec();
-    let at = soa.len() - 20;
-    soa[at..at + 4].copy_from_slice(&serial.to_be_bytes());
+    set_soa_serial(&mut soa, Serial(serial));
     soa.into()
 }
 

@@ -4,11 +4,12 @@
 //! in the end. The serial is increased unless the change sets the SOA or changes nothing.
 
 use super::difference::push_missing;
-use super::{ChangeError, Difference, Edit, RrsetData, ZoneChange};
+use super::{ChangeError, Difference, Edit, RrsetData, ZoneChange, set_soa_serial};
 use crate::draft::{Draft, Keep, MAX_RRSET_OCTETS, rrset_octets};
 use crate::layout;
 use crate::node::Node;
 use crate::order::sort_key;
+use crate::serial::Serial;
 use crate::zone::Zone;
 use nameward_wire::rdata::validate;
 use nameward_wire::zonefile::RecordLocation;
@@ -87,7 +88,7 @@ impl Zone {
         let owner = owners
             .entry(key)
             .or_insert_with(|| ChangedOwner::from_node(apex, Some(self.apex())));
-        owner.set_serial(self.serial().raised(change.serial, change.now).0);
+        owner.set_serial(self.serial().raised(change.serial, change.now));
         Ok(self.difference_at(&owners))
     }
 
@@ -217,14 +218,12 @@ impl ChangedOwner {
         Ok(())
     }
 
-    fn set_serial(&mut self, serial: u32) {
+    fn set_serial(&mut self, serial: Serial) {
         let Some((_, records)) = self.rrsets.get_mut(&Type::SOA) else {
             return;
         };
-        if let Some(mut soa) = records.pop_first()
-            && let Some(at) = soa.octets.len().checked_sub(20)
-        {
-            soa.octets[at..at + 4].copy_from_slice(&serial.to_be_bytes());
+        if let Some(mut soa) = records.pop_first() {
+            set_soa_serial(&mut soa.octets, serial);
             records.insert(soa);
         }
     }

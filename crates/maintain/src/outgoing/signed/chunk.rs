@@ -4,8 +4,9 @@ use super::{BROKEN, CopyDigest, SignedCopy, SignedCopyError};
 use nameward_dnssec::{CanonicalSet, Making, Proof, SoaEdit, is_signature_or_denial};
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Name, Type};
+use nameward_zone::change::set_soa_serial;
 use nameward_zone::node::flags;
-use nameward_zone::{Node, ZoneBuilder};
+use nameward_zone::{Node, Serial, ZoneBuilder};
 use std::ops::Range;
 
 /// Size of a record in a message without its owner and data, in octets.
@@ -57,8 +58,10 @@ impl<'c> ChunkSigner<'c> {
                 .map(|record| record.rdata.to_vec())
                 .collect();
             if rtype == Type::SOA && edit != SoaEdit::None {
-                let shown = edit.serial(zone.serial().0, self.copy.now);
-                data.iter_mut().for_each(|rdata| set_serial(rdata, shown));
+                let shown = Serial(edit.serial(zone.serial().0, self.copy.now));
+                for rdata in &mut data {
+                    set_soa_serial(rdata, shown);
+                }
             }
             for rdata in &data {
                 self.chunk.push(node.name(), rtype, ttl, rdata);
@@ -140,13 +143,6 @@ impl<'c> ChunkSigner<'c> {
             self.chunk.push(owner, Type::RRSIG, ttl, &rrsig);
         }
         Ok(())
-    }
-}
-
-/// Sets the serial in the data of a SOA.
-pub(super) fn set_serial(rdata: &mut [u8], serial: u32) {
-    if let Some(at) = rdata.len().checked_sub(20) {
-        rdata[at..at + 4].copy_from_slice(&serial.to_be_bytes());
     }
 }
 

@@ -20,7 +20,7 @@ use crate::sql::fragment::soa_minimum;
 use crate::sql::row::write_zone_name;
 use nameward_dnssec::MadeTypes;
 use nameward_wire::{Name, Type};
-use nameward_zone::change::{ChangeOrigin, Difference, Edit, soa_serial};
+use nameward_zone::change::{ChangeOrigin, Difference, Edit, set_soa_serial, soa_serial};
 use nameward_zone::{RecordList, Serial, SerialRule, WireRecord};
 use std::collections::{BTreeSet, HashMap};
 
@@ -291,8 +291,9 @@ impl Work {
         let What::Record(_, rdata) = &mut row.what else {
             return Err(unusable().into());
         };
-        let at = rdata.len().checked_sub(20).ok_or_else(unusable)?;
-        rdata[at..at + 4].copy_from_slice(&serial.0.to_be_bytes());
+        if !set_soa_serial(rdata, serial) {
+            return Err(unusable().into());
+        }
         row.is_changed = true;
         Ok(())
     }

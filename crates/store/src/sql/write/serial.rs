@@ -10,7 +10,7 @@ use nameward_dnssec::SoaEdit;
 use nameward_wire::{NameBuf, Rcode, Type};
 use nameward_zone::change::{
     ChangeOrigin, ChangeRefused, ConditionalChange, Edit, NewRecord, RecordsAt, RrsetData,
-    ZoneChange, soa_serial,
+    ZoneChange, set_soa_serial, soa_serial,
 };
 use nameward_zone::{Serial, SerialRule};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -40,9 +40,7 @@ impl RaisedSerial {
             reason: format!("zone {}: invalid SOA record", self.apex),
         };
         let serial = soa_serial(&rdata).ok_or_else(unreadable)?;
-        let at = rdata.len().checked_sub(20).ok_or_else(unreadable)?;
-        let next = self.next(serial);
-        rdata[at..at + 4].copy_from_slice(&next.0.to_be_bytes());
+        set_soa_serial(&mut rdata, self.next(serial));
         Ok(Some(Edit::Replace(RrsetData {
             name: self.apex,
             rtype: Type::SOA,
