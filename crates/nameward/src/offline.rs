@@ -27,7 +27,7 @@ use nameward_maintain::{
     keys::database::KeyDatabase,
     keys::local::ZoneKeys,
     keys::rollover::RolloverManager,
-    keys::storage::KeyStorages,
+    keys::storages::KeyStorages,
     policy::{PolicySource, PolicyTable, StoredPolicies},
     stored_views::StoredViews,
     update::is_kept_frozen,

@@ -2,7 +2,7 @@
 
 use super::*;
 use nameward_maintain::keys::local::ZoneKeys;
-use nameward_maintain::keys::storage::KeyStorages;
+use nameward_maintain::keys::storages::KeyStorages;
 use proptest::prelude::*;
 
 /// Creates a server with one zone from a file.

@@ -18,7 +18,8 @@ pub use status::{DsReadiness, KeyStatus, NextStep, ZoneSigningStatus};
 
 use crate::change_feed::{FeedSettingChange, SettingSubject};
 use crate::keys::local::{KeyPlan, KeyProgress, ParentSettings, ZoneKey, ZoneKeys, ZoneKeysError};
-use crate::keys::storage::{KeyStorage, KeyStorages};
+use crate::keys::storage::KeyStorage;
+use crate::keys::storages::KeyStorages;
 use crate::policy::PolicyTable;
 use crate::table::TableWriter;
 use arc_swap::ArcSwap;

@@ -15,7 +15,7 @@ use nameward_maintain::{
         unknown,
     },
     keys::rollover::{RolloverManager, driver::KeyDriverHandle},
-    keys::{database::KeyDatabase, local::ZoneKeys, storage::KeyStorages},
+    keys::{database::KeyDatabase, local::ZoneKeys, storages::KeyStorages},
     leases::{LeaseTask, Leases},
     notified_serials::NotifiedSerials,
     policy::{PolicySource, PolicyTable, StoredPolicies, ZoneKind},
