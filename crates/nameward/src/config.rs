@@ -31,6 +31,7 @@ pub mod view_settings;
 pub mod xdp_settings;
 mod zone_chunks;
 pub mod zone_files;
+pub mod zone_policy;
 mod zone_tables;
 pub mod zone_values;
 

@@ -6,62 +6,20 @@ use std::{
 };
 
 use nameward_maintain::policy::{
-    Autoprimary, Policies, PolicyFragment, PolicySet, PolicySource, StoredPolicies, ZoneKind,
+    Autoprimary, Policies, PolicyFragment, PolicySet, PolicySource, StoredPolicies,
 };
-use nameward_store::sql::CatalogProperties;
 use nameward_wire::{Name, NameBuf};
 
 use crate::config::{
-    Config,
-    clients::Peers,
-    settings::{AutoprimarySettings, TemplateSettings, ZoneSettings},
+    Config, clients::Peers, settings::AutoprimarySettings, zone_policy::octets_of_mib,
 };
-
-/// Finds a template by its name.
-pub fn template<'c>(config: &'c Config, name: &str) -> Option<&'c TemplateSettings> {
-    let mut templates = config.templates.iter();
-    templates.find(|template| template.name == name)
-}
-
-/// Returns the settings of a template.
-pub fn template_policy(template: &TemplateSettings) -> PolicyFragment {
-    PolicyFragment {
-        kind: template.kind.0,
-        transfer_octets_max: octets(template.transfer_size_max_mb.get()),
-        ..template.shared_terms()
-    }
-}
-
-/// Returns the settings of a zone: its own and those of its template.
-pub fn zone_policy(config: &Config, zone: &ZoneSettings) -> PolicyFragment {
-    let own = PolicyFragment {
-        kind: zone.kind.0,
-        transfer_octets_max: octets(zone.transfer_size_max_mb.get()),
-        catalog_properties: (!zone.catalog_label.is_empty()).then(|| CatalogProperties {
-            label: Some(zone.catalog_label.to_ascii_lowercase().into_bytes().into()),
-            ..CatalogProperties::default()
-        }),
-        ..zone.shared_terms()
-    };
-    let mut part = match template(config, &zone.template) {
-        Some(template) => own.or(&template_policy(template)),
-        None => own,
-    };
-    match part.kind {
-        Some(kind) if kind.is_transferred() => part.copy_file.clone_from(&zone.file),
-        // Declared here by its file.
-        None if zone.file.is_some() => part.kind = Some(ZoneKind::Native),
-        _ => {}
-    }
-    part
-}
 
 /// Returns the policies that the configuration sets.
 pub fn set(config: &Config) -> PolicySet {
     let defaults = &config.zone_defaults;
     let mut set = PolicySet {
         default: PolicyFragment {
-            transfer_octets_max: octets(defaults.transfer_size_max_mb.get()),
+            transfer_octets_max: octets_of_mib(defaults.transfer_size_max_mb.get()),
             ..defaults.shared_terms()
         },
         remotes: config.server.remotes.as_slice().into(),
@@ -70,7 +28,7 @@ pub fn set(config: &Config) -> PolicySet {
     // Zones with equal tables share their settings: of a hundred thousand, most do.
     let mut parts: HashSet<Arc<PolicyFragment>> = HashSet::new();
     for zone in &config.zones {
-        let part = zone_policy(config, zone);
+        let part = config.zone_policy(zone);
         // A table that only sets access lists has no effect on the policy.
         if part == PolicyFragment::default() {
             continue;
@@ -181,7 +139,7 @@ pub fn warn_of_unknown_keys(keys: &[UnknownKey], policies: &Policies) {
 /// Returns the settings of all templates by name.
 pub fn templates(config: &Config) -> HashMap<String, PolicyFragment> {
     let templates = config.templates.iter();
-    let named = templates.map(|template| (template.name.clone(), template_policy(template)));
+    let named = templates.map(|template| (template.name.clone(), template.policy()));
     named.collect()
 }
 
@@ -190,11 +148,6 @@ pub fn apply_kept(kept: &StoredPolicies, config: &Config) {
     if let Err(error) = kept.apply(templates(config)) {
         tracing::error!("{error}; its keys and zones are not available");
     }
-}
-
-/// Converts a setting in MiB to octets; 0 leaves the decision to the next level.
-fn octets(mib: usize) -> Option<u64> {
-    (mib > 0).then_some((mib as u64) << 20)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::{
         setting::ConfigTable,
         settings::{Backend, BackendType, Rings, ZoneSettings},
     },
-    policies, script_check,
+    script_check,
     start_error::StartError,
 };
 
@@ -51,7 +51,7 @@ pub fn sources(config: &Config) -> Vec<FileSource> {
 fn copies(config: &Config) -> WrittenFiles {
     let mut written = WrittenFiles::default();
     for zone in config.zones.iter().filter(|zone| zone.file.is_some()) {
-        let terms = policies::zone_policy(config, zone);
+        let terms = config.zone_policy(zone);
         terms.copy_file.iter().for_each(|file| written.add(file));
     }
     written
@@ -64,7 +64,7 @@ fn declared(config: &Config, scripts: &ScriptCheck) -> Option<FileSource> {
         let Some(file) = &zone.file else {
             continue;
         };
-        let kind = policies::zone_policy(config, zone).kind.unwrap_or_default();
+        let kind = config.zone_policy(zone).kind.unwrap_or_default();
         // The file of a secondary is written, not read.
         if matches!(kind, ZoneKind::Native | ZoneKind::Primary) {
             zones.push(zone.name.0.as_name(), file);
@@ -84,7 +84,7 @@ fn declared(config: &Config, scripts: &ScriptCheck) -> Option<FileSource> {
 /// Checks that there is storage for zones that are transferred from primaries.
 pub fn check_state(config: &Config) -> Result<(), StartError> {
     let is_transferred = |zone: &&ZoneSettings| {
-        let kind = policies::zone_policy(config, zone).kind;
+        let kind = config.zone_policy(zone).kind;
         kind.is_some_and(|kind| kind.is_transferred())
     };
     match config.zones.iter().find(is_transferred) {
@@ -99,7 +99,7 @@ pub fn check_state(config: &Config) -> Result<(), StartError> {
 pub fn primaries_without_kind(config: &Config) -> impl Iterator<Item = &ZoneSettings> {
     config.zones.iter().filter(|zone| {
         let has_primaries = zone.primaries.0.iter().flatten().next().is_some();
-        has_primaries && policies::zone_policy(config, zone).kind.is_none()
+        has_primaries && config.zone_policy(zone).kind.is_none()
     })
 }
 
@@ -110,8 +110,8 @@ pub fn check_kinds(config: &Config) -> Result<(), StartError> {
         return Ok(());
     }
     let has_database = (config.backends.iter()).any(|backend| backend.r#type != BackendType::File);
-    let has_catalog = (config.zones.iter())
-        .any(|zone| policies::zone_policy(config, zone).kind == Some(ZoneKind::Consumer));
+    let has_catalog =
+        (config.zones.iter()).any(|zone| config.zone_policy(zone).kind == Some(ZoneKind::Consumer));
     match without.next() {
         Some(zone) if !has_database && !has_catalog => {
             Err(StartError::PrimariesWithoutKind(zone.name.0.to_string()))

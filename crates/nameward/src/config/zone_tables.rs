@@ -17,7 +17,6 @@ use super::{
     setting::ConfigTable,
     settings::{AutoprimarySettings, BackendType, KeySettings, TemplateSettings, ZoneSettings},
 };
-use crate::policies;
 
 impl ConfigReader<'_> {
     /// Reads `[[key]]`.
@@ -131,7 +130,7 @@ impl ConfigReader<'_> {
             let template = &autoprimary.template;
             if let Some(key) = ["address", "name_server"].into_iter().find(lacks) {
                 self.problem(entry.span(), format!("an autoprimary needs {key}"));
-            } else if !template.is_empty() && policies::template(config, template).is_none() {
+            } else if !template.is_empty() && config.template(template).is_none() {
                 let message = format!("unknown [[template]] {template:?}");
                 self.problem(entry.span(), message);
             } else {
@@ -203,7 +202,7 @@ impl ConfigReader<'_> {
             let value = table.and_then(|table| table.get(key));
             value.map_or_else(|| entry.span(), Spanned::span)
         };
-        if !zone.template.is_empty() && policies::template(config, &zone.template).is_none() {
+        if !zone.template.is_empty() && config.template(&zone.template).is_none() {
             let known = config
                 .templates
                 .iter()
@@ -215,7 +214,7 @@ impl ConfigReader<'_> {
             let message = format!("unknown [[template]] {:?}{hint}", zone.template);
             return self.problem(span_of("template"), message);
         }
-        let terms = policies::zone_policy(config, zone);
+        let terms = config.zone_policy(zone);
         if let Some((key, message)) = contradiction(zone, &terms) {
             self.problem(span_of(key), message);
         }

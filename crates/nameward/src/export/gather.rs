@@ -14,6 +14,7 @@ use nameward_control::{
 use nameward_dnssec::{KeyFile, KeyTimes, KeyUse, PrivateKey};
 use nameward_maintain::{policy::ZoneKind, sync::whole_text};
 use nameward_wire::{NameBuf, Type};
+use nameward_zone::change::set_soa_serial;
 use nameward_zone::{RecordList, Serial, WireRecord};
 
 use super::{
@@ -22,7 +23,7 @@ use super::{
 use crate::{
     command_error::CommandError,
     config::{Config, Overrides, location},
-    policies, remote, zone_commands,
+    remote, zone_commands,
 };
 
 /// Collects everything that is requested.
@@ -115,7 +116,7 @@ fn collect_zone(
     }
     let defaults = config.zone_defaults.shared_terms();
     let terms = match own {
-        Some(own) => policies::zone_policy(config, own).or(&defaults),
+        Some(own) => config.zone_policy(own).or(&defaults),
         None => defaults,
     };
     let kind = match listed.kind {
@@ -192,12 +193,8 @@ fn with_serial(records: &RecordList, serial: Serial) -> RecordList {
     let mut list = RecordList::default();
     for record in records {
         let mut rdata = record.rdata.to_vec();
-        // The serial is the first of the five numbers at the end.
-        let at = rdata.len().saturating_sub(20);
-        if record.rtype == Type::SOA
-            && let Some(octets) = rdata.get_mut(at..at + 4)
-        {
-            octets.copy_from_slice(&serial.0.to_be_bytes());
+        if record.rtype == Type::SOA {
+            set_soa_serial(&mut rdata, serial);
         }
         let rdata = &rdata[..];
         list.push(WireRecord { rdata, ..record });

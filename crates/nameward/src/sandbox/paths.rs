@@ -13,10 +13,7 @@ use nameward_base::{sandbox, text::listed};
 use nameward_store::file::FileSource;
 
 use super::zone_files;
-use crate::{
-    config::{Config, settings::BackendType},
-    policies,
-};
+use crate::config::{Config, settings::BackendType};
 
 /// Everything that names the files of a server.
 pub struct NamedPaths<'a> {
@@ -172,7 +169,7 @@ impl FileAccess {
         // Copies of secondary zones; those of others are sources.
         let with_file = config.zones.iter().filter(|zone| zone.file.is_some());
         for zone in with_file {
-            if let Some(copy) = policies::zone_policy(config, zone).copy_file {
+            if let Some(copy) = config.zone_policy(zone).copy_file {
                 self.write_beside(&copy);
             }
         }

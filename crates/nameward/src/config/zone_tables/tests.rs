@@ -21,7 +21,7 @@ fn policies_of(text: &str) -> PolicyTable {
     let config = Config::parse(text, Path::new("/etc/nameward"));
     let config = config.expect("the text is a configuration");
     let table = PolicyTable::default();
-    table.set(PolicySource::Configured, policies::set(&config));
+    table.set(PolicySource::Configured, crate::policies::set(&config));
     table
 }
 
@@ -207,7 +207,7 @@ fn secrets_are_not_part_of_any_message() {
     let reported = mistakes("[[key]]\nname = \"k.\"\nsecret = \"hunter2*\"\n");
     assert_eq!(reported, "test.toml:3:10: secret: expected base64");
     let config = Config::parse(KEY, Path::new("")).unwrap();
-    let shown = format!("{config:?} {:?}", policies::set(&config));
+    let shown = format!("{config:?} {:?}", crate::policies::set(&config));
     assert!(
         !shown.contains("c2VjcmV0") && !shown.contains("secret\""),
         "{shown}"
