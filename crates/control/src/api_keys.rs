@@ -20,7 +20,8 @@ use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
-use crate::operations::{KeyScope, SecretText};
+use crate::key_scope::KeyScope;
+use crate::secret_text::SecretText;
 
 /// The kind of the items in the state store.
 const ITEM: &str = "api-key";

@@ -49,7 +49,8 @@ use nameward_maintain::policy::{PolicyTable, StoredPolicies};
 use nameward_maintain::stored_views::StoredViews;
 pub use record::batch::{BatchDeletion, BatchRecords, BatchRequest, BatchStep, ZoneBatch};
 pub use record::comments::{ListedComment, RecordComment};
-pub use record::rrsets::{CommentSpec, RecordSpec, RrsetChange, RrsetStep, RrsetsRequest};
+pub use record::rrset_step::{CommentSpec, RecordSpec, RrsetChange, RrsetStep};
+pub use record::rrsets::RrsetsRequest;
 pub use record::search::FoundRecord;
 pub use request::{
     ConfigFile, ControlRequest, OperationRequest, RequestEffect, RequestReach, RequestSubject,
@@ -60,7 +61,6 @@ pub use result::{
     OperationResult, RecordChange, ReloadReport, ReplyLine, TableRow, ZoneChanged,
 };
 use result::{dash_if_empty, or_dash};
-pub use scope::KeyScope;
 pub use server::ServerProcess;
 pub use server::audit::{AuditRequest, ListedAudit};
 pub use server::backend_status::{BackendLag, BackendStatus, FailedBackendServer, UnseenChanges};
@@ -75,20 +75,23 @@ pub use server::status::{
 pub use templates::{
     DsReport, KeyChange, KeyTemplate, ListedKind, RecordTemplate, ZoneTemplate, default_ttl,
 };
-pub use tsig::{ListedTsigKey, SecretText, TsigKeyStorage, source_text};
+pub use tsig::{ListedTsigKey, TsigKeyStorage, source_text};
 pub use views::{ChangedView, ListedNetwork, ListedView};
 pub use zone::attributes::ZoneAttributes;
 pub use zone::deleted::ListedDeletedZone;
 pub use zone::files::ZoneFiles;
 pub use zone::history::ListedVersion;
 pub use zone::metadata::{ListedMetadata, MetadataChange, MetadataRequest, RecordUse};
-pub use zone::provision::{MetadataSpec, ZoneProvision};
+pub use zone::metadata_check::MetadataSpec;
+pub use zone::provision::ZoneProvision;
 pub use zone::rollback::steps_of;
 pub use zone::settings::ZoneSettings;
 pub use zone::show::ZoneDetails;
 pub use zone::status::{ListedZoneStatus, RunningTransferStatus};
 
 use crate::api_keys::ApiKeys;
+pub use crate::key_scope::KeyScope;
+pub use crate::secret_text::SecretText;
 use nameward_store::sql::write::{Committed, WriteError};
 use nameward_store::sql::{DatabaseAddress, SqlBackend, ZoneRow};
 use nameward_store::state::CopyBoundsInForce;

@@ -4,6 +4,7 @@ pub(super) mod advice;
 pub(super) mod batch;
 pub(super) mod change;
 pub(super) mod comments;
+pub(super) mod rrset_step;
 pub(super) mod rrsets;
 pub(super) mod search;
 pub(super) mod text;

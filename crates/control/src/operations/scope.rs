@@ -1,9 +1,7 @@
-//! Owns the rights of an API key: which operations it may request, for which zones, and which items of a listing it sees.
+//! Decides by the rights of an API key which operations it may request, for which zones, and which items of a listing it sees.
 //!
 //! Every request of an API key passes [`KeyScope::run`], whether it comes from a resource of the API, the `operations` endpoint or
 //! the web administration: [`Operations::run_recorded`](super::Operations::run_recorded) calls it. A zone outside the scope looks like one that does not exist.
-
-use nameward_wire::{Name, NameBuf};
 
 use super::record::search::FOUND_MAX;
 use super::server::audit::LIMIT_MAX;
@@ -11,56 +9,15 @@ use super::{
     AuditRequest, ErrorKind, ItemSink, ListedItem, OperationError, OperationRequest,
     OperationResult, RequestEffect, RequestSubject, zone_name,
 };
-
-/// The zones and operations that a key is good for; by default all.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KeyScope {
-    /// Zones at and below these names; all if empty.
-    zones: Vec<NameBuf>,
-    read_only: bool,
-}
+use crate::key_scope::KeyScope;
 
 impl KeyScope {
-    /// The scope without limits.
-    pub const fn all() -> Self {
-        KeyScope {
-            zones: Vec::new(),
-            read_only: false,
-        }
-    }
-
-    /// Creates a scope: zones at and below these names, or all if there are none.
-    pub fn new(zones: Vec<NameBuf>, read_only: bool) -> Self {
-        KeyScope { zones, read_only }
-    }
-
-    /// Returns the names at and below which zones are in the scope; all if empty.
-    pub fn zones(&self) -> &[NameBuf] {
-        &self.zones
-    }
-
-    /// Returns whether it permits no changes.
-    pub fn is_read_only(&self) -> bool {
-        self.read_only
-    }
-
-    /// Returns whether it is limited to some zones.
-    pub fn is_limited(&self) -> bool {
-        !self.zones.is_empty()
-    }
-
     /// Checks whether a zone is in the scope.
     pub fn covers(&self, zone: &str) -> bool {
         if !self.is_limited() {
             return true;
         }
         zone_name(zone).is_ok_and(|name| self.covers_name(name.as_name()))
-    }
-
-    /// Checks whether a zone is in the scope.
-    pub fn covers_name(&self, zone: Name<'_>) -> bool {
-        let mut suffixes = self.zones.iter();
-        !self.is_limited() || suffixes.any(|suffix| zone.is_at_or_below(suffix.as_name()))
     }
 
     /// Rejects what concerns the whole server.
@@ -76,7 +33,7 @@ impl KeyScope {
 
     /// Checks whether a request is permitted.
     pub fn check(&self, request: &OperationRequest) -> Result<(), OperationError> {
-        match (self.read_only, request.effect()) {
+        match (self.is_read_only(), request.effect()) {
             (false, _) | (true, RequestEffect::Read) => {}
             (true, RequestEffect::ReadSecret) => {
                 return Err(forbidden(

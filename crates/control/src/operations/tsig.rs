@@ -11,11 +11,11 @@ use nameward_maintain::policy::{PolicySource, StoredKeyRow, StoredPolicyError};
 use nameward_store::sql::write::{TSIG_SECRET_MAX, TsigEdit, WriteError};
 use nameward_store::sql::{SqlError, StoredTsigKey};
 use nameward_wire::{Name, NameBuf};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Columns, TableRow, or_dash};
+use super::{Columns, SecretText, TableRow, or_dash};
 use super::{
     Database, ErrorKind, ItemSink, ListedItem, OperationError, OperationRequest, OperationResult,
     Operations,
@@ -25,35 +25,6 @@ use super::{
 const SECRET_MIN: usize = 8;
 /// Maximum length of a secret in octets; a longer one is hashed to less by every algorithm.
 const SECRET_MAX: usize = 512;
-
-/// A secret on the control socket.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SecretText(pub Secret<String>);
-
-impl SecretText {
-    /// Returns the text itself.
-    pub fn reveal(&self) -> &str {
-        self.0.reveal()
-    }
-}
-
-impl From<String> for SecretText {
-    fn from(text: String) -> Self {
-        SecretText(text.into())
-    }
-}
-
-impl Serialize for SecretText {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.reveal())
-    }
-}
-
-impl<'de> Deserialize<'de> for SecretText {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(Self::from)
-    }
-}
 
 /// A TSIG key that the server knows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

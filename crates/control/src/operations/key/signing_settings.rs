@@ -5,14 +5,15 @@
 //! Cached answers stay correct and valid until their TTL expires, so that no resolver finds the zone bogus.
 
 use nameward_base::time::now_seconds;
-use nameward_dnssec::{Denial, DenialSettings, MAX_ITERATIONS, Nsec3, Nsec3Param, SoaEdit};
+use nameward_dnssec::{Denial, DenialSettings, Nsec3, Nsec3Param, SoaEdit};
 use nameward_maintain::keys::local::{SigningSettings, ZoneKey};
 use nameward_maintain::keys::storage::{KeyStorage, RequestedSigning};
 use nameward_wire::NameBuf;
 
 use super::errors::zone_keys_error;
+use crate::operations::zone::metadata_check::{MetadataSpec, check_item};
 use crate::operations::{
-    MetadataChange, MetadataRequest, MetadataSpec, OperationError, OperationResult, Operations,
+    MetadataChange, MetadataRequest, OperationError, OperationResult, Operations,
 };
 
 /// An algorithm of validators without NSEC3, so that its zones must use NSEC (RFC 5155 section 2).
@@ -114,34 +115,6 @@ impl Operations {
             denial,
             soa_edit,
         })
-    }
-}
-
-/// Checks whether a metadata kind determines denial of existence, and the name order of PowerDNS.
-pub(in crate::operations) fn is_signing_kind(kind: &str) -> bool {
-    matches!(kind, "NSEC3PARAM" | "NSEC3NARROW" | "PRESIGNED")
-}
-
-/// Refuses an invalid item of signing metadata: the zone would not be signed, or in an unintended way.
-pub(in crate::operations) fn check_item(kind: &str, content: &str) -> Result<(), OperationError> {
-    if kind != "NSEC3PARAM" {
-        return match content {
-            "0" | "1" => Ok(()),
-            other => Err(OperationError::invalid(format!(
-                "expected {kind} 0 or 1, found {other:?}"
-            ))),
-        };
-    }
-    Nsec3Param::read(content).map_err(|error| OperationError::invalid(error.to_string()))?;
-    let iterations = content.split_whitespace().nth(2);
-    let iterations = iterations.and_then(|text| text.parse::<u16>().ok());
-    if iterations.is_some_and(|number| number <= MAX_ITERATIONS) {
-        Ok(())
-    } else {
-        // RFC 9276 section 3.2: validators treat more as insecure, or fail.
-        Err(OperationError::invalid(format!(
-            "expected at most {MAX_ITERATIONS} iterations in NSEC3PARAM; use 0 (RFC 9276): 1 0 0 -"
-        )))
     }
 }
 

@@ -12,14 +12,13 @@ use nameward_wire::rdata::{canonicalise, write_text};
 use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::change::{
     ChangeAuthor, ChangeOrigin, ChangeRefused, ConditionalChange, Difference, Edit, RecordsAt,
-    UnsignedRecords, ZoneChange, soa_serial,
+    UnsignedRecords, ZoneChange, set_soa_serial, soa_serial,
 };
 use nameward_zone::{RecordList, Serial, SerialRule, WireRecord};
 
 use super::advice;
 use crate::operations::key::errors::attribute_write_error;
 use crate::operations::zone::place::{MemoryZone, ZoneLocation};
-use crate::operations::zone::provision::set_serial;
 use crate::operations::{
     Database, ErrorKind, ListedDifference, OperationError, OperationResult, Operations,
     RecordChange, ZoneChanged,
@@ -131,7 +130,7 @@ impl OperatorChange {
                     Some(current) if !raised.is_after(current) => current.raised(rule, self.now),
                     _ => raised,
                 };
-                set_serial(&mut record.rdata, serial);
+                set_soa_serial(&mut record.rdata, serial);
             }
         }
         edits

@@ -6,18 +6,17 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use nameward_base::time::now_seconds;
-use nameward_store::sql::split_long_strings;
-use nameward_store::sql::write::{AttributeChange, NewComment, StoredMetadata, keeps_text};
+use nameward_store::sql::write::{AttributeChange, StoredMetadata};
 use nameward_wire::{NameBuf, Type};
-use nameward_zone::change::{ChangeAuthor, Edit, NewRecord, RrsetData};
+use nameward_zone::change::{ChangeAuthor, Edit};
 use nameward_zone::{Serial, SerialRule};
 use serde::{Deserialize, Serialize};
 
 use super::change::{ChangeMode, OperatorChange, RequestedSerial};
-use super::{owner, read_content, read_type};
+use super::rrset_step::{RecordSpec, RrsetChange, RrsetStep, read_zone_file};
+use super::{owner, read_type};
+use crate::operations::zone::metadata_check::MetadataSpec;
 use crate::operations::zone::place::ZoneLocation;
-use crate::operations::zone::provision::{MetadataSpec, read_zone_file};
 use crate::operations::{
     ItemSink, ListedDifference, ListedItem, OperationError, OperationResult, Operations,
     RecordChange, domain_name, zone_name,
@@ -43,69 +42,6 @@ pub struct RrsetsRequest {
     /// Raises the serial of a database zone without SOA-EDIT-API too, as commands do.
     #[serde(default)]
     pub raise_serial: bool,
-}
-
-/// The change of one RRset.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RrsetStep {
-    /// The owner: `@`, relative to the zone, or absolute.
-    pub name: String,
-    /// The type.
-    #[serde(rename = "type")]
-    pub rtype: String,
-    /// The kind of change.
-    #[serde(default)]
-    pub change: RrsetChange,
-    /// The TTL in seconds; used where records are written.
-    #[serde(default)]
-    pub ttl: u32,
-    /// The records; `None` leaves those that are stored.
-    #[serde(default)]
-    pub records: Option<Vec<RecordSpec>>,
-    /// The comments; `None` leaves those that are stored.
-    #[serde(default)]
-    pub comments: Option<Vec<CommentSpec>>,
-}
-
-/// The kind of change of an RRset.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RrsetChange {
-    /// Replaces the records; an empty list deletes the RRset.
-    #[default]
-    Replace,
-    /// Deletes the RRset and its comments.
-    Delete,
-    /// Adds records.
-    Extend,
-    /// Deletes the given records.
-    Prune,
-}
-
-/// A record to be stored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RecordSpec {
-    /// The data as in a zone file.
-    pub content: String,
-    /// Stored but not served; database zones only.
-    #[serde(default)]
-    pub disabled: bool,
-}
-
-/// A comment to be stored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CommentSpec {
-    /// The text.
-    pub content: String,
-    /// The account of its author.
-    #[serde(default)]
-    pub account: String,
-    /// When it was written, in seconds since 1970; now by default.
-    #[serde(default)]
-    pub modified_at: Option<i64>,
 }
 
 impl RrsetsRequest {
@@ -277,94 +213,6 @@ impl Operations {
     }
 }
 
-impl RrsetStep {
-    /// The edit of the records; `None` if the step is about comments only.
-    pub(in crate::operations) fn edit(
-        &self,
-        apex: &NameBuf,
-    ) -> Result<Option<Edit>, OperationError> {
-        let (name, rtype) = (owner(&self.name, apex)?, read_type(&self.rtype)?);
-        let records = match (self.change, &self.records) {
-            (RrsetChange::Delete, _) => return Ok(Some(Edit::DeleteRrset { name, rtype })),
-            (_, None) => return Ok(None),
-            (_, Some(records)) => records,
-        };
-        if records.is_empty() {
-            let edit = Edit::DeleteRrset { name, rtype };
-            return Ok((self.change == RrsetChange::Replace).then_some(edit));
-        }
-        if self.change == RrsetChange::Prune {
-            let rdata = records.iter().map(|record| {
-                let (rdata, _) = read_data(rtype, &record.content)?;
-                Ok(rdata)
-            });
-            let rdata = rdata.collect::<Result<_, OperationError>>()?;
-            return Ok(Some(Edit::DeleteRecords { name, rtype, rdata }));
-        }
-        let rrset = self.rrset(name, rtype, records)?;
-        Ok(Some(match self.change {
-            RrsetChange::Extend => Edit::Add(rrset),
-            _ => Edit::Replace(rrset),
-        }))
-    }
-
-    fn rrset(
-        &self,
-        name: NameBuf,
-        rtype: Type,
-        records: &[RecordSpec],
-    ) -> Result<RrsetData, OperationError> {
-        let records = records.iter().map(|record| {
-            let (rdata, text) = read_data(rtype, &record.content)?;
-            Ok(NewRecord {
-                rdata,
-                disabled: record.disabled,
-                text,
-            })
-        });
-        Ok(RrsetData {
-            name,
-            rtype,
-            ttl: self.ttl,
-            records: records.collect::<Result<_, OperationError>>()?,
-        })
-    }
-
-    /// The change of the comments. An RRset that is deleted loses them, unless the request brings new ones.
-    pub(in crate::operations) fn comments_change(
-        &self,
-        apex: &NameBuf,
-    ) -> Result<Option<AttributeChange>, OperationError> {
-        let is_deleted = match self.change {
-            RrsetChange::Delete => true,
-            RrsetChange::Replace => self.records.as_ref().is_some_and(Vec::is_empty),
-            RrsetChange::Extend | RrsetChange::Prune => false,
-        };
-        let comments = match &self.comments {
-            Some(comments) if self.change != RrsetChange::Delete => comments.as_slice(),
-            _ if is_deleted => &[],
-            _ => return Ok(None),
-        };
-        let name = owner(&self.name, apex)?;
-        if !name.as_name().is_at_or_below(apex.as_name().zone()) {
-            return Err(OperationError::invalid(format!(
-                "{name} is outside the zone {apex}"
-            )));
-        }
-        let now = now_seconds() as i64;
-        let comments = comments.iter().map(|comment| NewComment {
-            comment: comment.content.clone(),
-            account: comment.account.clone(),
-            time: comment.modified_at.unwrap_or(now),
-        });
-        Ok(Some(AttributeChange::SetComments {
-            name: Box::new(name),
-            rtype: read_type(&self.rtype)?.to_string(),
-            comments: comments.collect(),
-        }))
-    }
-}
-
 /// The serial rule of a database zone: its SOA-EDIT-API, with its SOA-EDIT where that refers to it.
 fn serial_rule(items: &[StoredMetadata], set: &[MetadataSpec]) -> SerialRule {
     let find = |kind: &str| {
@@ -376,17 +224,6 @@ fn serial_rule(items: &[StoredMetadata], set: &[MetadataSpec]) -> SerialRule {
         item.map(|item| item.content.as_str())
     };
     SerialRule::for_api(find("SOA-EDIT-API"), find("SOA-EDIT"))
-}
-
-/// Reads data, and keeps its text for types that a client expects back as it wrote them. Strings of more than 255 octets are split.
-fn read_data(rtype: Type, content: &str) -> Result<(Vec<u8>, Option<Box<str>>), OperationError> {
-    if !keeps_text(rtype) {
-        return Ok((read_content(rtype, content)?, None));
-    }
-    let split = split_long_strings(content.as_bytes());
-    let rdata = read_content(rtype, &String::from_utf8_lossy(&split))?;
-    let is_quoted = content.starts_with('"') && content.ends_with('"');
-    Ok((rdata, is_quoted.then(|| content.into())))
 }
 
 fn is_empty_comment_list(change: &AttributeChange) -> bool {
@@ -413,34 +250,4 @@ pub(in crate::operations) fn refuse_stored_only(
     Err(OperationError::refused(format!(
         "zone {zone} is not in a database, and only databases store {what}"
     )))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_deleted_rrset_loses_its_comments_unless_new_ones_are_given() {
-        let apex: NameBuf = "a.test.".parse().unwrap();
-        let mut step = RrsetStep {
-            name: "www".into(),
-            rtype: "A".into(),
-            change: RrsetChange::Replace,
-            ttl: 60,
-            records: Some(Vec::new()),
-            comments: None,
-        };
-        let change = step.comments_change(&apex).unwrap().unwrap();
-        assert!(is_empty_comment_list(&change));
-        step.comments = Some(vec![CommentSpec {
-            content: "kept".into(),
-            account: String::new(),
-            modified_at: Some(5),
-        }]);
-        let change = step.comments_change(&apex).unwrap().unwrap();
-        assert!(!is_empty_comment_list(&change));
-        step.change = RrsetChange::Delete;
-        let change = step.comments_change(&apex).unwrap().unwrap();
-        assert!(is_empty_comment_list(&change));
-    }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::list::shown_backend;
 use super::local::{LocalZone, check_settings, declared, is_file, read_primaries};
-use super::provision::MetadataSpec;
+use super::metadata_check::MetadataSpec;
 use crate::operations::key::signing_settings::{check_signing, read_signing};
 use crate::operations::record::change::{ChangeMode, OperatorChange};
 use crate::operations::{

@@ -8,10 +8,10 @@ use nameward_zone::Serial;
 use nameward_zone::change::{ChangeAuthor, Edit, NewRecord, RrsetData};
 use serde::{Deserialize, Serialize};
 
-use super::metadata_check::{check_kind, check_values};
+use super::metadata_check::{check_kind, check_values, is_signing_kind};
 use super::place::ZoneLocation;
 use crate::operations::key::errors::attribute_write_error;
-use crate::operations::key::signing_settings::{is_signing_kind, iterations_advice};
+use crate::operations::key::signing_settings::iterations_advice;
 use crate::operations::record::change::{ChangeMode, OperatorChange};
 use crate::operations::record::{owner, read_content, read_type};
 use crate::operations::{Columns, TableRow};

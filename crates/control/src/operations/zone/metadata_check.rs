@@ -1,9 +1,11 @@
 //! Checks metadata set by a command: an unknown kind and an invalid value are refused, where a server would only log
 //! them later. The readers of policies and of signing decide, so that both agree.
 
-use nameward_dnssec::SigningPolicy;
+use nameward_dnssec::{MAX_ITERATIONS, Nsec3Param, SigningPolicy};
 use nameward_maintain::policy::database::read_policy;
+use nameward_store::sql::write::{AttributeChange, MetadataEdit};
 use nameward_store::sql::{SettingItem, ZoneRow, term_kind};
+use serde::{Deserialize, Serialize};
 
 use crate::operations::OperationError;
 
@@ -46,6 +48,37 @@ const API_WORDS: [&str; 6] = [
     "OFF",
 ];
 
+/// All items of one kind of metadata.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetadataSpec {
+    /// The kind, as `SOA-EDIT-API`.
+    pub kind: String,
+    /// The items; none deletes the kind.
+    #[serde(default)]
+    pub content: Vec<String>,
+}
+
+impl MetadataSpec {
+    /// Checks the items and makes the change that stores them.
+    pub(in crate::operations) fn change(&self) -> Result<AttributeChange, OperationError> {
+        if !self.content.is_empty() {
+            check_kind(&self.kind)?;
+            check_values(&self.kind, &self.content)?;
+        }
+        if is_signing_kind(&self.kind) {
+            for content in &self.content {
+                check_item(&self.kind, content)?;
+            }
+        }
+        Ok(AttributeChange::Metadata(
+            self.kind.clone(),
+            MetadataEdit::Set,
+            self.content.clone(),
+        ))
+    }
+}
+
 /// Refuses a metadata kind that neither this server nor PowerDNS reads. Kinds with `X-` belong to the operator.
 pub(in crate::operations) fn check_kind(kind: &str) -> Result<(), OperationError> {
     let is_known = kind.starts_with("X-")
@@ -70,6 +103,34 @@ pub(in crate::operations) fn check_values(
         check_value(kind, value)?;
     }
     Ok(())
+}
+
+/// Checks whether a metadata kind determines denial of existence, and the name order of PowerDNS.
+pub(in crate::operations) fn is_signing_kind(kind: &str) -> bool {
+    matches!(kind, "NSEC3PARAM" | "NSEC3NARROW" | "PRESIGNED")
+}
+
+/// Refuses an invalid item of signing metadata: the zone would not be signed, or in an unintended way.
+pub(in crate::operations) fn check_item(kind: &str, content: &str) -> Result<(), OperationError> {
+    if kind != "NSEC3PARAM" {
+        return match content {
+            "0" | "1" => Ok(()),
+            other => Err(OperationError::invalid(format!(
+                "expected {kind} 0 or 1, found {other:?}"
+            ))),
+        };
+    }
+    Nsec3Param::read(content).map_err(|error| OperationError::invalid(error.to_string()))?;
+    let iterations = content.split_whitespace().nth(2);
+    let iterations = iterations.and_then(|text| text.parse::<u16>().ok());
+    if iterations.is_some_and(|number| number <= MAX_ITERATIONS) {
+        Ok(())
+    } else {
+        // RFC 9276 section 3.2: validators treat more as insecure, or fail.
+        Err(OperationError::invalid(format!(
+            "expected at most {MAX_ITERATIONS} iterations in NSEC3PARAM; use 0 (RFC 9276): 1 0 0 -"
+        )))
+    }
 }
 
 fn check_value(kind: &str, value: &str) -> Result<(), OperationError> {

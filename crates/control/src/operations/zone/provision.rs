@@ -5,28 +5,25 @@ use std::time::SystemTime;
 
 use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::keys::database::first_key;
-use nameward_store::sql::write::{AttributeChange, MetadataEdit, NewZone};
+use nameward_store::sql::write::{AttributeChange, NewZone};
 use nameward_wire::rdata::write_text;
-use nameward_wire::zonefile::{self, Options, Record, Severity};
 use nameward_wire::{NameBuf, Type};
-use nameward_zone::change::{Edit, RrsetData, soa_serial};
+use nameward_zone::change::{Edit, RrsetData, set_soa_serial, soa_serial};
 use nameward_zone::{Serial, SerialRule, ZoneKind};
 use serde::{Deserialize, Serialize};
 
 use super::local::is_file;
 use super::local_settings::LocalMetadata;
-use super::metadata_check::{check_kind, check_values};
+use super::metadata_check::MetadataSpec;
 use super::settings::check_version;
 use super::{creatable, new_zone_warnings, stored_primaries};
-use crate::operations::key::signing_settings::{check_denial_item, check_item, is_signing_kind};
+use crate::operations::key::signing_settings::check_denial_item;
+use crate::operations::record::rrset_step::read_zone_file;
 use crate::operations::record::rrsets::refuse_stored_only;
 use crate::operations::{
     BatchRecords, Database, KeyTemplate, ListedKind, OperationError, OperationResult, Operations,
-    RecordSpec, RrsetChange, RrsetStep, ZoneSettings, ZoneTemplate, default_ttl, zone_name,
+    RrsetStep, ZoneSettings, ZoneTemplate, default_ttl, zone_name,
 };
-
-/// Records of a zone file that may be posted.
-const POSTED_RECORDS_MAX: usize = 1_000_000;
 
 /// A zone to be created with all its attributes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,37 +64,6 @@ pub struct ZoneProvision {
     /// Sign the zone with a new key.
     #[serde(default)]
     pub secure: bool,
-}
-
-/// All items of one kind of metadata.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MetadataSpec {
-    /// The kind, as `SOA-EDIT-API`.
-    pub kind: String,
-    /// The items; none deletes the kind.
-    #[serde(default)]
-    pub content: Vec<String>,
-}
-
-impl MetadataSpec {
-    /// Checks the items and makes the change that stores them.
-    pub(in crate::operations) fn change(&self) -> Result<AttributeChange, OperationError> {
-        if !self.content.is_empty() {
-            check_kind(&self.kind)?;
-            check_values(&self.kind, &self.content)?;
-        }
-        if is_signing_kind(&self.kind) {
-            for content in &self.content {
-                check_item(&self.kind, content)?;
-            }
-        }
-        Ok(AttributeChange::Metadata(
-            self.kind.clone(),
-            MetadataEdit::Set,
-            self.content.clone(),
-        ))
-    }
 }
 
 impl Operations {
@@ -341,17 +307,10 @@ impl ZoneProvision {
                 } else {
                     soa_serial(&record.rdata).unwrap_or_default()
                 };
-                set_serial(&mut record.rdata, serial.raised(rule, now));
+                set_soa_serial(&mut record.rdata, serial.raised(rule, now));
             }
         }
         Ok(rrsets)
-    }
-}
-
-/// Writes a serial into the data of a SOA.
-pub(in crate::operations) fn set_serial(rdata: &mut [u8], serial: Serial) {
-    if let Some(at) = rdata.len().checked_sub(20) {
-        rdata[at..at + 4].copy_from_slice(&serial.0.to_be_bytes());
     }
 }
 
@@ -367,56 +326,6 @@ fn batch_records(rrset: &RrsetData) -> BatchRecords {
         rtype: rrset.rtype.to_string(),
         ttl: rrset.ttl,
         content: content.collect(),
-    }
-}
-
-/// Reads a posted zone file. `$INCLUDE` is refused, and `$GENERATE` is bounded.
-pub(in crate::operations) fn read_zone_file(
-    name: &NameBuf,
-    text: &str,
-) -> Result<Vec<RrsetStep>, OperationError> {
-    let mut options = Options::new(*name);
-    options.default_ttl = Some(default_ttl());
-    options.max_generate = POSTED_RECORDS_MAX as u64;
-    let mut steps: Vec<RrsetStep> = Vec::new();
-    let mut places = std::collections::HashMap::new();
-    let mut count = 0;
-    let mut take = |record: &Record<'_>| {
-        count += 1;
-        if count > POSTED_RECORDS_MAX {
-            return Err(zonefile::SinkRefusal::Record(format!(
-                "a posted zone may have {POSTED_RECORDS_MAX} records"
-            )));
-        }
-        let mut content = String::new();
-        // The parser has checked the data.
-        let _ = write_text(record.rtype, record.rdata, &mut content);
-        let mut owner = NameBuf::from(record.owner);
-        owner.make_lowercase();
-        let at = *places.entry((owner, record.rtype)).or_insert_with(|| {
-            steps.push(RrsetStep {
-                name: record.owner.to_string(),
-                rtype: record.rtype.to_string(),
-                change: RrsetChange::Replace,
-                ttl: record.ttl,
-                records: Some(Vec::new()),
-                comments: None,
-            });
-            steps.len() - 1
-        });
-        if let Some(records) = &mut steps[at].records {
-            records.push(RecordSpec {
-                content,
-                disabled: false,
-            });
-        }
-        Ok(())
-    };
-    let report = zonefile::parse_bytes("zone", text.as_bytes(), &options, &mut take);
-    let mut errors = report.diagnostics.iter();
-    match errors.find(|found| found.severity == Severity::Error) {
-        None => Ok(steps),
-        Some(error) => Err(OperationError::invalid(error.to_string())),
     }
 }
 
@@ -452,17 +361,5 @@ mod tests {
         let dated = first_serial(&provision(&[("SOA-EDIT-API", "DEFAULT")]));
         assert_eq!(dated % 100, 1);
         assert!(dated > 2_026_000_000);
-    }
-
-    #[test]
-    fn a_posted_zone_file_cannot_include_files_and_names_its_errors() {
-        let name: NameBuf = "a.test.".parse().unwrap();
-        let steps = read_zone_file(&name, "www 60 IN A 192.0.2.1\nwww 60 IN A 192.0.2.2\n");
-        let steps = steps.unwrap();
-        assert_eq!(steps.len(), 1);
-        assert_eq!(steps[0].records.as_ref().unwrap().len(), 2);
-        let error = read_zone_file(&name, "www A nonsense\n").unwrap_err();
-        assert!(error.message.contains("zone:1"), "{error}");
-        assert!(read_zone_file(&name, "$INCLUDE /etc/passwd\n").is_err());
     }
 }

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use nameward_wire::Type;
 use nameward_wire::rdata::write_text;
-use nameward_zone::change::{ChangeAuthor, Difference, soa_serial};
+use nameward_zone::change::{ChangeAuthor, Difference, set_soa_serial, soa_serial};
 use nameward_zone::{Serial, WireRecord};
 
 use crate::operations::{
@@ -92,8 +92,7 @@ fn raised_soa(old: WireRecord<'_>, new: &WireRecord<'_>) -> Option<Vec<u8>> {
     let (before, wanted) = (soa_serial(old.rdata)?, soa_serial(new.rdata)?);
     let with = |serial: Serial| {
         let mut rdata = new.rdata.to_vec();
-        let at = rdata.len() - 20;
-        rdata[at..at + 4].copy_from_slice(&serial.0.to_be_bytes());
+        set_soa_serial(&mut rdata, serial);
         rdata
     };
     if wanted.is_after(before) {

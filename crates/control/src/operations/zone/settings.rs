@@ -11,8 +11,8 @@ use nameward_zone::ZoneKind;
 use nameward_zone::change::ChangeAuthor;
 use serde::{Deserialize, Serialize};
 
+use super::metadata_check::MetadataSpec;
 use super::place::ZoneLocation;
-use super::provision::MetadataSpec;
 use super::stored_primaries;
 use crate::operations::key::errors::zone_keys_error;
 use crate::operations::key::signing_settings::check_denial_item;

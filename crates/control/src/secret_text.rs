@@ -1,0 +1,33 @@
+//! Secrets in requests and replies: shown there, and nowhere else.
+
+use nameward_base::secret::Secret;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A secret on the control socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretText(pub Secret<String>);
+
+impl SecretText {
+    /// Returns the text itself.
+    pub fn reveal(&self) -> &str {
+        self.0.reveal()
+    }
+}
+
+impl From<String> for SecretText {
+    fn from(text: String) -> Self {
+        SecretText(text.into())
+    }
+}
+
+impl Serialize for SecretText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.reveal())
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::from)
+    }
+}
