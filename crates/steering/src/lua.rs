@@ -14,6 +14,8 @@
 #[cfg(not(feature = "lua"))]
 mod absent;
 #[cfg(feature = "lua")]
+mod arguments;
+#[cfg(feature = "lua")]
 mod budget;
 #[cfg(feature = "lua")]
 mod check;
@@ -23,6 +25,10 @@ mod current;
 mod functions;
 #[cfg(feature = "lua")]
 mod host;
+#[cfg(feature = "lua")]
+mod known_names;
+#[cfg(feature = "lua")]
+mod load;
 #[cfg(feature = "lua")]
 mod objects;
 #[cfg(feature = "lua")]

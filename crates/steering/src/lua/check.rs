@@ -2,7 +2,7 @@
 
 use mlua::chunk::Compiler;
 
-use super::functions::KNOWN_NAMES;
+use super::known_names::is_known;
 use super::script::{ScriptCode, ScriptProblem};
 
 /// Compiles a script.
@@ -76,7 +76,7 @@ fn unknown_names(source: &[u8]) -> Vec<String> {
     }
     used.sort_unstable();
     used.dedup();
-    used.retain(|name| !KNOWN_NAMES.contains(name) && !set_here.contains(name));
+    used.retain(|name| !is_known(name) && !set_here.contains(name));
     used.into_iter().map(str::to_owned).collect()
 }
 

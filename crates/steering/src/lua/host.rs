@@ -7,12 +7,12 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mlua::chunk::ChunkMode;
 use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value};
 use nameward_wire::Type;
 
-use super::check::{compile, first_line};
+use super::check::first_line;
 use super::current::{CurrentRun, enter};
+use super::load::load_code;
 use super::run::{FoundRecords, ScriptAnswer, ScriptFailure, ScriptQuery};
 use super::script::ScriptCode;
 use super::{budget, functions, results};
@@ -24,9 +24,6 @@ const RUN_OCTETS: usize = 2 << 20;
 const COLLECT_AT: usize = 1 << 20;
 /// Octets in use after a collection, mostly compiled scripts, above which the interpreter is replaced.
 const OCTETS_MAX: usize = 64 << 20;
-
-/// Levels of native functions between `include` and its script: `pcall` and similar.
-const CALLERS_MAX: usize = 16;
 
 thread_local! {
     static HOST: RefCell<Option<Interpreter>> = const { RefCell::new(None) };
@@ -196,34 +193,4 @@ impl Interpreter {
         self.baseline = self.lua.used_memory();
         is_collected && self.baseline < OCTETS_MAX
     }
-}
-
-fn load_code(lua: &Lua, script: &ScriptCode) -> Result<Function, ScriptFailure> {
-    let bytecode = compile(script).map_err(|problem| ScriptFailure::Syntax(problem.to_string()))?;
-    let chunk = lua
-        .load(bytecode)
-        .set_mode(ChunkMode::Binary)
-        .set_name("=script");
-    Ok(chunk.into_function()?)
-}
-
-/// Runs an included script in the environment of the current one.
-pub(super) fn include(lua: &Lua, rdata: &[u8]) -> mlua::Result<()> {
-    let Some(script) = ScriptCode::from_rdata(rdata) else {
-        return Ok(());
-    };
-    budget::charge(script.source.len())?;
-    let function =
-        load_code(lua, &script).map_err(|failure| mlua::Error::runtime(failure.to_string()))?;
-    // The nearest caller that is a script has the environment to extend.
-    for level in 1..CALLERS_MAX {
-        let Some(caller) = lua.inspect_stack(level, |frame| frame.function()) else {
-            break;
-        };
-        if let Some(environment) = caller.environment() {
-            function.set_environment(environment)?;
-            return function.call(());
-        }
-    }
-    Err(mlua::Error::runtime("include: called by no script"))
 }

@@ -6,8 +6,8 @@ use ipnet::IpNet;
 use mlua::{Lua, MetaMethod, Table, UserData, UserDataMethods, UserDataRef, Value};
 use nameward_wire::{Name, NameBuf};
 
+use super::arguments::texts;
 use super::budget;
-use super::functions::texts;
 
 /// Maximum number of networks in a group, or of addresses in a set.
 const MEMBERS_MAX: usize = 65_536;

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 
 use mlua::{Lua, Table, Value};
 
+use super::super::arguments::texts;
 use super::super::budget;
 use super::super::current::{best_address, with_current};
 use super::location::pick_closest;
-use super::texts;
 use crate::hash::hash_address;
 use crate::health::{CheckKind, HealthCheck, TargetHealth};
 use crate::pools::PoolClient;

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 
 use mlua::{Lua, Table, Value};
 
+use super::super::arguments::texts;
 use super::super::budget;
 use super::super::current::with_current;
-use super::texts;
 use crate::geo::{GeoAttribute, GeoPoint};
 use crate::random::random_below;
 

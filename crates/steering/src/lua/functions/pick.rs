@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use mlua::{Lua, Table, Value};
 
+use super::super::arguments::texts;
 use super::super::budget;
 use super::super::current::{best_address, with_current};
 use super::super::objects::parse_network;
-use super::texts;
 use crate::hash::{hash_address, lookup2, rendezvous_score};
 use crate::random::{random_below, shuffle_first};
 

@@ -5,7 +5,7 @@ use nameward_wire::{NameBuf, Type, rdata};
 
 use super::super::budget;
 use super::super::current::{find_fact, with_current};
-use super::super::host;
+use super::super::load;
 use super::super::objects::{DnsName, parse_name};
 use super::super::record_objects::{ResourceRecord, UNKNOWN_DOMAIN, text_of, type_of};
 use super::super::run::NeededRecords;
@@ -38,7 +38,7 @@ pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
             }
             for data in find_fact(NeededRecords::Records(name, Type::LUA))?.records {
                 if data.starts_with(&Type::LUA.0.to_be_bytes()) {
-                    host::include(lua, &data)?;
+                    load::include(lua, &data)?;
                 }
             }
             Ok(())
