@@ -16,9 +16,12 @@
 //! with the SOA alone (RFC 1995 section 2), and an AXFR is a format error (RFC 5936 section 4.2).
 
 mod access;
+mod client_gone;
 mod copies;
+mod copy_job;
 mod digests;
 mod expand;
+mod fault;
 mod hints;
 mod live_reads;
 mod messages;

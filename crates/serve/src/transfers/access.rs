@@ -7,7 +7,7 @@ use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::{NameKey, Node, ViewId, Zone, ZoneTable};
 
 use super::OutgoingTransfers;
-use super::prepare::{PrepareFault, TransferSource};
+use super::fault::PrepareFault;
 use crate::pipeline::ServingState;
 use crate::request::Request;
 
@@ -82,23 +82,24 @@ impl OutgoingTransfers {
     pub(super) fn check_name_server(
         &self,
         shared: &ServingState,
-        source: &TransferSource,
+        zone: &Zone,
+        (client, view): (IpAddr, ViewId),
     ) -> Result<(), PrepareFault> {
         let table = shared.zones.load();
-        let apex = NameBuf::from(source.zone.apex_name());
-        let servers: Vec<NameBuf> = self.with_contents(shared, (&source.zone, apex), |zone| {
+        let apex = NameBuf::from(zone.apex_name());
+        let servers: Vec<NameBuf> = self.with_contents(shared, (zone, apex), |zone| {
             let servers = name_servers(zone).take(SERVERS_MAX);
             servers.map(NameBuf::from).collect()
         })?;
         for mut server in servers {
             server.make_lowercase();
             let key = NameKey::new(server.as_name());
-            let Some(found) = table.match_in(source.view, &key, Type::A) else {
+            let Some(found) = table.match_in(view, &key, Type::A) else {
                 continue;
             };
             let is_client = self.with_contents(shared, (found.zone, server), |zone| {
                 let node = zone.node_of(server.as_name());
-                node.is_some_and(|node| has_address(node, source.client))
+                node.is_some_and(|node| has_address(node, client))
             })?;
             if is_client {
                 return Ok(());

@@ -12,10 +12,11 @@
 
 use nameward_base::sync::Mutex;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
-use nameward_dnssec::Signing;
 use nameward_maintain::outgoing::{CopyDigest, SignedCopy, SignedCopyError};
 use nameward_stats::Counter;
 use nameward_wire::NameBuf;
@@ -23,7 +24,8 @@ use nameward_zone::Zone;
 use tokio::sync::Notify;
 
 use super::TransferCounters;
-use super::prepare::PrepareFault;
+use super::copy_job::{CopyJob, CopySource, CopyStep, JobFault};
+use super::fault::PrepareFault;
 use super::sent::SentVersions;
 use super::signers::SignerQueue;
 use super::version_state::VersionState;
@@ -56,45 +58,6 @@ pub(super) enum OpenedCopy {
     Version(Arc<Zone>),
     /// A copy in progress, piece by piece.
     Reader(CopyReader),
-}
-
-/// Input of a copy.
-pub(super) struct CopySource {
-    pub(super) zone: Arc<Zone>,
-    pub(super) signing: Arc<Signing>,
-    pub(super) digest: CopyDigest,
-}
-
-/// A copy in progress.
-pub(super) struct CopyJob {
-    name: NameBuf,
-    source: CopySource,
-    copy: OnceLock<Arc<SignedCopy>>,
-    is_begun: AtomicBool,
-    /// The next piece that no thread has taken.
-    next: AtomicUsize,
-    signed: AtomicUsize,
-    /// The number of pieces that readers need by now.
-    needed: AtomicUsize,
-    readers: Mutex<Vec<Arc<Notify>>>,
-    end: OnceLock<JobEnd>,
-}
-
-/// The version, if it is kept or has a digest.
-type JobEnd = Result<Option<Arc<Zone>>, JobFault>;
-
-/// Why a copy was not completed.
-#[derive(Debug, Clone)]
-enum JobFault {
-    Copy(SignedCopyError),
-    Panicked,
-    GivenUp,
-}
-
-/// A step of the work on a copy.
-pub(super) enum CopyStep {
-    Prepare,
-    Sign(usize),
 }
 
 /// A client of a copy. Dropping the last reader gives the copy up.
@@ -161,17 +124,7 @@ impl OutgoingCopies {
                 return Ok(OpenedCopy::Reader(self.read(job)));
             }
         }
-        let job = Arc::new(CopyJob {
-            name,
-            source: source()?,
-            copy: OnceLock::new(),
-            is_begun: AtomicBool::new(false),
-            next: AtomicUsize::new(0),
-            signed: AtomicUsize::new(0),
-            needed: AtomicUsize::new(LEAD),
-            readers: Mutex::default(),
-            end: OnceLock::new(),
-        });
+        let job = Arc::new(CopyJob::new(name, source()?, LEAD));
         let copy = KnownCopy {
             state,
             job: Arc::downgrade(&job),
@@ -195,8 +148,24 @@ impl OutgoingCopies {
         }
     }
 
+    /// Starts the signing threads, unless they are running. They do not keep the copies alive: their owner closes the
+    /// queue.
+    pub(super) fn start_signers(self: &Arc<Self>, threads: (usize, f64)) -> io::Result<()> {
+        let copies = Arc::downgrade(self);
+        self.queue.start(threads, move |job, step, pause| {
+            let Some(copies) = copies.upgrade() else {
+                return false;
+            };
+            let run = AssertUnwindSafe(|| copies.run(job, step, pause));
+            if catch_unwind(run).is_err() {
+                copies.fail(job);
+            }
+            true
+        })
+    }
+
     /// Performs a step of the work. `pause` keeps the thread to its share of the CPU.
-    pub(super) fn run(&self, job: &Arc<CopyJob>, step: CopyStep, pause: &mut dyn FnMut()) {
+    fn run(&self, job: &Arc<CopyJob>, step: CopyStep, pause: &mut dyn FnMut()) {
         let done = match step {
             CopyStep::Prepare => self.prepare(job),
             CopyStep::Sign(piece) => self.sign(job, piece, pause),
@@ -209,7 +178,7 @@ impl OutgoingCopies {
     }
 
     /// Ends a copy on which a thread panicked.
-    pub(super) fn fail(&self, job: &CopyJob) {
+    fn fail(&self, job: &CopyJob) {
         job.finish(Err(JobFault::Panicked));
     }
 
@@ -306,58 +275,6 @@ impl OutgoingCopies {
         }
         job.finish(Err(JobFault::GivenUp));
         true
-    }
-}
-
-impl CopyJob {
-    fn is_read(&self) -> bool {
-        !self.readers.lock().is_empty()
-    }
-
-    fn finish(&self, end: JobEnd) {
-        let _ = self.end.set(end);
-        self.wake_readers();
-    }
-
-    fn wake_readers(&self) {
-        for wake in self.readers.lock().iter() {
-            wake.notify_one();
-        }
-    }
-
-    /// Checks whether no thread has worked on the copy yet.
-    pub(super) fn is_new(&self) -> bool {
-        !self.is_begun.load(Ordering::Acquire)
-    }
-
-    /// Checks whether a thread could continue with the copy now.
-    pub(super) fn has_work(&self) -> bool {
-        if self.end.get().is_some() || !self.is_read() {
-            return false;
-        }
-        match self.copy.get() {
-            None => self.is_new(),
-            Some(copy) => {
-                let end = self.needed.load(Ordering::Acquire).min(copy.pieces());
-                self.next.load(Ordering::Acquire) < end
-            }
-        }
-    }
-
-    /// Takes the next step. Called under the lock of the queue.
-    pub(super) fn take_step(&self) -> Option<CopyStep> {
-        if !self.has_work() {
-            return None;
-        }
-        if self.copy.get().is_none() {
-            self.is_begun.store(true, Ordering::Release);
-            return Some(CopyStep::Prepare);
-        }
-        Some(CopyStep::Sign(self.next.fetch_add(1, Ordering::AcqRel)))
-    }
-
-    fn need(&self, pieces: usize) {
-        self.needed.fetch_max(pieces, Ordering::AcqRel);
     }
 }
 

@@ -23,7 +23,7 @@ use nameward_zone::{
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
-use super::prepare::ClientGone;
+use super::client_gone::ClientGone;
 use crate::access::ClientZones;
 use crate::alias::AliasResolver;
 use crate::live::{FetchedFragment, LiveView, Parts};
@@ -225,7 +225,7 @@ impl AliasExpansion<'_> {
         };
         let looked_up = self.gone.or(source.lookup(&request));
         let looked_up = self.runtime.block_on(looked_up);
-        match looked_up.map_err(|_| ExpandFault::ClientLeft)? {
+        match looked_up.ok_or(ExpandFault::ClientLeft)? {
             Ok(part) => Ok(Some(FetchedFragment::new(live, key, generation, part.zone))),
             Err(error) => Err(ExpandFault::Backend(Box::new(request.name), error)),
         }
@@ -252,10 +252,10 @@ impl AliasExpansion<'_> {
         let in_time = async {
             let all = self.gone.or(all);
             let in_time = tokio::time::timeout_at(deadline.into(), all).await;
-            in_time.unwrap_or(Ok(Err(ExpandFault::Late)))
+            in_time.unwrap_or(Some(Err(ExpandFault::Late)))
         };
         let resolved = self.runtime.block_on(in_time);
-        resolved.map_err(|_| ExpandFault::ClientLeft)?
+        resolved.ok_or(ExpandFault::ClientLeft)?
     }
 }
 

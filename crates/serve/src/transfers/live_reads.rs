@@ -10,7 +10,8 @@ use nameward_zone::{LookupRequest, Zone};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::OutgoingTransfers;
-use super::prepare::{ClientGone, PrepareFault};
+use super::client_gone::ClientGone;
+use super::fault::PrepareFault;
 use super::sent::SentVersions;
 use crate::pipeline::ServingState;
 
@@ -76,7 +77,8 @@ impl LiveReads {
         };
         let zone = transfers
             .runtime
-            .block_on(gone.or(source.read_zone(&request)))?;
+            .block_on(gone.or(source.read_zone(&request)))
+            .ok_or(PrepareFault::Gone)?;
         let zone = Arc::new(zone.map_err(PrepareFault::Backend)?);
         zone.set_id(stand_in.id());
         let mut read = self.read.lock();

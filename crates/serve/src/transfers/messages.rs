@@ -9,7 +9,7 @@ use nameward_maintain::outgoing::{
 };
 
 use super::copies::CopyReader;
-use super::prepare::PrepareFault;
+use super::fault::PrepareFault;
 
 /// How long to wait for a full message before the part signed so far is sent: no secondary waits in vain for a slow
 /// signer.

@@ -11,33 +11,33 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nameward_maintain::outgoing::{
-    AxfrMessages, CopyDigest, IxfrMessages, SignedCopyError, SignedMessages, TransferRequest,
-    condense, unsigned_copy,
+    AxfrMessages, CopyDigest, IxfrMessages, SignedMessages, TransferRequest, condense,
+    unsigned_copy,
 };
-use nameward_wire::{NameBuf, Rcode, Type};
-use nameward_zone::change::{ChangeError, Difference};
-use nameward_zone::{LookupError, Serial, Zone};
-use tokio::sync::{OwnedMutexGuard, Semaphore, watch};
+use nameward_wire::{NameBuf, Type};
+use nameward_zone::change::Difference;
+use nameward_zone::{Serial, Zone};
+use tokio::sync::{OwnedMutexGuard, Semaphore};
 
 use super::access::TransferAccess;
-use super::copies::{CopySource, OpenedCopy};
-use super::digests::{ZoneDigestFault, with_made_digest, with_placeholder};
-use super::expand::{AliasExpansion, ExpandFault, has_alias};
+use super::client_gone::ClientGone;
+use super::copies::OpenedCopy;
+use super::copy_job::CopySource;
+use super::digests::{with_made_digest, with_placeholder};
+use super::expand::{AliasExpansion, has_alias};
+use super::fault::PrepareFault;
 use super::hints::{changes_hints, with_hints};
 use super::messages::{OutgoingMessages, SignedTransfer};
-use super::signers::SignerQueue;
+use super::sent::ALWAYS_SENT;
 use super::version_state::VersionState;
 use super::{AliasForm, OutgoingTransfers, Wanted, is_behind};
 use crate::pipeline::ServingState;
-use crate::request::{ViewId, extended_error};
+use crate::request::ViewId;
 use crate::sys;
 
 /// Number, and total octets, of differences from which on they are condensed into one (RFC 1995 section 5).
 const CONDENSED_FROM: usize = 32;
 const CONDENSED_OCTETS: usize = 256 << 10;
-
-/// Octets of differences that are sent however small the zone is.
-pub(super) const ALWAYS_SENT: usize = 16 << 10;
 
 /// How long the client of an IXFR waits for a difference between signed versions; then it gets the whole zone as it
 /// is signed. Knot gives up after five seconds without an octet.
@@ -60,50 +60,6 @@ pub(super) struct PreparedTransfer {
     pub(super) serial: Serial,
 }
 
-/// Why a transfer could not be prepared.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum PrepareFault {
-    #[error("{0}")]
-    Backend(LookupError),
-    #[error("{0}")]
-    Unsigned(#[from] SignedCopyError),
-    #[error("{0}")]
-    Unexpanded(#[from] ExpandFault),
-    #[error("cannot fill in automatic hints: {0}")]
-    Unhinted(#[from] ChangeError),
-    #[error("{0}")]
-    Undigested(#[from] ZoneDigestFault),
-    #[error("cannot start a signing thread: {0}")]
-    NoThread(std::io::Error),
-    #[error("internal error while signing")]
-    SigningEnded,
-    #[error("the zone was removed")]
-    Gone,
-    #[error("not in allow_transfer and not one of the zone's name servers")]
-    NotNameServer,
-}
-
-impl PrepareFault {
-    /// Returns the response code and the extended error for the failure.
-    pub(super) fn code(&self) -> (Rcode, Option<u16>) {
-        match self {
-            PrepareFault::Unsigned(SignedCopyError::Narrow) => {
-                (Rcode::Refused, Some(extended_error::NOT_SUPPORTED))
-            }
-            PrepareFault::Backend(_) | PrepareFault::Gone => {
-                (Rcode::ServFail, Some(extended_error::NOT_READY))
-            }
-            PrepareFault::NotNameServer => (Rcode::Refused, Some(extended_error::PROHIBITED)),
-            PrepareFault::Unexpanded(_) => (Rcode::ServFail, Some(extended_error::NETWORK_ERROR)),
-            PrepareFault::Unsigned(_)
-            | PrepareFault::NoThread(_)
-            | PrepareFault::SigningEnded
-            | PrepareFault::Unhinted(_)
-            | PrepareFault::Undigested(_) => (Rcode::ServFail, None),
-        }
-    }
-}
-
 impl PreparedTransfer {
     fn whole(zone: Arc<Zone>, request: TransferRequest) -> Self {
         PreparedTransfer {
@@ -120,29 +76,6 @@ impl PreparedTransfer {
         PreparedTransfer {
             serial: zone.serial(),
             messages: OutgoingMessages::Differences(IxfrMessages::new(zone, differences, request)),
-        }
-    }
-}
-
-/// Signals that the client has disconnected, so that a thread stops waiting.
-#[derive(Clone)]
-pub(super) struct ClientGone(watch::Receiver<()>);
-
-impl ClientGone {
-    /// Returns the signal and the sender that triggers it when dropped.
-    pub(super) fn new() -> (watch::Sender<()>, Self) {
-        let (sender, receiver) = watch::channel(());
-        (sender, ClientGone(receiver))
-    }
-
-    /// Waits for something, or for the client to disconnect.
-    pub(super) async fn or<T>(&self, work: impl Future<Output = T>) -> Result<T, PrepareFault> {
-        let mut gone = self.0.clone();
-        tokio::select! {
-            biased;
-            // Nothing is ever sent: it ends when the sender is dropped.
-            _ = gone.changed() => Err(PrepareFault::Gone),
-            done = work => Ok(done),
         }
     }
 }
@@ -230,7 +163,7 @@ impl OutgoingTransfers {
         (gone, turn): (ClientGone, Option<OwnedMutexGuard<()>>),
     ) -> Result<(Arc<Zone>, bool), PrepareFault> {
         if source.access == TransferAccess::NameServers {
-            self.check_name_server(shared, &source)?;
+            self.check_name_server(shared, &source.zone, (source.client, source.view))?;
         }
         let mut zone = if source.zone.live().is_some() {
             self.live_reads.read(self, shared, (&source.zone, &gone))?
@@ -343,7 +276,9 @@ impl OutgoingTransfers {
         let signing = zone.signing().online().cloned();
         if let Some(signing) = signing.clone().filter(|_| !is_unsigned) {
             let threads = shared.live.signing_threads();
-            SignerQueue::start(&self.copies, threads).map_err(PrepareFault::NoThread)?;
+            self.copies
+                .start_signers(threads)
+                .map_err(PrepareFault::NoThread)?;
             let source = || {
                 Ok(CopySource {
                     digest: if makes_digest {

@@ -12,6 +12,8 @@ use std::sync::Arc;
 use nameward_zone::change::Difference;
 use nameward_zone::{Serial, Zone};
 
+/// Octets of differences that are sent however small the zone is.
+pub(super) const ALWAYS_SENT: usize = 16 << 10;
 /// Maximum number of differences kept per zone.
 const DIFFERENCES_MAX: usize = 200;
 
@@ -194,9 +196,7 @@ impl SentZone {
     fn drop_oldest(&mut self) {
         let whole = self.newest.heap_bytes();
         let mut octets: usize = self.differences.iter().map(Difference::octets).sum();
-        while octets > whole.max(super::prepare::ALWAYS_SENT)
-            || self.differences.len() > DIFFERENCES_MAX
-        {
+        while octets > whole.max(ALWAYS_SENT) || self.differences.len() > DIFFERENCES_MAX {
             let Some(oldest) = self.differences.pop_front() else {
                 break;
             };

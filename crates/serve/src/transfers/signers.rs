@@ -7,11 +7,10 @@
 use nameward_base::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
-use super::copies::{CopyJob, CopyStep, OutgoingCopies};
+use super::copy_job::{CopyJob, CopyStep};
 use crate::signing::SigningPacer;
 use crate::sys;
 
@@ -34,33 +33,30 @@ impl SignerQueue {
         self.state.lock()
     }
 
-    /// Starts the threads, unless they are running.
+    /// Starts the threads, unless they are running. Each calls `work` for one step after another, with a function that
+    /// keeps it to its share of the CPU, until that returns false.
     pub(super) fn start(
-        copies: &Arc<OutgoingCopies>,
+        self: &Arc<Self>,
         (threads, share): (usize, f64),
+        work: impl Fn(&Arc<CopyJob>, CopyStep, &mut dyn FnMut()) -> bool + Clone + Send + 'static,
     ) -> io::Result<()> {
-        let mut state = copies.queue.lock();
+        let mut state = self.lock();
         if std::mem::replace(&mut state.is_started, true) {
             return Ok(());
         }
         for index in 0..threads {
-            // The threads do not keep the copies alive: their owner closes the queue.
-            let (queue, copies) = (Arc::clone(&copies.queue), Arc::downgrade(copies));
-            let work = move || {
+            let (queue, work) = (Arc::clone(self), work.clone());
+            let run = move || {
                 sys::give_way();
                 let mut pacer = SigningPacer::new(share);
                 while let Some((job, step)) = queue.next_step() {
-                    let Some(copies) = copies.upgrade() else {
+                    if !work(&job, step, &mut || pacer.pause()) {
                         return;
-                    };
-                    let run = AssertUnwindSafe(|| copies.run(&job, step, &mut || pacer.pause()));
-                    if catch_unwind(run).is_err() {
-                        copies.fail(&job);
                     }
                 }
             };
             let thread = thread::Builder::new().name(format!("sign-copy-{index}"));
-            if let Err(error) = thread.spawn(work) {
+            if let Err(error) = thread.spawn(run) {
                 // Fewer threads suffice; the first one is needed.
                 if index == 0 {
                     state.is_started = false;

@@ -14,8 +14,10 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
+use super::client_gone::ClientGone;
+use super::fault::PrepareFault;
 use super::messages::{OutgoingMessage, OutgoingMessages};
-use super::prepare::{ClientGone, PrepareFault, PreparedTransfer, TransferSource};
+use super::prepare::{PreparedTransfer, TransferSource};
 use super::slots::{SlotAnswer, TransferSlot, WaitingSlot};
 use super::{KeyNote, OutgoingTransfers};
 use crate::pipeline::ServingState;

@@ -1,0 +1,26 @@
+//! Ends the preparation of a transfer whose client has disconnected.
+
+use tokio::sync::watch;
+
+/// Signals that the client has disconnected, so that a thread stops waiting.
+#[derive(Clone)]
+pub(super) struct ClientGone(watch::Receiver<()>);
+
+impl ClientGone {
+    /// Returns the signal and the sender that triggers it when dropped.
+    pub(super) fn new() -> (watch::Sender<()>, Self) {
+        let (sender, receiver) = watch::channel(());
+        (sender, ClientGone(receiver))
+    }
+
+    /// Waits for something, or for the client to disconnect: then it returns `None`.
+    pub(super) async fn or<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut gone = self.0.clone();
+        tokio::select! {
+            biased;
+            // Nothing is ever sent: it ends when the sender is dropped.
+            _ = gone.changed() => None,
+            done = work => Some(done),
+        }
+    }
+}
