@@ -15,7 +15,11 @@ use nameward_maintain::{
         unknown,
     },
     keys::rollover::{RolloverManager, driver::KeyDriverHandle},
-    keys::{database::KeyDatabase, local::ZoneKeys, storages::KeyStorages},
+    keys::{
+        database::{KeyDatabase, random_server_name},
+        local::ZoneKeys,
+        storages::KeyStorages,
+    },
     leases::{LeaseTask, Leases},
     notified_serials::NotifiedSerials,
     policy::{PolicySource, PolicyTable, StoredPolicies, ZoneKind},
@@ -36,8 +40,12 @@ use nameward_zone::{AccessSource, TableChange};
 use tokio::{runtime::Handle, sync::oneshot};
 
 use super::{
-    cookies::CookieKeeper, databases as database_settings, live, logs::TrafficLogs,
-    notes::MaintenanceNotes, prepared::Prepared, shared_health::SharedHealth,
+    cookies::CookieKeeper,
+    databases as database_settings, live,
+    logs::TrafficLogs,
+    notes::MaintenanceNotes,
+    prepared::Prepared,
+    shared_health::{HealthExchange, SharedHealth},
 };
 use crate::{
     config::{
@@ -245,6 +253,17 @@ fn serving_state(prepared: &Prepared) -> Arc<ServingState> {
     let count = move || zones.load().len() as u64;
     shared.stats.gauge_from(Gauge::ZoneCacheSize, count);
     shared
+}
+
+impl ServerCore {
+    /// Prepares the exchange of health results through the first database, if there is one.
+    pub fn health_exchange(&self) -> Option<HealthExchange> {
+        let backend = self.maintain.databases.all().first()?.backend.clone();
+        let server = self.keeper.storages().server_name();
+        let server = server.unwrap_or_else(|_| random_server_name());
+        let (shared, steering) = (&self.shared_health, &self.steering);
+        Some(HealthExchange::new(shared, steering, backend, server))
+    }
 }
 
 /// Creates everything that LUA records read besides the query.

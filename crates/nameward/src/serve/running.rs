@@ -404,7 +404,7 @@ fn start_periodic_tasks(
         Arc::clone(&core.steering),
         stopping.clone(),
     ));
-    tasks.spawn(shared_health::run(core.clone(), stopping.clone()));
+    tasks.spawn(shared_health::run(core.health_exchange(), stopping.clone()));
     tasks.spawn(nameward_serve::script_upkeep::run(
         Arc::clone(&core.shared),
         stopping.clone(),

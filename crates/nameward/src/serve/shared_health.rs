@@ -6,19 +6,17 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nameward_base::sync::Mutex;
 use nameward_base::time::now_seconds;
-use nameward_maintain::keys::database::random_server_name;
 use nameward_steering::Steering;
 use nameward_steering::health::{ForcedHealth, OtherResults, TargetHealth, TargetReport};
 use nameward_store::sql::SqlBackend;
 use nameward_store::sql::write::{FleetResults, ForcedResult, OwnResults};
 use tokio::sync::watch;
-
-use super::core::ServerCore;
 
 /// Interval at which results are exchanged.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -88,17 +86,10 @@ impl SharedHealth {
     }
 }
 
-/// Exchanges results until the server stops.
-pub async fn run(core: ServerCore, mut stopping: watch::Receiver<bool>) {
-    let Some(database) = core.maintain.databases.all().first() else {
+/// Exchanges results through a database, if there is one, until the server stops.
+pub async fn run(exchange: Option<HealthExchange>, mut stopping: watch::Receiver<bool>) {
+    let Some(mut exchange) = exchange else {
         return;
-    };
-    let server = core.keeper.storages().server_name();
-    let mut exchange = HealthExchange {
-        backend: database.backend.clone(),
-        server: server.unwrap_or_else(|_| random_server_name()),
-        seen: FleetResults::default(),
-        core,
     };
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -108,7 +99,7 @@ pub async fn run(core: ServerCore, mut stopping: watch::Receiver<bool>) {
             _ = ticks.tick() => {}
             _ = stopping.wait_for(|stop| *stop) => break,
         }
-        let is_enabled = exchange.core.shared_health.is_enabled();
+        let is_enabled = exchange.shared.is_enabled();
         if is_enabled {
             tokio::select! {
                 () = exchange.run() => {}
@@ -125,16 +116,34 @@ pub async fn run(core: ServerCore, mut stopping: watch::Receiver<bool>) {
 }
 
 /// The exchange of results with one database.
-struct HealthExchange {
-    core: ServerCore,
+pub struct HealthExchange {
+    shared: Arc<SharedHealth>,
+    steering: Arc<Steering>,
     backend: SqlBackend,
+    /// The name of this server in the database.
     server: String,
     seen: FleetResults,
 }
 
 impl HealthExchange {
+    /// Prepares the exchange of what health checks find under the name of this server.
+    pub fn new(
+        shared: &Arc<SharedHealth>,
+        steering: &Arc<Steering>,
+        backend: SqlBackend,
+        server: String,
+    ) -> Self {
+        HealthExchange {
+            shared: Arc::clone(shared),
+            steering: Arc::clone(steering),
+            backend,
+            server,
+            seen: FleetResults::default(),
+        }
+    }
+
     async fn run(&mut self) {
-        let (shared, steering) = (&self.core.shared_health, &self.core.steering);
+        let (shared, steering) = (&self.shared, &self.steering);
         let waiting = shared.forced.lock().clone();
         let forced = waiting.iter().map(|(at, state)| (*at, to_stored(*state)));
         let own = OwnResults {
@@ -185,7 +194,7 @@ impl HealthExchange {
             stored.map(|(at, state)| (at, from_stored(state))).collect();
         // The states of this exchange were written after it has read, and later ones are not written yet.
         forced.extend(waiting);
-        let newer = self.core.shared_health.forced.lock();
+        let newer = self.shared.forced.lock();
         forced.extend(newer.iter());
         steering.force_only(&forced)
     }
@@ -194,10 +203,9 @@ impl HealthExchange {
     async fn end(&mut self) {
         self.withdraw().await;
         self.seen = FleetResults::default();
-        let steering = &self.core.steering;
-        steering.health().set_others(&HashMap::new());
-        steering.prepare_pools();
-        *self.core.shared_health.state.lock() = SharingState::default();
+        self.steering.health().set_others(&HashMap::new());
+        self.steering.prepare_pools();
+        *self.shared.state.lock() = SharingState::default();
     }
 }
 
