@@ -8,7 +8,7 @@ use super::error::SqlError;
 use super::hosts::{Hosts, Server};
 use super::row::Cells;
 use super::url::DatabaseAddress;
-use super::{mysql, postgres};
+use super::{mysql, postgres, postgres_error};
 use mysql_async::prelude::Queryable;
 use rusqlite::{ErrorCode, OpenFlags};
 use std::error::Error;
@@ -140,7 +140,7 @@ impl From<ClientError> for SqlError {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Sqlite(error) => from_sqlite_error(&error),
-            ClientError::Postgres(error) => postgres::failure(&error),
+            ClientError::Postgres(error) => postgres_error::failure(&error),
             ClientError::Mysql(error) => mysql::failure(&error),
             ClientError::Timeout(time) => SqlError::Timeout(time.as_millis()),
         }

@@ -4,19 +4,8 @@
 //! statistics would use the zone index and read a whole zone for one name. The few rows of other zones with the same
 //! name (a child apex) are filtered out here.
 
-use super::peer_settings::TERM_KINDS;
+pub use super::engine::SqlEngine;
 use super::schema::{NEWEST_ON_STANDBY, OLDEST_IN_PROGRESS};
-
-/// A database engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SqlEngine {
-    /// SQLite.
-    Sqlite,
-    /// PostgreSQL and compatible servers.
-    Postgres,
-    /// MySQL and MariaDB.
-    Mysql,
-}
 
 /// List sizes of lookup statements; lists are padded to the next size, so that few statements are prepared. Each
 /// padding entry costs a tenth of a name. PostgreSQL takes an array of any length.
@@ -27,6 +16,26 @@ pub(crate) const MAX_NAMES: usize = 256;
 /// Maximum number of rows that one lookup statement returns. A message of 65,535 octets holds 5,461 records (RFC 1035
 /// section 4.1.3: each has at least 12 octets), and a name can have several types.
 pub(crate) const MAX_ROWS: usize = 16_384;
+
+/// Metadata kinds about who may transfer, notify and update a zone, and how.
+pub(crate) const TERM_KINDS: [&str; 16] = [
+    "ALLOW-AXFR-FROM",
+    "TSIG-ALLOW-AXFR",
+    "AXFR-MASTER-TSIG",
+    "AXFR-SOURCE",
+    "ALSO-NOTIFY",
+    "ALLOW-DNSUPDATE-FROM",
+    "TSIG-ALLOW-DNSUPDATE",
+    "FORWARD-DNSUPDATE",
+    "NOTIFY-DNSUPDATE",
+    "SOA-EDIT-DNSUPDATE",
+    "SLAVE-RENOTIFY",
+    "IXFR",
+    "PRESIGNED",
+    "ENABLE-LUA-RECORDS",
+    "X-NAMEWARD-DNSSEC-POLICY",
+    "X-NAMEWARD-TEMPLATE",
+];
 
 /// A statement, identified by its purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

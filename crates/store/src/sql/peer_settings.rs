@@ -4,7 +4,7 @@
 //! They are read for all zones in one statement each. A table that cannot be read is an error, never an empty list: the
 //! caller must not mistake "unknown" for "nothing is set".
 
-use super::dialect::Statement;
+use super::dialect::{Statement, TERM_KINDS};
 use super::row::{Cells, read_name};
 use super::{SqlBackend, SqlError};
 use nameward_base::secret::Secret;
@@ -13,25 +13,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 
-/// Metadata kinds about who may transfer, notify and update a zone, and how.
-pub(crate) const TERM_KINDS: [&str; 16] = [
-    "ALLOW-AXFR-FROM",
-    "TSIG-ALLOW-AXFR",
-    "AXFR-MASTER-TSIG",
-    "AXFR-SOURCE",
-    "ALSO-NOTIFY",
-    "ALLOW-DNSUPDATE-FROM",
-    "TSIG-ALLOW-DNSUPDATE",
-    "FORWARD-DNSUPDATE",
-    "NOTIFY-DNSUPDATE",
-    "SOA-EDIT-DNSUPDATE",
-    "SLAVE-RENOTIFY",
-    "IXFR",
-    "PRESIGNED",
-    "ENABLE-LUA-RECORDS",
-    "X-NAMEWARD-DNSSEC-POLICY",
-    "X-NAMEWARD-TEMPLATE",
-];
 /// Returns a metadata kind about transfers and updates as used in items, if it is one; `kind` must be in upper case.
 pub fn term_kind(kind: &str) -> Option<&'static str> {
     TERM_KINDS.into_iter().find(|known| *known == kind)

@@ -9,12 +9,12 @@ use super::back_off::BackOff;
 use super::dialect::{STATEMENTS, SqlEngine, Statement};
 use super::error::SqlError;
 use super::hosts::{Hosts, ListedHost, OpenConnection, Server, Suitable};
+use super::postgres_error;
 use super::postgres_pooler::Pooler;
 use super::postgres_role;
 use super::row::Cells;
 use super::tls::{Encrypted, Tls, Wish};
 use nameward_base::sync::Mutex;
-use std::error::Error as _;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -115,7 +115,7 @@ impl OpenConnection for PostgresTarget {
         let (client, connection) = self
             .open_polled(server)
             .await
-            .map_err(|error| failure(&error))?;
+            .map_err(|error| postgres_error::failure(&error))?;
         // It ends when the client is dropped or the connection breaks; the client reports both.
         tokio::spawn(connection);
         self.pooler.find(self, server, &client).await;
@@ -460,34 +460,6 @@ impl ConnectionSlot {
         self.session
             .lock()
             .take_if(|session| Arc::ptr_eq(session, broken));
-    }
-}
-
-/// Classifies an error by SQLSTATE.
-pub(crate) fn failure(error: &tokio_postgres::Error) -> SqlError {
-    let Some(refusal) = error.as_db_error() else {
-        let cause = error
-            .source()
-            .map(|cause| format!(": {cause}"))
-            .unwrap_or_default();
-        return SqlError::Unavailable(format!("{error}{cause}"));
-    };
-    let message = refusal.message().to_owned();
-    match refusal.code().code() {
-        // A time limit of the server, an administrator, or the cancellation of a statement before it on the connection.
-        "57014" => SqlError::Cancelled(message),
-        // Lock timeout, serialisation failure, deadlock.
-        code if code == "55P03" || code.starts_with("40") => SqlError::Busy(message),
-        // A standby, or a server whose transactions are read-only by default.
-        "25006" => SqlError::ReadOnly(message),
-        // Connection, resources, shutting down or starting up, login, no such database.
-        code if ["08", "53", "57", "28", "3D"]
-            .iter()
-            .any(|class| code.starts_with(class)) =>
-        {
-            SqlError::Unavailable(message)
-        }
-        _ => SqlError::Refused(message),
     }
 }
 

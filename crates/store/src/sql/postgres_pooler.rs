@@ -8,7 +8,8 @@
 
 use super::error::SqlError;
 use super::hosts::Server;
-use super::postgres::{self, PostgresTarget};
+use super::postgres::PostgresTarget;
+use super::postgres_error;
 use super::postgres_role::single_value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::OnceCell;
@@ -47,7 +48,7 @@ impl Pooler {
             // The statement is repeated on a new connection.
             return SqlError::Unavailable(error.to_string());
         }
-        postgres::failure(error)
+        postgres_error::failure(error)
     }
 
     fn note(&self) {

@@ -5,8 +5,7 @@
 //! server which zone changed, regardless of who changed it; a table of leases, for work that one server does for all; and
 //! tables of results of health checks, which servers share.
 
-use super::dialect::SqlEngine;
-use super::watch::NO_ZONE_CHANGED;
+use super::engine::SqlEngine;
 
 /// The kind of data in a column.
 #[derive(Clone, Copy)]
@@ -284,6 +283,8 @@ pub(crate) const CHANNEL: &str = "nameward";
 
 /// Seconds for which PostgreSQL keeps the rows of changes.
 pub(crate) const CHANGES_KEPT: u64 = 3600;
+/// Zone ID in notifications of changes that belong to no zone. No zone has it.
+pub(crate) const NO_ZONE_CHANGED: i64 = 0;
 /// Stands for a zone in the row with the oldest transaction in progress (PostgreSQL). No zone has it.
 pub(crate) const OLDEST_IN_PROGRESS: i64 = -1;
 /// Stands for a zone in the row with the newest time on a standby (PostgreSQL). No zone has it.

@@ -86,7 +86,7 @@ impl ProbeConnection {
         match self {
             ProbeConnection::Postgres(client) => {
                 let probed = client.batch_execute("SELECT 1").await;
-                probed.map_err(|error| super::postgres::failure(&error))?;
+                probed.map_err(|error| super::postgres_error::failure(&error))?;
                 Ok(ClusterState::InStep)
             }
             ProbeConnection::Mysql(connection) => {

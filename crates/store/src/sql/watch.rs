@@ -55,8 +55,6 @@ const TABLE_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_BACK_OFF: Duration = Duration::from_secs(2);
 /// How long a change is repeated if another server is read: contents may have been read there before it had the change.
 const REPEATED: Duration = Duration::from_secs(60);
-/// Zone ID in notifications of changes that belong to no zone. No zone has it.
-pub(super) const NO_ZONE_CHANGED: i64 = 0;
 /// Pause before a database without a table of changes is tried again.
 const NO_TABLE: Duration = Duration::from_secs(15);
 

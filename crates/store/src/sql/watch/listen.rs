@@ -5,10 +5,10 @@
 
 use super::super::error::SqlError;
 use super::super::hosts::{OpenConnection, Server, Suitable};
-use super::super::postgres;
-use super::super::schema::CHANNEL;
+use super::super::schema::{CHANNEL, NO_ZONE_CHANGED};
+use super::super::{postgres, postgres_error};
 use super::notices::TableNotices;
-use super::{Change, ChangeSender, MAX_BACK_OFF, NO_ZONE_CHANGED, TABLE_INTERVAL};
+use super::{Change, ChangeSender, MAX_BACK_OFF, TABLE_INTERVAL};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -96,7 +96,8 @@ impl OpenConnection for NoticeTarget<'_> {
 
     async fn open(&self, server: &Server, _: bool) -> Result<Suitable<Listener>, SqlError> {
         let opened = Listener::open(self.0, server).await;
-        let (client, connection, early) = opened.map_err(|error| postgres::failure(&error))?;
+        let (client, connection, early) =
+            opened.map_err(|error| postgres_error::failure(&error))?;
         Ok(Suitable::Good(Listener {
             server: server.clone(),
             client,
@@ -190,7 +191,7 @@ impl Listener {
                 }
             }
             let asked = asked.as_mut().poll(context);
-            asked.map_err(|error| postgres::failure(&error))
+            asked.map_err(|error| postgres_error::failure(&error))
         });
         tokio::time::timeout(timeout, answered)
             .await
@@ -207,7 +208,7 @@ fn deliver(
     let notice = match message {
         Some(Ok(AsyncMessage::Notification(notice))) => notice,
         Some(Ok(_)) => return Ok(()),
-        Some(Err(error)) => return Err(postgres::failure(&error)),
+        Some(Err(error)) => return Err(postgres_error::failure(&error)),
         None => return Err(SqlError::Unavailable("the connection was closed".into())),
     };
     let own = &notices.backend.inner.own_commits;

@@ -3,6 +3,7 @@
 //! A transaction sends one notification for a zone and has one row for it. Whichever is seen first is passed on, and the other
 //! is expected. Rows of this server's transactions are known by their numbers, since a look may precede the notification. If reads go to a replica, changes of others are passed on when the replica shows them.
 
+use super::super::schema::NO_ZONE_CHANGED;
 use super::{Change, transactions};
 use nameward_base::sync::Mutex;
 use std::collections::HashMap;
@@ -63,7 +64,7 @@ impl TableNotices {
             _ if !self.is_there() => return Some(change),
             Change::Own(zone) => (zone, true),
             Change::Zone(zone, _) => (zone, false),
-            Change::List => (super::NO_ZONE_CHANGED, false),
+            Change::List => (NO_ZONE_CHANGED, false),
             Change::All => return Some(change),
         };
         if has_replica && !is_own {

@@ -3,10 +3,11 @@
 use super::super::dialect::Statement;
 use super::super::error::SqlError;
 use super::super::log_index::LogHead;
+use super::super::schema::NO_ZONE_CHANGED;
 use super::super::sqlite_file::{DatabaseFile, FileChange};
 use super::super::write::OwnCommits;
 use super::super::{Concurrency, Driver, SqlOptions, Sqlite};
-use super::{Change, ChangeSender, MAX_BACK_OFF, NO_ZONE_CHANGED};
+use super::{Change, ChangeSender, MAX_BACK_OFF};
 use nameward_base::worker::{self, panic_guard};
 use std::collections::HashMap;
 use std::path::Path;

@@ -9,8 +9,8 @@
 use super::super::Driver;
 use super::super::dialect::Statement;
 use super::super::error::SqlError;
-use super::super::schema::{CHANGES_KEPT, NEWEST_ON_STANDBY, OLDEST_IN_PROGRESS};
-use super::{Change, NO_ZONE_CHANGED, REPEATED};
+use super::super::schema::{CHANGES_KEPT, NEWEST_ON_STANDBY, NO_ZONE_CHANGED, OLDEST_IN_PROGRESS};
+use super::{Change, REPEATED};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 

@@ -8,8 +8,8 @@
 use super::super::Driver;
 use super::super::dialect::Statement;
 use super::super::error::SqlError;
-use super::super::schema::COUNTING;
-use super::{Change, NO_ZONE_CHANGED, REPEATED};
+use super::super::schema::{COUNTING, NO_ZONE_CHANGED};
+use super::{Change, REPEATED};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 

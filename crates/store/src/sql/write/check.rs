@@ -14,8 +14,6 @@ use std::collections::BTreeSet;
 
 /// Size of the column `content`, in octets.
 pub(super) const MAX_CONTENT: usize = 64_000;
-/// Size of the column `name`, in octets.
-pub(super) const MAX_NAME_TEXT: usize = 255;
 
 /// Checks whether the rows at these names form a valid zone; returns warnings. What a primary sends is
 /// accepted whatever the size of its RRsets, and warned of for that alone.

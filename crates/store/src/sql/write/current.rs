@@ -5,7 +5,7 @@ use super::super::dialect::{SqlEngine, apex_name, int, text};
 use super::super::row::{Cells, read_content, read_zone_name, write_zone_name};
 use super::WriteError;
 use super::session::Value;
-use super::zones::kind_column;
+use super::zone_row::kind_column;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::soa_serial;
 use nameward_zone::{Serial, ZoneKind};

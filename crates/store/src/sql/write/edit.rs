@@ -1,9 +1,10 @@
 //! Application of edits to the rows of a zone.
 
-use super::check::{MAX_CONTENT, MAX_NAME_TEXT, shown};
+use super::check::{MAX_CONTENT, shown};
 use super::content::write_content;
 use super::derive::{CanonicalName, key};
 use super::error::InvalidChange;
+use super::error::MAX_NAME_TEXT;
 use super::rows::{Row, Rows, What, text_of};
 use nameward_dnssec::is_signature_or_denial;
 use nameward_wire::rdata::canonicalise;

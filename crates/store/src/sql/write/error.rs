@@ -1,12 +1,14 @@
 //! Errors of zone changes: which rule a change would violate, and why it was not made.
 
 use super::super::SqlError;
-use super::check::MAX_NAME_TEXT;
-use super::keys::KeyRefusal;
+use super::key_refusal::KeyRefusal;
 use super::session::Failure;
 use nameward_wire::Type;
 use nameward_zone::MAX_RRSET_OCTETS;
 use nameward_zone::change::{ChangeError, ChangeRefused};
+
+/// Size of the column `name`, in octets.
+pub(super) const MAX_NAME_TEXT: usize = 255;
 
 /// The rule that a change would violate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -31,13 +31,6 @@ const PRUNED_EVERY: i64 = 32;
 /// How often the table of the history is looked for, which `nameward db init` may create while the server runs.
 const HISTORY_SOUGHT_EVERY: Duration = Duration::from_secs(10);
 
-/// The state of the table, as a connection has found it.
-#[derive(Default)]
-pub(super) struct HistoryTable {
-    is_there: bool,
-    sought: Option<Instant>,
-}
-
 /// Returns the statement that creates the table. `total` counts the octets of all differences up to this one.
 pub(in crate::sql) fn create(engine: SqlEngine) -> String {
     let (integer, zone, text, end) = match engine {

@@ -1,11 +1,11 @@
 //! Writes the changed rows of a zone: many similar rows with one statement.
 
 use super::super::dialect::SqlEngine;
-use super::commit::{Empty, Work};
 use super::content::write_content;
 use super::derive::Derived;
 use super::rows::{Row, What, text_of};
 use super::session::{Failure, RowWrites, Session, Value};
+use super::work::{Empty, Work};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows inserted per statement, and IDs per statement.

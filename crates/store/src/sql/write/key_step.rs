@@ -12,9 +12,10 @@ use super::super::{SqlBackend, ZoneRow};
 use super::attributes::{change_locked, read_metadata, write_metadata};
 use super::commit::{LockedZone, lock_zone};
 use super::history;
-use super::keys::{self, KeyRefusal, StoredKey};
+use super::key_refusal::KeyRefusal;
+use super::keys::{self, StoredKey};
 use super::leases::{self, LeaseHolder, LeaseTask};
-use super::request::Asked;
+use super::request::{Asked, KEY_SERVER};
 use super::serial::RaisedSerial;
 use super::session::{Session, Value};
 use super::{AttributeChange, Committed, MetadataEdit, ReadOnly, Task, WriteError};
@@ -26,9 +27,6 @@ use nameward_zone::change::{
     ZoneChange,
 };
 use std::time::SystemTime;
-
-/// The metadata kind that names the server that manages the keys of a zone.
-pub const KEY_SERVER: &str = "X-NAMEWARD-KEY-SERVER";
 
 /// A step for the keys of one zone.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,13 +6,11 @@
 use super::super::dialect::{SqlEngine, all_keys};
 use super::super::row::{Cells, read_zone_name};
 use super::super::{SqlBackend, ZoneRow};
+use super::key_refusal::{KeyRefusal, STORED_KEYS_MAX};
 use super::session::{Failure, Session, Value};
 use super::{WriteError, request::read_presigned};
 use nameward_base::secret::Secret;
 use nameward_wire::NameBuf;
-
-/// Maximum number of keys per zone. More are not read when it is signed.
-pub const STORED_KEYS_MAX: usize = super::super::signing_facts::keys::MAX_KEYS;
 
 /// A row of `cryptokeys`.
 #[derive(Clone, PartialEq, Eq)]
@@ -55,44 +53,6 @@ pub enum KeyEdit {
     Forget(i64),
     /// Removes all keys.
     RemoveAll,
-}
-
-/// The reason why keys are not changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum KeyRefusal {
-    /// There are keys already.
-    #[error("the zone already has keys")]
-    HasKeys,
-    /// There are no keys.
-    #[error("the zone has no keys")]
-    NoKeys,
-    /// There is no such key.
-    #[error("the zone has no key {0}")]
-    NotThere(i64),
-    /// The zone already has the key.
-    #[error("the zone already has this key: number {0}")]
-    Same(i64),
-    /// It is the last one that signs.
-    #[error("key {0} is the only one that signs the zone")]
-    Last(i64),
-    /// Its rows have changed in the meantime.
-    #[error("the zone's keys were changed concurrently; try again")]
-    ChangedMeanwhile,
-    /// Another server manages them.
-    #[error(
-        "another server manages the zone's keys, see the metadata X-NAMEWARD-KEY-SERVER; another one takes over when \
-         its lease ends, or without the table nameward_leases, when this metadata is removed"
-    )]
-    OtherServer,
-    /// There are too many.
-    #[error("the zone has {STORED_KEYS_MAX} keys, the maximum; remove one first")]
-    TooMany,
-    /// The zone has stored signatures.
-    #[error("the zone is presigned: its signatures are served unchanged")]
-    Presigned,
-    /// The zone would be served without signatures.
-    #[error("the zone has keys but no stored signatures: as PRESIGNED it would be served unsigned")]
-    NoSignatures,
 }
 
 /// Debug output must not show secrets.

@@ -2,10 +2,10 @@
 //! different order of names, like `pdnsutil rectify-zone`.
 
 use super::super::ZoneRow;
-use super::commit::Work;
 use super::derive::{CachedDenial, CanonicalName, ancestors, key};
 use super::rows::Rows;
 use super::session::{Failure, Session};
+use super::work::Work;
 use nameward_dnssec::MadeTypes;
 use nameward_zone::SerialRule;
 use std::collections::{BTreeSet, HashMap};

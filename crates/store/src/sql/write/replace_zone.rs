@@ -5,9 +5,10 @@
 //! metadata follow the signatures that the version has or lacks.
 
 use super::super::ZoneRow;
-use super::check::{MAX_CONTENT, MAX_NAME_TEXT, shown};
+use super::check::{MAX_CONTENT, shown};
 use super::content::write_content;
 use super::derive::{CachedDenial, CanonicalName, Knowledge, NameEffect, ancestors, key};
+use super::error::MAX_NAME_TEXT;
 use super::insert::{INSERTS_AT_ONCE, insert_rows};
 use super::request::read_signing;
 use super::rows::{Row, Rows, What, text_of};

@@ -2,22 +2,20 @@
 
 use super::super::{SqlError, ZoneRow};
 use super::InvalidChange;
-use super::commit::Work;
 use super::derive::{CachedDenial, CanonicalName, key};
 use super::edit::check_edit;
-use super::key_step::KEY_SERVER;
-use super::rows::What;
 use super::session::{Failure, Session, Value};
 use crate::sql::dialect::SqlEngine;
 use crate::sql::row::Cells;
 use nameward_dnssec::{MadeTypes, Nsec3Param, SigningPolicy, SoaEdit};
-use nameward_wire::{Name, NameBuf, Type};
+use nameward_wire::NameBuf;
 use nameward_zone::SerialRule;
-use nameward_zone::change::{
-    ChangeAuthor, ChangeOrigin, ConditionalChange, Edit, RecordsAt, SignedBy, ZoneChange,
-};
+use nameward_zone::change::{ChangeAuthor, ChangeOrigin, ConditionalChange, Edit, ZoneChange};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// The metadata kind that names the server that manages the keys of a zone.
+pub const KEY_SERVER: &str = "X-NAMEWARD-KEY-SERVER";
 
 /// A requested change.
 #[derive(Clone, Copy)]
@@ -157,28 +155,4 @@ pub(super) async fn read_presigned(session: &mut Session, zone: i64) -> Result<b
     let each = &mut |_: &dyn Cells| is_presigned = true;
     session.rows(sql, &[Value::Int(zone)], each).await?;
     Ok(is_presigned)
-}
-
-impl RecordsAt for Work {
-    fn each_record(&self, owner: Name<'_>, each: &mut dyn FnMut(Type, u32, &[u8])) {
-        for row in self.rows.at(&key(owner)).filter(|row| row.is_served()) {
-            match &row.what {
-                What::Record(rtype, rdata) => each(*rtype, row.ttl, rdata),
-                // It exists, although its contents are unknown.
-                What::Other(Some(rtype)) => each(*rtype, row.ttl, &[]),
-                What::Other(None) | What::Empty => {}
-            }
-        }
-    }
-
-    fn signed_by(&self) -> SignedBy {
-        match self.denial {
-            CachedDenial::Unsigned => SignedBy::Nobody,
-            CachedDenial::Nsec | CachedDenial::Nsec3 { .. } => SignedBy::ThisServer(self.made),
-        }
-    }
-
-    fn api_serial_rule(&self) -> Option<SerialRule> {
-        Some(self.api_serial)
-    }
 }

@@ -14,12 +14,11 @@ use super::super::error::SqlError;
 use super::super::hosts::{SILENCE_MAX, Server};
 use super::super::row::Cells;
 use super::super::schema::COUNTER;
-use super::history::HistoryTable;
 use super::local_changes::CommitMark;
 use std::collections::HashSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Timeout for a change that waits for others, and for a statement.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -90,6 +89,13 @@ impl RowWrites {
     fn versions(self) -> i64 {
         (self.inserts + self.deletes + 2 * self.updates + 1) as i64
     }
+}
+
+/// The table of the history, as a connection has found it.
+#[derive(Default)]
+pub(super) struct HistoryTable {
+    pub(super) is_there: bool,
+    pub(super) sought: Option<Instant>,
 }
 
 impl Session {

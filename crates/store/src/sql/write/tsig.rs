@@ -4,7 +4,7 @@ use super::super::SqlBackend;
 use super::super::dialect::SqlEngine;
 use super::super::peer_settings::StoredTsigKey;
 use super::super::row::{Cells, write_name};
-use super::super::watch::NO_ZONE_CHANGED;
+use super::super::schema::NO_ZONE_CHANGED;
 use super::session::{Session, Value};
 use super::{Committed, Task, WriteError};
 use nameward_wire::{Name, NameBuf};

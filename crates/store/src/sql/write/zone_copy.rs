@@ -11,7 +11,7 @@
 use super::super::dialect::{SqlEngine, int, text};
 use super::super::row::{Cells, write_zone_name};
 use super::session::{Failure, Session, Value};
-use super::zones::find;
+use super::zone_row::find;
 use super::{Committed, WriteError, ZoneRow};
 use crate::state::StateError;
 use nameward_wire::NameBuf;

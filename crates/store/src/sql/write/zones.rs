@@ -1,16 +1,17 @@
 //! Whole zones: created, deleted, found, and listed with everything stored about them.
 
-use super::super::dialect::{SqlEngine, Statement, record_columns};
+use super::super::dialect::{SqlEngine, record_columns};
 use super::super::row::{
     Cells, RowFault, read_content, read_name, read_ttl, read_type, write_name, write_zone_name,
 };
-use super::super::{SqlBackend, SqlError, ZoneRow, read_zone};
+use super::super::{SqlBackend, ZoneRow};
 use super::commit::{LockedZone, change, lock_zone};
 use super::content::keeps_text;
 use super::history;
 use super::request::Asked;
 use super::session::{Failure, Session, Value};
 use super::zone_copy::{self, CopyOrder};
+use super::zone_row::{find, kind_column};
 use super::{AttributeChange, Committed, WriteError, attributes};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::{ChangeOrigin, Edit, RrsetData, ZoneChange};
@@ -212,28 +213,6 @@ pub(super) async fn delete_rows_of(session: &mut Session, id: i64) -> Result<(),
     let sql = "DELETE FROM domains WHERE id = ?";
     session.run(sql, &[Value::Int(id)]).await?;
     session.notify_change(id).await
-}
-
-pub(super) async fn find(session: &mut Session, name: &str) -> Result<Option<ZoneRow>, Failure> {
-    let sql = Statement::Zones.sql(session.engine(), 0) + " WHERE name = ?";
-    let mut found = None;
-    session
-        .rows(&sql, &[Value::Text(name)], &mut |row| {
-            found = Some(read_zone(row).map_err(SqlError::Row));
-        })
-        .await?;
-    Ok(found.transpose()?)
-}
-
-/// Returns a kind as stored in `domains.type`.
-pub(super) fn kind_column(kind: ZoneKind) -> &'static str {
-    match kind {
-        ZoneKind::Native => "NATIVE",
-        ZoneKind::Primary => "MASTER",
-        ZoneKind::Secondary => "SLAVE",
-        ZoneKind::Producer => "PRODUCER",
-        ZoneKind::Consumer => "CONSUMER",
-    }
 }
 
 impl SqlBackend {
