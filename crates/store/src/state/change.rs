@@ -4,80 +4,22 @@ use super::audit::AuditEntry;
 use super::deleted::{CopyBounds, DeletedZone};
 use super::digest::ContentsDigest;
 use super::file_copy::FileCopy;
-use super::rebase::RebasedVersion;
+use super::journal_rows::{JournalOrigin, ZoneStorage, ZoneTimers};
 use nameward_base::secret::Secret;
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ChangeAuthor, Difference};
 use nameward_zone::{RecordList, Serial};
 use std::sync::Arc;
 
-/// Where the contents of a zone are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ZoneStorage {
-    /// In a database, which has every change.
-    Database,
-    /// In a zone file, which may lack the last changes of the journal.
-    File,
-    /// In this store: contents as of some position of the journal, and the journal from there.
-    Store,
-}
-
-impl ZoneStorage {
-    pub(super) fn number(self) -> i64 {
-        match self {
-            ZoneStorage::Database => 0,
-            ZoneStorage::File => 1,
-            ZoneStorage::Store => 2,
-        }
-    }
-
-    pub(super) fn from_number(number: i64) -> Option<Self> {
-        [ZoneStorage::Database, ZoneStorage::File, ZoneStorage::Store]
-            .into_iter()
-            .find(|home| home.number() == number)
-    }
-}
-
-/// The origin of a difference.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JournalOrigin {
-    /// The zone's storage was changed directly: a zone file was edited. It already has the change.
-    Home,
-    /// A change through this server: by an operator or DNS UPDATE.
-    Change,
-    /// A transfer from the primary.
-    Transfer,
-}
-
-impl JournalOrigin {
-    pub(super) fn number(self) -> i64 {
-        match self {
-            JournalOrigin::Home => 0,
-            JournalOrigin::Change => 1,
-            JournalOrigin::Transfer => 2,
-        }
-    }
-
-    pub(super) fn from_number(number: i64) -> Option<Self> {
-        [
-            JournalOrigin::Home,
-            JournalOrigin::Change,
-            JournalOrigin::Transfer,
-        ]
-        .into_iter()
-        .find(|origin| origin.number() == number)
-    }
-}
-
-/// The timers of a secondary zone (RFC 1035 section 3.3.13), in seconds since 1970.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ZoneTimers {
-    /// When a primary last confirmed the contents.
-    pub refreshed: u64,
-    /// When a primary is queried again.
-    pub next_check: u64,
-    /// When the contents expire.
-    pub expires: u64,
+/// A version of a zone merged from its edited file and the changes that the file lacks.
+#[derive(Debug, Clone)]
+pub struct RebasedVersion {
+    /// From the previous version to this one.
+    pub forward: Arc<Difference>,
+    /// From the version in the file to this one.
+    pub lacking: Arc<Difference>,
+    /// Seconds since 1970.
+    pub time: u64,
 }
 
 /// A change of the state.

@@ -1,8 +1,7 @@
 //! Contents of zones stored in the state store, as of one position of the journal.
 
-use super::change::ZoneStorage;
 use super::error::StateError;
-use super::journal::{drop_entries, number_of};
+use super::journal_rows::{ZoneStorage, drop_entries, number_of};
 use super::zone_rows::ZoneRows;
 use nameward_wire::NameBuf;
 use nameward_zone::{RecordList, Serial};

@@ -5,7 +5,7 @@
 
 use super::StateStore;
 use super::error::StateError;
-use super::journal::stored_name;
+use super::journal_rows::stored_name;
 use nameward_base::sync::Mutex;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Serial;

@@ -7,8 +7,7 @@
 use super::StateStore;
 use super::digest::ContentsDigest;
 use super::error::StateError;
-use super::journal::stored_name;
-use super::read::list;
+use super::journal_rows::{list, stored_name};
 use nameward_wire::NameBuf;
 use nameward_zone::{RecordList, Serial};
 use rusqlite::{Connection, OptionalExtension, params};

@@ -1,10 +1,11 @@
 //! Reads from the state store: the journal of a zone, all stored zones, values.
 
 use super::StateStore;
-use super::change::{JournalOrigin, ZoneStorage, ZoneTimers};
 use super::digest::ContentsDigest;
 use super::error::StateError;
-use super::journal::{JournalEntry, find_zone, stored_name};
+use super::journal_rows::{
+    JournalEntry, JournalOrigin, ZoneStorage, ZoneTimers, find_zone, list, stored_name,
+};
 use super::rebase::read_rebase;
 use nameward_base::secret::Secret;
 use nameward_wire::{Name, NameBuf};
@@ -284,11 +285,6 @@ pub(super) fn entries(
         entries.push(entry);
     }
     Ok(entries)
-}
-
-pub(super) fn list(row: &Row<'_>, column: usize) -> Result<RecordList, StateError> {
-    let octets: Vec<u8> = row.get(column)?;
-    RecordList::from_bytes(octets).map_err(StateError::corrupt)
 }
 
 pub(super) fn kept_zone(row: &Row<'_>) -> Result<JournaledZone, StateError> {

@@ -7,27 +7,16 @@
 //! ```
 //! The entries up to the merge are then as good as in the file, so they can be dropped like those of any other zone.
 
-use super::change::{JournalOrigin, Written, ZoneStorage};
+use super::change::{RebasedVersion, Written};
 use super::error::StateError;
-use super::journal::{JournalEntry, JournalRow, NewEntry, drop_entries, stored_name};
-use super::read::list;
+use super::journal_rows::{
+    JournalEntry, JournalOrigin, JournalRow, NewEntry, ZoneStorage, drop_entries, list, stored_name,
+};
 use super::zone_rows::ZoneRows;
 use nameward_wire::NameBuf;
 use nameward_zone::Serial;
 use nameward_zone::change::Difference;
 use rusqlite::{Connection, OptionalExtension, params};
-use std::sync::Arc;
-
-/// A version of a zone merged from its edited file and the changes that the file lacks.
-#[derive(Debug, Clone)]
-pub struct RebasedVersion {
-    /// From the previous version to this one.
-    pub forward: Arc<Difference>,
-    /// From the version in the file to this one.
-    pub lacking: Arc<Difference>,
-    /// Seconds since 1970.
-    pub time: u64,
-}
 
 impl ZoneRows {
     /// Continues the journal of a file zone with a version based on its edited file. If the journal does not lead

@@ -1,10 +1,9 @@
 //! Reads zones stored in the state store with their contents: one by its name, or all in one pass.
 
 use super::StateStore;
-use super::change::ZoneStorage;
 use super::error::StateError;
-use super::journal::{JournalEntry, stored_name};
-use super::read::{JournaledZone, kept_zone, list, unsettled};
+use super::journal_rows::{JournalEntry, ZoneStorage, list, stored_name};
+use super::read::{JournaledZone, kept_zone, unsettled};
 use nameward_wire::NameBuf;
 use nameward_zone::RecordList;
 use rusqlite::{Connection, Rows, params};

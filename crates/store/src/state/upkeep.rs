@@ -1,8 +1,7 @@
 //! Maintenance of the state store by its operator: check, compact, back up. All of it while a server runs.
 
-use super::change::ZoneStorage;
 use super::error::StateError;
-use super::journal::find_zone;
+use super::journal_rows::{ZoneStorage, find_zone};
 use super::read::{entries, kept_zone};
 use super::{FILE, StateStore, open_to_read, schema};
 use nameward_wire::NameBuf;
@@ -188,7 +187,7 @@ fn check(path: &Path) -> Result<StateCheckReport, StateError> {
 
 /// Checks one zone; returns the number of entries in its journal.
 fn check_zone(connection: &Connection, name: &NameBuf) -> Result<usize, StateError> {
-    let stored = super::journal::stored_name(name);
+    let stored = super::journal_rows::stored_name(name);
     let Some(row) = find_zone(connection, &stored)? else {
         return Ok(0);
     };

@@ -9,7 +9,7 @@ use super::change::{StateChange, Written};
 use super::condition::{StoreCondition, StoreFile};
 use super::error::LostHow;
 use super::error::StateError;
-use super::journal::JournalBounds;
+use super::journal_rows::JournalBounds;
 use super::key_register::KeyRegister;
 use super::zone_rows::ZoneRows;
 use nameward_base::worker::{self, Popped, PushError, Queue, panic_guard_item};

@@ -1,9 +1,8 @@
 //! The writer's cache of rows of the table `zone`.
 
-use super::change::ZoneStorage;
 use super::digest::ContentsDigest;
 use super::error::StateError;
-use super::journal::{JournalBounds, JournalRow, find_zone, stored_name};
+use super::journal_rows::{JournalBounds, JournalRow, ZoneStorage, find_zone, stored_name};
 use nameward_wire::NameBuf;
 use nameward_zone::Serial;
 use rusqlite::{Connection, params};

@@ -113,7 +113,7 @@ fn a_store_of_each_older_version_keeps_its_journal() {
         let octets = (removed.len() + added.len()) as i64;
         let sql = "INSERT INTO zone (id, name, home, serial, last, base, entries, octets) \
                    VALUES (1, ?1, 0, 2, 1, 1, 1, ?2)";
-        let stored = super::super::journal::stored_name(&name("example."));
+        let stored = super::super::journal_rows::stored_name(&name("example."));
         connection
             .execute(sql, rusqlite::params![stored, octets])
             .unwrap();
