@@ -3,7 +3,7 @@
 //! One table of fields per type serves both. A type that is not in the table is opaque and printed
 //! in RFC 3597 format.
 
-use super::message::Reader;
+use super::reader::Reader;
 use crate::TestFailure;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
