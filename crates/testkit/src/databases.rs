@@ -6,6 +6,7 @@
 mod galera;
 mod pooler;
 mod replica;
+mod template;
 mod tls;
 
 pub use pooler::ConnectionPooler;
@@ -62,7 +63,7 @@ impl Database {
             child: None,
             watchdog: None,
         };
-        database.prepare()?;
+        database.make_files()?;
         database.restart()?;
         database.make_database()?;
         Ok(database)
@@ -176,10 +177,8 @@ impl Database {
         self.directory.path().join("data")
     }
 
-    /// Creates the files of a new database.
-    fn prepare(&self) -> io::Result<()> {
-        let user = user(self.kind);
-        check(Command::new("chown").arg(user).arg(self.directory.path()))?;
+    /// Makes the files of a new database with its own program.
+    fn initialize(&self) -> io::Result<()> {
         let data = self.data().display().to_string();
         match self.kind {
             DatabaseKind::Postgres => {
