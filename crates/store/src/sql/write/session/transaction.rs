@@ -38,6 +38,9 @@ impl Session {
 
     pub(in crate::sql::write) async fn commit(&mut self) -> Result<(), Failure> {
         if self.is_guarded && !self.is_in_transaction().await? {
+            tracing::warn!(
+                "a database node rolled back a transaction and did not report it; the change is made again"
+            );
             let text = "rolled back by a change on another node".to_owned();
             self.undone = Some(text.clone());
             return Err(Failure::Conflict(text));
