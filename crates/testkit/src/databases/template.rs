@@ -1,4 +1,7 @@
 //! The files of a new database, made once and copied: MariaDB takes five seconds to make them, and hundreds of tests need some.
+//!
+//! They are in `databases` beside the test programs, for each version of the server. A change of how they are made
+//! (`Database::initialize`) takes effect when that directory is deleted.
 
 use super::{Database, check, program, server_program, user};
 use std::fs;

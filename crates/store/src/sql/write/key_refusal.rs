@@ -12,7 +12,7 @@ pub enum KeyRefusal {
     /// There are no keys.
     #[error("the zone has no keys")]
     NoKeys,
-    /// There is no such key.
+    /// The zone does not have the key.
     #[error("the zone has no key {0}")]
     NotThere(i64),
     /// The zone already has the key.
