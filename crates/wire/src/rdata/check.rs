@@ -1,7 +1,9 @@
-//! Field boundaries in wire data, and validation of each field.
+//! Field boundaries in wire data, and validation of each field: on receipt, and after a field was parsed from text.
 
 use super::field::Field;
+use super::words::{MALFORMED, RdataTarget, Words};
 use super::{RdataError, apl, bitmap, loc, name_at, svcb, wks};
+use crate::text::TextError;
 
 /// Returns the offset after `field`, which starts at offset `at` of `rdata` (at most its length).
 #[inline]
@@ -136,4 +138,26 @@ fn hip_key(rest: &[u8]) -> Result<usize, RdataError> {
         return Err(RdataError::Value("an empty host identity tag or key"));
     }
     fixed(rest, 4 + tag + key)
+}
+
+/// Parses a field whose remaining rules are easier to check on the wire form.
+pub(super) fn parse_checked(
+    field: &Field,
+    words: &mut Words<'_, '_>,
+    target: &mut RdataTarget<'_>,
+    read: impl FnOnce(&mut Words<'_, '_>, &mut Vec<u8>) -> Result<(), TextError>,
+) -> Result<(), TextError> {
+    let at = target.out.len() - target.start;
+    read(words, target.out)?;
+    match field_end(field, &target.out[target.start..], at) {
+        Ok(_) => Ok(()),
+        // All words are consumed, so the error is located at the end of the entry.
+        Err(why) => match words.expect("") {
+            Err(end) => Err(TextError {
+                message: format!("{MALFORMED}, found {why}"),
+                ..end
+            }),
+            Ok(word) => Err(word.error(&format!("well-formed record data ({why})"))),
+        },
+    }
 }

@@ -1,9 +1,10 @@
 //! Octets from text in one of their encodings: hexadecimal, base64, base32hex, groups of digits.
 
+use super::check::parse_checked;
 use super::digits::hex_digit;
 use super::encoding::{Base64Reader, HexReader, base32hex, unescaped};
 use super::field::Field;
-use super::words::{MALFORMED, RdataTarget, STRING, Words, checked, number, string};
+use super::words::{MALFORMED, RdataTarget, STRING, Words, number, string};
 use crate::text::TextError;
 
 /// Parses a field of octets in one of the encodings.
@@ -91,7 +92,7 @@ fn encoded(
         _ => Some(words.expect("hexadecimal digits")?),
     };
     words.held = first;
-    checked(field, words, target, read).map_err(|error| match first {
+    parse_checked(field, words, target, read).map_err(|error| match first {
         // The first word is more helpful than the end of the entry.
         Some(word) if error.message.starts_with(MALFORMED) => TextError {
             line: word.line,

@@ -1,12 +1,13 @@
 //! Parsing of record data from zone file words.
 
+use super::check::{self, parse_checked};
 use super::digits::{decimal, ipv4, ipv6};
 use super::encoding::unescaped;
 use super::field::{Codes, Field};
 use super::names::append_name;
 use super::octets::{hex_words, hip_key, parse_octets};
-use super::words::{Notes, RdataTarget, STRING, Words, checked, number, string};
-use super::{MAX_RDATA, apl, bitmap, check, describe, loc, parse_ttl, svcb, time, validate, wks};
+use super::words::{Notes, RdataTarget, STRING, Words, number, string};
+use super::{MAX_RDATA, apl, bitmap, describe, loc, parse_ttl, svcb, time, validate, wks};
 use crate::name::Name;
 use crate::rtype::Type;
 use crate::text::{Fields, TextError, Token};
@@ -239,18 +240,18 @@ fn parse_other(
                 let rtype = Type::from_text(word.text);
                 builder.add(rtype.ok_or_else(|| word.error("a record type"))?);
             }
-            return checked(field, words, target, |_, out| {
+            return parse_checked(field, words, target, |_, out| {
                 builder.write(out);
                 Ok(())
             });
         }
-        Field::NxtBitmap => return checked(field, words, target, nxt_bitmap),
+        Field::NxtBitmap => return parse_checked(field, words, target, nxt_bitmap),
         Field::Loc => loc::parse(words, target.out)?,
         Field::Apl => apl::parse(words, target.out)?,
         Field::Wks => wks::parse(words, target.out)?,
         Field::SvcParams => {
             let at = target.out.len();
-            checked(field, words, target, svcb::parse)?;
+            parse_checked(field, words, target, svcb::parse)?;
             target.notes.no_alpn |= svcb::lacks_alpn(&target.out[at..]);
             return Ok(());
         }

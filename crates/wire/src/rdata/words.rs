@@ -1,9 +1,7 @@
 //! The words that record data is parsed from, and where the parsers of fields write to.
 
-use super::check;
 use super::digits::decimal;
 use super::encoding::unescaped;
-use super::field::Field;
 use crate::name::Name;
 use crate::text::{Fields, TextError, Token};
 
@@ -73,26 +71,4 @@ pub(super) fn string(word: &Token<'_>, out: &mut Vec<u8>) -> Result<(), TextErro
     out[at] = u8::try_from(out.len() - at - 1)
         .map_err(|_| word.error("a character string of at most 255 octets"))?;
     Ok(())
-}
-
-/// Parses a field whose remaining rules are easier to check on the wire form.
-pub(super) fn checked(
-    field: &Field,
-    words: &mut Words<'_, '_>,
-    target: &mut RdataTarget<'_>,
-    read: impl FnOnce(&mut Words<'_, '_>, &mut Vec<u8>) -> Result<(), TextError>,
-) -> Result<(), TextError> {
-    let at = target.out.len() - target.start;
-    read(words, target.out)?;
-    match check::field_end(field, &target.out[target.start..], at) {
-        Ok(_) => Ok(()),
-        // All words are consumed, so the error is located at the end of the entry.
-        Err(why) => match words.expect("") {
-            Err(end) => Err(TextError {
-                message: format!("{MALFORMED}, found {why}"),
-                ..end
-            }),
-            Ok(word) => Err(word.error(&format!("well-formed record data ({why})"))),
-        },
-    }
 }
