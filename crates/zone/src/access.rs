@@ -14,7 +14,7 @@ mod over_tls;
 
 pub use over_tls::{SpkiPin, TlsEntry, TlsPeer, TlsTerm};
 
-use crate::offer::lower_case;
+use crate::key::lower_case;
 use nameward_wire::{Name, NameBuf};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;

@@ -137,6 +137,12 @@ impl NameKey {
     }
 }
 
+/// Returns a name in wire form and lower case.
+pub(crate) fn lower_case(name: Name<'_>) -> Box<[u8]> {
+    let key = NameKey::new(name);
+    key.suffix(key.labels()).as_wire().into()
+}
+
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = a as u128 * (b ^ 0x1234_5678_9abc_def1) as u128;

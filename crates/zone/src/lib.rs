@@ -26,7 +26,6 @@ mod large_rrset;
 mod layout;
 mod live;
 pub mod node;
-mod offer;
 mod order;
 mod packed;
 mod prefetch;
@@ -62,7 +61,6 @@ pub use kind::ZoneKind;
 pub use large_rrset::LargeRrset;
 pub use live::{Live, LiveHandle};
 pub use node::{CompressibleNames, Node, RecordData, Rrset, negative_ttl};
-pub use offer::{Contest, NO_SOURCE, Offered, TableChange};
 pub use prefetch::prefetch;
 pub use record_list::{ListError, RecordList, WireRecord, WireRecords};
 pub use serial::{Serial, SerialRule};
@@ -73,9 +71,10 @@ pub use source::{
     LookupFuture, LookupRequest, ZoneFragment, ZoneFuture,
 };
 pub use table::{
-    PageStart, RankSums, ScriptedZones, TablePage, TableSums, ZoneMatch, ZoneSums, ZoneTable,
+    Contest, NO_SOURCE, Offered, PageStart, RankSums, ScriptedZones, TableChange, TablePage,
+    TableSums, ViewTables, ZoneMatch, ZoneSums, ZoneTable,
 };
-pub use view::{SelectedView, ViewClient, ViewId, ViewRule, ViewSource, ViewTables};
+pub use view::{SelectedView, ViewClient, ViewId, ViewRule, ViewSource};
 pub use walk::{WalkPosition, ZoneWalk};
 pub use zone::{Find, Zone};
 pub use zone_digest::{DigestCheck, DigestFault};

@@ -3,28 +3,36 @@
 //! The table is immutable and published as a whole; it is split into shards, so that a new version after a change to
 //! one zone copies one shard and shares the others. Versions for views ([`crate::view`]) are in tables of their own.
 
+mod offer;
 mod page;
 mod scripted;
 mod shard_values;
 mod sums;
-mod versions;
+mod views;
 
 use crate::access::{AccessClient, AccessIndex, AccessList, AccessRules, AccessSource};
 use crate::key::NameKey;
-use crate::offer::{NO_SOURCE, StandbyZones};
 use crate::packed::{first_slot, next_slot, slots_for};
 use crate::prefetch::prefetch;
-use crate::view::ViewTables;
 use crate::zone::Zone;
 use nameward_wire::{Name, Type};
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+pub use offer::{Contest, Offered, TableChange};
 pub use page::{PageStart, TablePage};
 pub use scripted::ScriptedZones;
 pub use sums::{RankSums, TableSums, ZoneSums};
+pub use views::ViewTables;
 
 const SHARDS: usize = 256;
+
+/// Rank of a placeholder that no source has offered: after all sources, and never in conflict with one.
+pub const NO_SOURCE: u16 = u16::MAX;
+
+/// Zones that stand by, keyed by name in lower case. There are few, so a change copies the whole map.
+type StandbyZones = Arc<HashMap<Box<[u8]>, Vec<Arc<Zone>>>>;
 
 #[derive(Clone, Default)]
 struct Shard {
@@ -51,7 +59,7 @@ pub struct ZoneTable {
     /// Bit `n`: `depths[n]` is not 0.
     depth_mask: u128,
     len: usize,
-    pub(crate) standing_by: StandbyZones,
+    standing_by: StandbyZones,
     /// The versions of zones that have a variant, by their names.
     variants: Option<Arc<ZoneTable>>,
     views: Option<Arc<ViewTables>>,

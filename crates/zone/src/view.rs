@@ -5,20 +5,15 @@
 //! listener it was sent to; otherwise in that of the narrowest network that contains its client. Views with a list of
 //! clients, as BIND has them, come before all that: the first one whose list has the client.
 //!
-//! The zone table has one small table for each view, so a query costs one selection and one more search, however many
-//! views there are; without views it costs one comparison.
+//! The zone table has the zones of the views ([`crate::ViewTables`]).
 
 use crate::access::{AccessClient, AccessList};
-use crate::key::NameKey;
-use crate::offer::lower_case;
-use crate::table::ZoneTable;
+use crate::key::{NameKey, lower_case};
 use crate::zone::Zone;
 use nameward_base::networks::NetworkTable;
 use nameward_wire::{Name, NameBuf};
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Identifies a view, as long as the process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -79,17 +74,8 @@ pub struct SelectedView {
     pub bits: u8,
 }
 
-/// All views, and the zones that each of them has.
-#[derive(Clone)]
-pub struct ViewTables {
-    selection: Arc<ViewSelection>,
-    /// By the numbers of the views.
-    views: Vec<Option<Arc<ViewZones>>>,
-    /// The views that a zone version belongs to, by its name in lower case.
-    members: Arc<HashMap<Box<[u8]>, Vec<ViewId>>>,
-}
-
-struct ViewSelection {
+/// The rules of all views, prepared for finding the view of a request.
+pub(crate) struct ViewSelection {
     rules: Box<[ViewRule]>,
     /// By key name in lower case.
     keys: HashMap<Box<[u8]>, ViewId>,
@@ -99,21 +85,9 @@ struct ViewSelection {
     in_order: Vec<usize>,
 }
 
-/// The zones of one view.
-#[derive(Clone)]
-struct ViewZones {
-    name: Arc<str>,
-    /// The version of each zone, both in lower case.
-    versions: Arc<HashMap<Box<[u8]>, NameBuf>>,
-    /// By zone name. A version that no source offers is a placeholder: its clients must not get the common version.
-    zones: ZoneTable,
-    /// Requests that were in the view.
-    requests: Arc<AtomicU64>,
-}
-
-impl ViewTables {
-    /// Builds the views; their zones are placeholders until they are offered. Counters continue those of `before`.
-    pub(crate) fn new(rules: &[ViewRule], before: Option<&Self>) -> Self {
+impl ViewSelection {
+    /// Prepares the rules for searches.
+    pub(crate) fn new(rules: &[ViewRule]) -> Self {
         let mut selection = ViewSelection {
             rules: rules.into(),
             keys: HashMap::new(),
@@ -126,9 +100,6 @@ impl ViewTables {
                 networks.map(|(address, prefix)| (*address, *prefix, rule.id))
             })),
         };
-        let len = rules.iter().map(|rule| rule.id.0).max().unwrap_or(0);
-        let mut views = vec![None; usize::from(len) + 1];
-        let mut members: HashMap<Box<[u8]>, Vec<ViewId>> = HashMap::new();
         for rule in rules {
             for key in &rule.keys {
                 let key = lower_case(key.as_name());
@@ -137,53 +108,32 @@ impl ViewTables {
             for address in rule.listen.iter().filter(|_| rule.match_clients.is_none()) {
                 selection.listen.entry(*address).or_insert(rule.id);
             }
-            let (mut versions, mut zones) = (HashMap::new(), ZoneTable::default());
-            for version in &rule.zones {
-                let name = version.as_name();
-                members.entry(lower_case(name)).or_default().push(rule.id);
-                versions.insert(lower_case(name.zone()), *version);
-                zones.insert_apex(Arc::new(Zone::not_ready(name)), 0);
-            }
-            views[usize::from(rule.id.0)] = Some(Arc::new(ViewZones {
-                name: rule.name.as_str().into(),
-                versions: Arc::new(versions),
-                zones,
-                requests: before
-                    .and_then(|before| before.view(rule.id))
-                    .map(|view| Arc::clone(&view.requests))
-                    .unwrap_or_default(),
-            }));
         }
-        ViewTables {
-            selection: Arc::new(selection),
-            views,
-            members: Arc::new(members),
-        }
+        selection
     }
 
     /// Returns the views as they are configured.
-    pub fn rules(&self) -> &[ViewRule] {
-        &self.selection.rules
+    pub(crate) fn rules(&self) -> &[ViewRule] {
+        &self.rules
     }
 
     /// Finds the view of a request.
-    pub fn select(&self, client: &ViewClient<'_>) -> SelectedView {
-        let selection = &*self.selection;
-        if let Some(view) = selection.first_match(client) {
+    pub(crate) fn select(&self, client: &ViewClient<'_>) -> SelectedView {
+        if let Some(view) = self.first_match(client) {
             return SelectedView { view, bits: 0 };
         }
-        let by_key = client.sender.key.filter(|_| !selection.keys.is_empty());
+        let by_key = client.sender.key.filter(|_| !self.keys.is_empty());
         let by_key = by_key.and_then(|key| {
             let key = NameKey::new(key);
-            selection.keys.get(key.suffix(key.labels()).as_wire())
+            self.keys.get(key.suffix(key.labels()).as_wire())
         });
-        if let Some(view) = by_key.or_else(|| selection.listener(client.local?)) {
+        if let Some(view) = by_key.or_else(|| self.listener(client.local?)) {
             return SelectedView {
                 view: *view,
                 bits: 0,
             };
         }
-        let found = selection
+        let found = self
             .networks
             .find(client.address.to_canonical(), client.known_bits);
         SelectedView {
@@ -192,67 +142,6 @@ impl ViewTables {
         }
     }
 
-    /// Returns the zones of a view, if it exists.
-    #[inline]
-    pub(crate) fn zones(&self, view: ViewId) -> Option<&ZoneTable> {
-        Some(&self.view(view)?.zones)
-    }
-
-    #[inline]
-    fn view(&self, view: ViewId) -> Option<&ViewZones> {
-        self.views.get(usize::from(view.0))?.as_deref()
-    }
-
-    /// Returns the name of a view.
-    pub fn name(&self, view: ViewId) -> Option<&Arc<str>> {
-        Some(&self.view(view)?.name)
-    }
-
-    /// Counts requests that were in a view.
-    pub fn count_requests(&self, view: ViewId, number: u64) {
-        if let Some(view) = self.view(view) {
-            view.requests.fetch_add(number, Ordering::Relaxed);
-        }
-    }
-
-    /// Returns how many requests were in a view.
-    pub fn requests(&self, view: ViewId) -> u64 {
-        let view = self.view(view);
-        view.map_or(0, |view| view.requests.load(Ordering::Relaxed))
-    }
-
-    /// Returns the version of a zone that a view has.
-    pub(crate) fn version(&self, view: ViewId, zone: Name<'_>) -> Option<NameBuf> {
-        self.view(view)?.versions.get(&lower_case(zone)).copied()
-    }
-
-    /// Returns the views that have a zone version.
-    pub fn views_of(&self, version: Name<'_>) -> &[ViewId] {
-        let views = self.members.get(&lower_case(version));
-        views.map_or(&[], |views| &views[..])
-    }
-
-    /// Puts a version of a zone, with the number of its access list, into all views that have it.
-    pub(crate) fn put(&mut self, zone: &Arc<Zone>, access: u32) {
-        let members = Arc::clone(&self.members);
-        for view in members.get(&lower_case(zone.id())).into_iter().flatten() {
-            if let Some(view) = &mut self.views[usize::from(view.0)] {
-                Arc::make_mut(view)
-                    .zones
-                    .insert_apex(Arc::clone(zone), access);
-            }
-        }
-    }
-
-    /// Puts placeholders in place of a version that is no longer offered.
-    pub(crate) fn take(&mut self, version: Name<'_>) {
-        if self.members.contains_key(&lower_case(version)) {
-            self.put(&Arc::new(Zone::not_ready(version)), 0);
-        }
-    }
-}
-
-impl ViewSelection {
     /// Returns the view of a listener.
     fn listener(&self, local: SocketAddr) -> Option<&ViewId> {
         if self.listen.is_empty() {

@@ -9,11 +9,10 @@
 //! The other versions stand by in the table; when the serving source withdraws its zone, the next one takes over at
 //! once.
 
-use crate::key::NameKey;
-use crate::table::ZoneTable;
+use super::{NO_SOURCE, ZoneTable};
+use crate::key::{NameKey, lower_case};
 use crate::zone::Zone;
 use nameward_wire::{Name, NameBuf};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The outcome of offering a zone to the table.
@@ -58,12 +57,6 @@ pub struct Contest {
     /// Rank of the source that stands by.
     pub other: u16,
 }
-
-/// Rank of a placeholder that no source has offered: after all sources, and never in conflict with one.
-pub const NO_SOURCE: u16 = u16::MAX;
-
-/// Zones that stand by, keyed by name in lower case. There are few, so a change copies the whole map.
-pub(crate) type StandbyZones = Arc<HashMap<Box<[u8]>, Vec<Arc<Zone>>>>;
 
 impl ZoneTable {
     /// Adds a zone, or replaces the zone with this name from the same source. A placeholder that is not ready does not
@@ -217,12 +210,6 @@ impl ZoneTable {
         let standing_by = Arc::make_mut(&mut self.standing_by);
         standing_by.remove(&name).unwrap_or_default()
     }
-}
-
-/// Returns a name in wire form and lower case.
-pub(crate) fn lower_case(name: Name<'_>) -> Box<[u8]> {
-    let key = NameKey::new(name);
-    key.suffix(key.labels()).as_wire().into()
 }
 
 #[cfg(test)]

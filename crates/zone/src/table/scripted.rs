@@ -1,8 +1,7 @@
 //! The zones of a table that have LUA records.
 
 use super::shard_values::ShardValues;
-use super::{Shard, ZoneTable};
-use crate::offer::NO_SOURCE;
+use super::{NO_SOURCE, Shard, ZoneTable};
 use crate::zone::Zone;
 use std::sync::{Arc, Weak};
 

@@ -1,8 +1,7 @@
 //! Totals over the zones of a table, for status output and metrics.
 
 use super::shard_values::ShardValues;
-use super::{Shard, ZoneTable};
-use crate::offer::NO_SOURCE;
+use super::{NO_SOURCE, Shard, ZoneTable};
 use nameward_wire::NameBuf;
 
 /// Maximum number of zones without contents that are listed by name.
