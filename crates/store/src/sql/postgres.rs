@@ -83,7 +83,7 @@ impl PostgresTarget {
 
     /// Checks whether connections go through a pooler that gives each transaction to any of its own; false before the first one.
     pub(crate) fn is_pooled(&self) -> bool {
-        self.pooler.is_there()
+        self.pooler.is_found()
     }
 
     /// Opens a connection that the caller must poll.
@@ -101,6 +101,14 @@ impl PostgresTarget {
         };
         config.connect(self.tls.clone()).await
     }
+
+    /// Opens a connection and spawns its task.
+    async fn open_client(&self, server: &Server) -> Result<Client, tokio_postgres::Error> {
+        let (client, connection) = self.open_polled(server).await?;
+        // It ends when the client is dropped or the connection breaks; the client reports both.
+        tokio::spawn(connection);
+        Ok(client)
+    }
 }
 
 impl OpenConnection for PostgresTarget {
@@ -112,13 +120,9 @@ impl OpenConnection for PostgresTarget {
         server: &Server,
         is_one_of_many: bool,
     ) -> Result<Suitable<Client>, SqlError> {
-        let (client, connection) = self
-            .open_polled(server)
-            .await
-            .map_err(|error| postgres_error::failure(&error))?;
-        // It ends when the client is dropped or the connection breaks; the client reports both.
-        tokio::spawn(connection);
-        self.pooler.find(self, server, &client).await;
+        let opened = self.open_client(server).await;
+        let client = opened.map_err(|error| postgres_error::failure(&error))?;
+        self.pooler.detect(&client, self.open_client(server)).await;
         // A session setting would also apply to the pooler's next client.
         if !self.is_pooled() {
             // Replanning a lookup for each list of names takes longer than the lookup. Older and compatible servers do not

@@ -7,41 +7,45 @@
 //! Two of our connections that are open at the same time have different server processes, unless a pooler is in between.
 
 use super::error::SqlError;
-use super::hosts::Server;
-use super::postgres::PostgresTarget;
 use super::postgres_error;
 use super::postgres_role::single_value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::OnceCell;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Error};
 
-/// Comparisons of two connections. Another client may have had a pooler's connection in between.
-const LOOKS: usize = 4;
+/// Number of comparisons of two connections. Another client may have had a pooler's connection in between.
+const COMPARISONS: usize = 4;
 
 /// Whether there is a pooler.
 #[derive(Default)]
 pub(super) struct Pooler {
-    is_there: AtomicBool,
-    looked: OnceCell<()>,
+    is_found: AtomicBool,
+    checked: OnceCell<()>,
 }
 
 impl Pooler {
-    pub(super) fn is_there(&self) -> bool {
-        self.is_there.load(Ordering::Relaxed)
+    pub(super) fn is_found(&self) -> bool {
+        self.is_found.load(Ordering::Relaxed)
     }
 
-    /// Looks for a pooler, once, by means of a second connection to the same server.
-    pub(super) async fn find(&self, target: &PostgresTarget, server: &Server, client: &Client) {
-        let look = || async {
-            if has_shared_process(target, server, client).await {
+    /// Checks for a pooler, once, by means of a second connection to the same server.
+    pub(super) async fn detect(
+        &self,
+        client: &Client,
+        second: impl Future<Output = Result<Client, Error>>,
+    ) {
+        let check = || async {
+            if let Ok(second) = second.await
+                && has_shared_process(client, &second).await
+            {
                 self.note();
             }
         };
-        self.looked.get_or_init(look).await;
+        self.checked.get_or_init(check).await;
     }
 
     /// Classifies an error. A prepared statement that is missing, or that exists although it was never made here, shows a pooler.
-    pub(super) fn failure(&self, error: &tokio_postgres::Error) -> SqlError {
+    pub(super) fn failure(&self, error: &Error) -> SqlError {
         let code = error.as_db_error().map(|refusal| refusal.code().code());
         if matches!(code, Some("26000" | "42P05")) {
             self.note();
@@ -52,7 +56,7 @@ impl Pooler {
     }
 
     fn note(&self) {
-        if !self.is_there.swap(true, Ordering::Relaxed) {
+        if !self.is_found.swap(true, Ordering::Relaxed) {
             tracing::info!(
                 "connection pooler in transaction mode found: no prepared statements, no LISTEN"
             );
@@ -60,16 +64,13 @@ impl Pooler {
     }
 }
 
-async fn has_shared_process(target: &PostgresTarget, server: &Server, client: &Client) -> bool {
-    let Ok((other, connection)) = target.open_polled(server).await else {
-        return false;
-    };
-    tokio::spawn(connection);
+/// Checks whether two connections that are open have the same server process.
+async fn has_shared_process(client: &Client, other: &Client) -> bool {
     let sql = "SELECT pg_backend_pid()";
-    for _ in 0..LOOKS {
+    for _ in 0..COMPARISONS {
         let (first, second) = (
             single_value(client, sql).await,
-            single_value(&other, sql).await,
+            single_value(other, sql).await,
         );
         if first.is_some() && first == second {
             return true;
