@@ -5,15 +5,11 @@
 //! table in the meantime, and live ones that cannot be looked up are answered SERVFAIL. A thread that panics is
 //! restarted with what it knew.
 
+mod first_read;
 mod followed_zones;
 mod follower;
-mod load;
-mod own_changes;
+mod own_change;
 mod pending_reads;
-mod policies;
-mod publish;
-mod read;
-mod soa_check;
 mod withheld;
 mod zone_faults;
 mod zone_list_file;
@@ -23,6 +19,7 @@ use crate::commit::Commits;
 use crate::follow::unknown;
 use crate::policy::PolicyTable;
 use crate::publish_error::PublishError;
+use first_read::FirstRead;
 use follower::DatabaseFollower;
 use nameward_base::sync::Mutex;
 use nameward_base::worker::{self, panic_guard};
@@ -32,8 +29,7 @@ use nameward_store::sql::{
 };
 use nameward_store::state::JournalOrigin;
 use nameward_wire::Name;
-use own_changes::{OwnChange, ReportedVersions};
-use publish::FirstRead;
+use own_change::{OwnChange, ReportedVersions};
 use std::{
     path::Path,
     sync::Arc,

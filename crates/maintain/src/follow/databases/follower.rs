@@ -1,25 +1,34 @@
 //! The main loop of a follower: it makes the pending reads, waits for changes, and retries when the database is down.
 
+mod load;
+mod own_changes;
+mod policies;
+mod read;
+mod soa_check;
+
 use super::{
     DatabaseSource, FollowSettings, ServedFrom,
+    first_read::FirstRead,
     followed_zones::{FollowedZones, ReadContents},
-    own_changes::{OwnChange, OwnChanges, ReportedVersions},
+    own_change::{OwnChange, ReportedVersions},
     pending_reads::PendingReads,
-    policies::FollowedPolicies,
-    publish::FirstRead,
-    read::ListedZones,
-    soa_check::SoaCheck,
     withheld::WithheldZones,
     zone_faults::ZoneFaultLog,
     zone_list_file::ZoneListFile,
 };
 use crate::change_feed::LiveChange;
 use crate::commit::Commits;
+use crate::follow::contested;
+use crate::policy::CONFIGURED_RANK;
 use nameward_stats::LogThrottle;
 use nameward_store::sql::{Change, SqlBackend, SqlError};
-use nameward_store::state::JournalOrigin;
+use nameward_store::state::{JournalOrigin, ZoneStorage};
 use nameward_wire::NameBuf;
-use nameward_zone::TableChange;
+use nameward_zone::{Contest, TableChange};
+use own_changes::OwnChanges;
+use policies::FollowedPolicies;
+use read::ListedZones;
+use soa_check::SoaCheck;
 use std::{
     collections::HashSet,
     pin::pin,
@@ -37,32 +46,34 @@ const MAX_BACK_OFF: Duration = Duration::from_secs(2);
 /// Interval at which the log repeats that a database is down, and the number of reasons per interval.
 const FAILURE_INTERVAL: Duration = Duration::from_secs(60);
 const FAILURE_REASONS: usize = 8;
+/// Maximum number of log lines about zones per round.
+const LINES_MAX: usize = 100;
 /// How long the first list is waited for before the zones known from the last run are used.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// Follows one database.
 pub(super) struct DatabaseFollower {
-    pub(super) commits: Arc<Commits>,
-    pub(super) lookup_source: u32,
-    pub(super) name: String,
-    pub(super) rank: u16,
-    pub(super) served_from: ServedFrom,
-    pub(super) backend: SqlBackend,
-    pub(super) zones: FollowedZones,
-    pub(super) pending: PendingReads,
+    commits: Arc<Commits>,
+    lookup_source: u32,
+    name: String,
+    rank: u16,
+    served_from: ServedFrom,
+    backend: SqlBackend,
+    zones: FollowedZones,
+    pending: PendingReads,
     /// How often reads had moved to another server when the versions of all zones were read.
-    pub(super) versions_moves: u64,
+    versions_moves: u64,
     /// Recently logged failures.
     failures: LogThrottle,
     /// The list was read once.
-    pub(super) is_listed: bool,
+    is_listed: bool,
     /// Zones logged as also being in another source.
-    pub(super) logged_contests: HashSet<NameBuf>,
-    pub(super) list_file: ZoneListFile,
-    pub(super) policies: FollowedPolicies,
-    pub(super) first_read: Arc<FirstRead>,
+    logged_contests: HashSet<NameBuf>,
+    list_file: ZoneListFile,
+    policies: FollowedPolicies,
+    first_read: Arc<FirstRead>,
     refresh_interval: Duration,
-    pub(super) give_back: fn(),
+    give_back: fn(),
     pub(super) refresh: Arc<Notify>,
     /// Notified when this server created or deleted zones.
     pub(super) relist: Arc<Notify>,
@@ -70,11 +81,11 @@ pub(super) struct DatabaseFollower {
     pub(super) withheld: Arc<WithheldZones>,
     pub(super) reported: Arc<ReportedVersions>,
     pub(super) faults: Arc<ZoneFaultLog>,
-    pub(super) soa_check: SoaCheck,
+    soa_check: SoaCheck,
     /// Gets a message when the database was queried for its zones, whatever the result.
     pub(super) first_asked: Option<oneshot::Sender<()>>,
     /// Changes of this server that are not followed yet.
-    pub(super) own: OwnChanges,
+    own: OwnChanges,
 }
 
 impl DatabaseFollower {
@@ -256,7 +267,7 @@ impl DatabaseFollower {
 
     /// Records all received changes. Zones that were read before are published first, since this server's changes
     /// apply on top of them.
-    pub(super) fn note_changes(
+    fn note_changes(
         &mut self,
         changes: &mut mpsc::Receiver<Change>,
         unpublished: &mut Vec<TableChange>,
@@ -278,7 +289,7 @@ impl DatabaseFollower {
     }
 
     /// Invalidates the cached data of zones, at once and before anything is read.
-    pub(super) fn outdate(&self, change: Change) {
+    fn outdate(&self, change: Change) {
         match change {
             Change::Zone(id, version) => {
                 // A commit of this server is reported when it is followed, which may be after its notice.
@@ -305,7 +316,7 @@ impl DatabaseFollower {
     }
 
     /// Invalidates the cached data of a live zone, and reports its change.
-    pub(super) fn outdate_zone(&self, id: i64, report: Option<LiveChange>) {
+    fn outdate_zone(&self, id: i64, report: Option<LiveChange>) {
         let Some(zone) = self.zones.get(id) else {
             return;
         };
@@ -314,6 +325,29 @@ impl DatabaseFollower {
             if let Some(report) = report {
                 self.commits.report_live_change(zone.name(), report);
             }
+        }
+    }
+
+    /// Applies changes to the table.
+    fn publish(&mut self, mut changes: Vec<TableChange>) {
+        if changes.is_empty() {
+            return;
+        }
+        self.first_read.bring_forward(&mut changes);
+        for contest in self.commits.load(changes, ZoneStorage::Database) {
+            self.log_contest(&contest);
+        }
+    }
+
+    /// Logs that another source has a zone too, once per zone.
+    fn log_contest(&mut self, contest: &Contest) {
+        let name = contest.name.as_name();
+        // A catalog of this database that is built from its members is in the table as produced here.
+        if contest.served == CONFIGURED_RANK && self.policies.is_made_of_members(name) {
+            return;
+        }
+        if self.logged_contests.len() < LINES_MAX && self.logged_contests.insert(contest.name) {
+            tracing::warn!("{}", contested(name, contest.served, contest.other));
         }
     }
 }

@@ -4,10 +4,10 @@
 //! statement over all zones, run in the background after the zone list or a zone was read, and takes at most a
 //! hundredth of the time.
 
-use super::ServedFrom;
-use super::follower::DatabaseFollower;
-use super::zone_faults::{NamedZones, ZoneFaultLog};
+use super::DatabaseFollower;
 use crate::commit::Commits;
+use crate::follow::databases::ServedFrom;
+use crate::follow::databases::zone_faults::{NamedZones, ZoneFaultLog};
 use crate::policy::PolicyTable;
 use nameward_base::sync::Mutex;
 use nameward_base::text::counted;

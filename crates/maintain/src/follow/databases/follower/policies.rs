@@ -3,7 +3,7 @@
 //! They take effect before a zone is published, and a zone whose metadata cannot be read denies all access, unless it
 //! was read before: then the previous settings stay.
 
-use super::{follower::DatabaseFollower, read::LINES_MAX};
+use super::{DatabaseFollower, LINES_MAX};
 use crate::policy::{
     Autoprimary, PolicyFragment, PolicySet, PolicySource, PolicyTable, RolledCookieSecret,
     SharedApiKey, ZoneKind,

@@ -1,6 +1,7 @@
 //! Loads the contents of resident zones from their rows.
 
-use super::{followed_zones::ReadContents, follower::DatabaseFollower, read::LINES_MAX};
+use super::{DatabaseFollower, LINES_MAX};
+use crate::follow::databases::followed_zones::ReadContents;
 use nameward_base::text::zone_text;
 use nameward_store::sql::{LOADED_AT_ONCE, LiveZone, LoadReport, RowError, SqlError, row_error};
 use nameward_wire::{NameBuf, zonefile::Severity};

@@ -4,40 +4,25 @@
 //! change was passed on or is about to be. If anything does not fit, because others changed the zone at the same
 //! time, the whole zone is read.
 
-use super::followed_zones::ReadContents;
-use super::follower::DatabaseFollower;
+use super::DatabaseFollower;
 use crate::change_feed::LiveChange;
 use crate::commit::{CommitError, VersionSource};
-use nameward_base::sync::Mutex;
+use crate::follow::databases::{
+    followed_zones::ReadContents,
+    own_change::{Done, OwnChange},
+};
 use nameward_store::sql::{Change, SqlError, write::CommitMark};
 use nameward_store::state::{JournalOrigin, ZoneStorage};
 use nameward_wire::NameBuf;
-use nameward_zone::change::{ChangeAuthor, Difference};
+use nameward_zone::change::Difference;
 use std::{
     collections::HashMap,
-    sync::{Arc, mpsc::sync_channel},
+    sync::mpsc::sync_channel,
     time::{Duration, Instant},
 };
-use tokio::sync::oneshot;
 
 /// How long the difference of a commit is waited for after its notice arrived.
 const AWAITED: Duration = Duration::from_secs(5);
-
-/// Reports to the caller that waits for a change.
-type Done = oneshot::Sender<Result<(), SqlError>>;
-
-/// A change that this server made, and the caller that waits until its answers show it.
-pub(super) struct OwnChange {
-    pub(super) zone: i64,
-    /// The removed and added records, if known.
-    pub(super) difference: Option<Difference>,
-    pub(super) mark: Option<CommitMark>,
-    /// The zone was deleted.
-    pub(super) is_gone: bool,
-    /// The author, and the reason.
-    pub(super) author: Option<Arc<ChangeAuthor>>,
-    pub(super) done: Done,
-}
 
 /// Changes of this server that are not followed yet.
 #[derive(Default)]
@@ -56,31 +41,6 @@ impl OwnChanges {
     pub(super) fn due_in(&self) -> Option<Duration> {
         let first = self.awaited.values().map(|(due, _)| *due).min()?;
         Some(first.saturating_duration_since(Instant::now()))
-    }
-}
-
-/// The versions, in the change table, of live zones that this server made and has reported. The notice of the database is not reported
-/// again.
-#[derive(Default)]
-pub(super) struct ReportedVersions(Mutex<HashMap<i64, i64>>);
-
-impl ReportedVersions {
-    pub(super) fn note(&self, zone: i64, version: i64) {
-        let mut versions = self.0.lock();
-        let known = versions.entry(zone).or_insert(version);
-        *known = version.max(*known);
-    }
-
-    /// Checks whether the version of a notice was reported. The notice of the newest one is the last.
-    pub(super) fn claim(&self, zone: i64, version: Option<i64>) -> bool {
-        let mut versions = self.0.lock();
-        let (Some(version), Some(reported)) = (version, versions.get(&zone).copied()) else {
-            return false;
-        };
-        if version >= reported {
-            versions.remove(&zone);
-        }
-        version <= reported
     }
 }
 

@@ -1,10 +1,9 @@
 //! Reads a database: its zone list, and the contents of zones.
 
-use super::{
+use super::{DatabaseFollower, LINES_MAX, policies::StoredSettings};
+use crate::follow::databases::{
     ServedFrom,
     followed_zones::{FollowedContents, FollowedZone, FoundZone, ReadContents, ZoneServing},
-    follower::DatabaseFollower,
-    policies::StoredSettings,
 };
 use crate::follow::unknown;
 use nameward_base::text::counted;
@@ -18,9 +17,6 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::sync::mpsc;
-
-/// Maximum number of log lines about zones per round.
-pub(super) const LINES_MAX: usize = 100;
 
 /// Resident zones that are published together, while many are loaded.
 const PUBLISH_AT: usize = 1000;
