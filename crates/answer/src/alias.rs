@@ -10,17 +10,12 @@
 //! type at the same name takes precedence over the ALIAS. ALIAS is not standardised; number and meaning are those of
 //! PowerDNS.
 
-use std::sync::Arc;
-
-use nameward_wire::message::OwnerForm;
-use nameward_wire::{Name, NameBuf, Type};
-use nameward_zone::{Find, NameKey, Node, Rrset, SigningState};
-
 use crate::computed::computes;
-use crate::encode::{Encoder, Stop};
-use crate::plan::{Current, Data, MAX_CHAIN, PlanStep, Planner, Section, owner};
+use crate::plan::MAX_CHAIN;
 use crate::view::{ZoneView, Zones};
-use crate::{AnswerKind, Scratch};
+use nameward_wire::{Name, NameBuf, Type};
+use nameward_zone::{Find, NameKey, Node, Rrset};
+use std::sync::Arc;
 
 /// The records of one type for a name outside the zones served here, as returned by a resolver.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,24 +53,6 @@ impl AliasScratch {
         self.wanted = None;
         self.is_pending = false;
         self.is_used = false;
-    }
-}
-
-impl Scratch {
-    /// Returns the name whose addresses are needed, after [`AnswerKind::Resolving`].
-    pub fn unresolved(&self) -> Option<Name<'_>> {
-        self.alias.wanted.as_ref().map(NameBuf::as_name)
-    }
-
-    /// Sets the addresses that a resolver returned for a target; `None` clears them.
-    pub fn set_addresses(&mut self, known: Option<Arc<AliasAddresses>>) {
-        self.alias.known = known;
-    }
-
-    /// Checks whether the answer depends on the addresses of an external name, present or not: it is only valid as long
-    /// as they are.
-    pub fn has_foreign_addresses(&self) -> bool {
-        self.alias.is_used
     }
 }
 
@@ -168,91 +145,4 @@ pub fn alias_of(node: Node<'_>) -> Option<(Name<'_>, u32)> {
 /// Checks whether a name has addresses that none of its records shows.
 pub(crate) fn is_alias(node: Node<'_>) -> bool {
     alias_of(node).is_some()
-}
-
-impl<'z, Z: Zones> Planner<'z, '_, Z> {
-    /// Answers from the target if the name has no record of the queried type, has an ALIAS, and the type is an address
-    /// type; otherwise returns `None`.
-    #[cold]
-    pub(crate) fn alias(
-        &mut self,
-        zone: &'z Z::View,
-        node: Node<'z>,
-        key: &NameKey,
-        current: Current<'z>,
-    ) -> Option<PlanStep<'z>> {
-        let (target, ttl) = alias_of(node)?;
-        let (data, of_target) = match self.find_addresses(target) {
-            TargetAddresses::Here(rrset) => (Data::Rrset(rrset), rrset.ttl()),
-            TargetAddresses::Computed((index, number), ttl) => (Data::Computed(index, number), ttl),
-            TargetAddresses::Known(ttl) => (Data::Addresses, ttl),
-            TargetAddresses::None => return Some(self.no_data(zone, node, key, current)),
-            // The outcome is set.
-            TargetAddresses::Later => return Some(PlanStep::Done),
-            TargetAddresses::Pending => {
-                self.plan.outcome = AnswerKind::Pending;
-                return Some(PlanStep::Done);
-            }
-            TargetAddresses::Unknown => {
-                self.plan.outcome = AnswerKind::Resolving;
-                return Some(PlanStep::Done);
-            }
-            TargetAddresses::Failed => {
-                self.plan.outcome = AnswerKind::BackendFailure;
-                return Some(PlanStep::Done);
-            }
-        };
-        let (section, ttl) = (Section::Answer, ttl.min(of_target));
-        self.push(section, owner(current), data, ttl, (zone, node));
-        Some(PlanStep::Done)
-    }
-
-    fn find_addresses(&mut self, target: Name<'z>) -> TargetAddresses<'z> {
-        match find_target(self.zones, (target, self.qtype), &mut self.alias.key) {
-            TargetLocation::Here(rrset) => TargetAddresses::Here(rrset),
-            TargetLocation::Computed(zone, node, name) => {
-                let computed = self.computed_addresses((zone, node), name);
-                computed.unwrap_or(TargetAddresses::Later)
-            }
-            TargetLocation::Nowhere => TargetAddresses::None,
-            TargetLocation::Outside(name) => self.foreign_addresses(name),
-            TargetLocation::Failed => TargetAddresses::Failed,
-            TargetLocation::Pending => {
-                self.alias.is_pending = true;
-                TargetAddresses::Pending
-            }
-        }
-    }
-
-    fn foreign_addresses(&mut self, name: Name<'_>) -> TargetAddresses<'z> {
-        let is_known = |known: &&Arc<AliasAddresses>| {
-            known.target.as_name() == name && known.rtype == self.qtype
-        };
-        let Some(known) = self.alias.known.as_ref().filter(is_known) else {
-            self.alias.wanted = Some(name.into());
-            return TargetAddresses::Unknown;
-        };
-        self.alias.is_used = true;
-        if known.records.is_empty() {
-            TargetAddresses::None
-        } else {
-            TargetAddresses::Known(known.ttl)
-        }
-    }
-}
-
-impl<'n> Encoder<'n, '_> {
-    /// Writes the addresses of an external target.
-    pub(crate) fn foreign_addresses(
-        &mut self,
-        owner: OwnerForm<'n>,
-        of: (Node<'n>, u32),
-        state: &SigningState,
-    ) -> Result<u16, Stop> {
-        let Some(addresses) = self.addresses else {
-            return Ok(0);
-        };
-        let records = addresses.records.iter().map(|data| &data[..]);
-        self.outside_rrset(owner, (addresses.rtype, records), of, state)
-    }
 }

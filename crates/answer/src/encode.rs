@@ -1,13 +1,16 @@
 //! The response encoder: writes a plan as a message, sections in order, RRsets whole or not at all, additional data as
 //! far as there is room.
 
+mod generated;
+mod secure;
+
 use crate::alias::AliasAddresses;
 use crate::computed::ComputedName;
-use crate::hints::{has_auto_hints, service_data};
+use crate::hints::{has_auto_hints, is_own_service, service_data};
 use crate::plan::{Data, MAX_PROOFS, Owner, Plan, PlanEntry, Section};
 use crate::view::ZoneView;
 use arrayvec::ArrayVec;
-use nameward_dnssec::{Making, RecentSignatures};
+use nameward_dnssec::{CanonicalSet, Making, NoSignature, RecentSignatures, Rrsigs, Signing};
 use nameward_wire::message::{
     HEADER, MessageFull, MessageSection, MessageWriter, OptRecord, OwnerForm, Query, ReplyFlags,
 };
@@ -17,13 +20,14 @@ use nameward_zone::{CompressibleNames, Node, Rrset, SigningState};
 /// Maximum number of hosts whose addresses are added for MX, SRV and similar (CVE-2024-11187: additional data as
 /// amplifier).
 const MAX_TARGETS: usize = 32;
+
 /// Writes one answer.
 pub(crate) struct Encoder<'n, 'b> {
-    pub(crate) writer: MessageWriter<'n, 'b>,
+    writer: MessageWriter<'n, 'b>,
     /// The client requested signatures.
     pub(crate) dnssec_ok: bool,
     /// The name under which the RRsets of the current entry are signed, if it differs from that of their node.
-    pub(crate) signed_as: Option<Name<'n>>,
+    signed_as: Option<Name<'n>>,
     /// Seconds since 1970.
     pub(crate) now: u32,
     pub(crate) making: Making,
@@ -36,11 +40,11 @@ pub(crate) struct Encoder<'n, 'b> {
     /// The queried type, if it does not exist.
     pub(crate) absent: Option<Type>,
     /// Hashes of the synthesised denial records written so far.
-    pub(crate) proofs: ArrayVec<u64, MAX_PROOFS>,
+    proofs: ArrayVec<u64, MAX_PROOFS>,
     /// The name lists agree with everything the answer has to prove.
-    pub(crate) uses_lists: bool,
+    uses_lists: bool,
     /// Nodes whose NSEC or NSEC3 has been written so far.
-    pub(crate) proven: Vec<Node<'n>>,
+    proven: Vec<Node<'n>>,
 }
 
 /// The reason why a record was not written.
@@ -61,7 +65,7 @@ impl From<MessageFull> for Stop {
     }
 }
 
-pub(crate) type Fit = Result<(), Stop>;
+type Fit = Result<(), Stop>;
 
 /// The outcome of encoding a reply.
 pub(crate) struct WrittenReply {
@@ -215,7 +219,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
         }
     }
 
-    pub(crate) fn made_cname(
+    fn made_cname(
         &mut self,
         owner: OwnerForm<'n>,
         target: &'n NameBuf,
@@ -231,7 +235,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
     }
 
     /// Returns the octets of an owner.
-    pub(crate) fn spelled(&self, owner: Owner<'n>, made: &'n [NameBuf]) -> &'n [u8] {
+    fn spelled(&self, owner: Owner<'n>, made: &'n [NameBuf]) -> &'n [u8] {
         match owner {
             Owner::Question(skip) => &self.writer.question_name()[skip..],
             Owner::Name(name) => name.as_wire(),
@@ -252,7 +256,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
 
     /// Truncates by whole RRsets (RFC 2181 section 9): an RRset that does not fit leaves nothing behind.
     #[inline(always)]
-    pub(crate) fn undo_if_full<T>(
+    fn undo_if_full<T>(
         &mut self,
         write: impl FnOnce(&mut Self) -> Result<T, Stop>,
     ) -> Result<T, Stop> {
@@ -294,7 +298,7 @@ impl<'n, 'b> Encoder<'n, 'b> {
 
     /// Like [`Encoder::rrset`], but not inlined, to keep it off the path of answers with one RRset.
     #[inline(never)]
-    pub(crate) fn further_rrset(
+    fn further_rrset(
         &mut self,
         owner: OwnerForm<'n>,
         rrset: Rrset<'n>,
@@ -384,18 +388,31 @@ impl<'n, 'b> Encoder<'n, 'b> {
         }
         Ok(())
     }
+
+    fn rrsigs(&mut self, set: &CanonicalSet, signing: &Signing) -> Result<Rrsigs, Stop> {
+        if !self.dnssec_ok {
+            return Ok(Rrsigs::new());
+        }
+        signing
+            .signatures(set, self.now, &mut self.making)
+            .map_err(|error| match error {
+                NoSignature::CannotSign => Stop::CannotSign,
+                NoSignature::NotMade => Stop::NotSigned,
+            })
+    }
+
+    fn rrsig(&mut self, rdata: &[u8], ttl: u32) -> Fit {
+        let length_at = self.writer.fixed(Type::RRSIG, Class::IN, ttl)?;
+        self.writer.bytes(rdata)?;
+        self.writer.set_length(length_at);
+        Ok(())
+    }
 }
 
 /// Splits uncompressed data at the end of its first name.
-pub(crate) fn split_name(data: &[u8]) -> (&[u8], &[u8]) {
+fn split_name(data: &[u8]) -> (&[u8], &[u8]) {
     match Name::split_from(data) {
         Ok((name, rest)) => (name.as_wire(), rest),
         Err(_) => (&[0], &[]),
     }
-}
-
-/// Checks for SVCB or HTTPS in ServiceMode (priority not 0) with target "." (RFC 9460).
-pub(crate) fn is_own_service(rtype: Type, rdata: &[u8]) -> bool {
-    matches!(rtype, Type::SVCB | Type::HTTPS)
-        && matches!(rdata, [a, b, 0, ..] if (*a, *b) != (0, 0))
 }

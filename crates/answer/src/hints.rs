@@ -5,13 +5,10 @@
 //! Addresses that a script computes, or that an ALIAS or CNAME leads to, are no hints: a hint is the same for all clients,
 //! and clients look up the target anyway (RFC 9460 section 7.3). A zone with stored signatures is sent as it is.
 
-use nameward_wire::message::OwnerForm;
-use nameward_wire::{Class, Type, rdata};
-use nameward_zone::{Node, Rrset, SigningState};
-
-use crate::encode::{Encoder, Stop, is_own_service};
 use crate::plan::Data;
 use crate::view::ZoneView;
+use nameward_wire::{Type, rdata};
+use nameward_zone::{Node, Rrset, SigningState};
 
 /// Maximum number of addresses in a hint: more would not help a client.
 const HINTS_MAX: usize = 32;
@@ -58,33 +55,8 @@ pub(crate) fn service_data<'z, V: ZoneView>(zone: &V, rrset: Rrset<'z>) -> Data<
     }
 }
 
-impl<'n> Encoder<'n, '_> {
-    /// Writes records with their hints filled in, signed like any other if the zone is signed online.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn hinted<V: ZoneView>(
-        &mut self,
-        owner: OwnerForm<'n>,
-        rrset: Rrset<'n>,
-        (node, ttl): (Node<'n>, u32),
-        zone: &V,
-    ) -> Result<u16, Stop> {
-        let (rtype, records) = (rrset.rtype(), hinted_records(zone, node, rrset));
-        let data = records.iter().map(|data| &data[..]);
-        let rrsigs = self.made_rrsigs((rtype, data), (node, ttl), zone.signing())?;
-        self.undo_if_full(|this| {
-            // RFC 9460 section 2.2: the target is not compressed.
-            for data in &records {
-                this.writer.owner(owner)?;
-                let length_at = this.writer.fixed(rtype, Class::IN, ttl)?;
-                this.writer.bytes(data)?;
-                this.writer.set_length(length_at);
-            }
-            for rrsig in &rrsigs {
-                this.writer.owner(owner)?;
-                this.rrsig(rrsig, ttl)?;
-            }
-            Ok((records.len() + rrsigs.len()) as u16)
-        })
-    }
+/// Checks for SVCB or HTTPS in ServiceMode (priority not 0) with target "." (RFC 9460).
+pub(crate) fn is_own_service(rtype: Type, rdata: &[u8]) -> bool {
+    matches!(rtype, Type::SVCB | Type::HTTPS)
+        && matches!(rdata, [a, b, 0, ..] if (*a, *b) != (0, 0))
 }

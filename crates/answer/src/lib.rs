@@ -1,20 +1,21 @@
 //! Planning and encoding of one response: a pure function of a query and immutable zones.
 //!
 //! [`Engine::respond`] takes a parsed request and writes the complete reply. It knows nothing about sockets, clocks,
-//! caches or backends, and does not allocate unless it has to sign. [`plan`] decides which RRsets are in the answer,
-//! [`secure`] which records prove it, and [`encode`] writes them.
+//! caches or backends, and does not allocate unless it has to sign. [`planner`] decides which RRsets are in the answer
+//! and what it has to prove, [`encode`] writes them.
 
 #![forbid(unsafe_code)]
 
 mod alias;
 mod asker;
 mod chaos;
+mod claim;
 mod computed;
 mod encode;
 mod hints;
 mod plan;
+mod planner;
 mod scratch;
-mod secure;
 mod view;
 mod without_question;
 
@@ -29,7 +30,8 @@ use nameward_wire::{Class, Rcode, Type};
 pub use nameward_zone::BackendFailure;
 use nameward_zone::NameKey;
 pub use plan::MAX_CHAIN;
-use plan::Question;
+use plan::Plan;
+use planner::Question;
 pub use scratch::Scratch;
 pub use view::{PreparedAddresses, ZoneView, Zones};
 
@@ -266,8 +268,8 @@ impl Engine {
             dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
             compact_ok: query.edns.is_some_and(|edns| edns.compact_ok),
         };
-        let mut plan = plan::Plan::new();
-        plan::plan(zones, zone, question, (&self.policy, scratch), &mut plan);
+        let mut plan = Plan::new();
+        planner::plan(zones, zone, question, (&self.policy, scratch), &mut plan);
         if let Some(reply) = Reply::postponed(plan.outcome) {
             return reply;
         }
@@ -311,10 +313,10 @@ impl Engine {
     /// Writes the reply that makes a client retry over TCP: TC and no records.
     #[cold]
     pub fn respond_truncated(&self, query: &Query<'_>, out: &mut [u8]) -> Reply {
-        let plan = plan::Plan::<nameward_zone::Zone> {
+        let plan = Plan::<nameward_zone::Zone> {
             truncate: true,
             authoritative: true,
-            ..plan::Plan::empty(Rcode::NoError)
+            ..Plan::empty(Rcode::NoError)
         };
         let encoder = Encoder::new(query, out, self.limit(query, Medium::Datagram));
         let len = encoder.write(query, &plan, &[], self.opt(query, None)).len;
@@ -428,7 +430,7 @@ impl Engine {
         medium: Medium,
         out: &mut [u8],
     ) -> Reply {
-        let plan = plan::Plan::<nameward_zone::Zone>::empty(rcode);
+        let plan = Plan::<nameward_zone::Zone>::empty(rcode);
         let encoder = Encoder::new(query, out, self.limit(query, medium));
         let len = encoder.write(query, &plan, &[], self.opt(query, error)).len;
         Reply {

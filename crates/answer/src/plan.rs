@@ -1,408 +1,111 @@
-//! The answer planner: RFC 1034 section 4.3.2, one function per step.
-//!
-//! ```text
-//!            find(name)
-//!   Exact, Wildcard ── type there ──> answer
-//!        │  └───────── CNAME ───────> follow: find(target) again, in whichever zone we serve
-//!        └──────────── neither ─────> NODATA: SOA
-//!   Cut ───────────────────────────> referral (DS at the cut itself: answer, the parent has it)
-//!   Dname ── too long: YXDOMAIN ───> follow the synthesised CNAME
-//!   Missing ───────────────────────> NXDOMAIN: SOA
-//! ```
-//! If a client requests DNSSEC and the zone is signed, the records that prove the answer are planned along with it
-//! ([`crate::secure`]).
-//!
-//! A plan ([`Plan`]) is a short list of references to RRsets; nothing is copied or written here.
+//! The plan of an answer: its RRsets with their sections, owners and proofs, before they are written. A plan is a short list
+//! of references; nothing is copied.
 
-mod chain;
-mod parts;
-
-pub(crate) use parts::{Data, MAX_PROOFS, Owner, Plan, PlanEntry, Section};
-
-use crate::alias::AliasScratch;
-use crate::computed::ComputedScratch;
-use crate::hints::service_data;
-use crate::secure::{Claim, has_own_nsec, proof_ttl};
-use crate::view::{ZoneView, Zones};
-use crate::{AnswerKind, AnswerPolicy, AnyPolicy, Scratch};
+use crate::AnswerKind;
+use crate::claim::Claim;
 use arrayvec::ArrayVec;
-use nameward_wire::message::Query;
-use nameward_wire::{Name, NameBuf, Rcode, Type};
-use nameward_zone::node::flags;
-use nameward_zone::{Find, NameKey, Node, Rrset, negative_ttl};
+use nameward_wire::{Name, Rcode, Type};
+use nameward_zone::{Node, Rrset};
 
 /// Maximum number of names in a chain of CNAMEs and DNAMEs; a longer one is answered up to here.
 pub const MAX_CHAIN: usize = 16;
-/// The next action for a chain.
-pub(crate) enum PlanStep<'z> {
-    Done,
-    /// Continue with this name.
-    Follow(Name<'z>),
-    /// Continue with the name synthesised last.
-    FollowMade,
+/// Each name in a chain adds at most two entries; the end adds one more answer and one authority
+/// entry.
+const MAX_ENTRIES: usize = 2 * MAX_CHAIN + 4;
+/// Each wildcard in a chain needs one proof; its end needs three.
+pub(crate) const MAX_PROOFS: usize = MAX_CHAIN + 4;
+
+/// The section an RRset belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Section {
+    Answer,
+    /// SOA of a negative answer.
+    Authority,
+    /// NS of a delegation, which is unusable without its glue (RFC 9471).
+    Referral,
 }
 
-pub(crate) struct Planner<'z, 'p, Z: Zones> {
-    pub(crate) zones: &'z Z,
-    policy: &'p AnswerPolicy,
-    pub(crate) query: &'p Query<'p>,
-    pub(crate) qname: Name<'p>,
-    pub(crate) qtype: Type,
-    wants_proofs: bool,
-    pub(crate) compact_ok: bool,
-    pub(crate) alias: &'p mut AliasScratch,
-    pub(crate) computed: &'p mut ComputedScratch,
-    pub(crate) plan: &'p mut Plan<'z, Z::View>,
-}
-
-/// A query in class IN.
+/// The owner of a planned RRset.
 #[derive(Clone, Copy)]
-pub(crate) struct Question<'q> {
-    pub(crate) query: &'q Query<'q>,
-    pub(crate) name: Name<'q>,
-    pub(crate) key: &'q NameKey,
-    pub(crate) qtype: Type,
-    /// The client requests DNSSEC records (RFC 3225).
-    pub(crate) dnssec_ok: bool,
-    /// A compact denial can have its real response code (RFC 9824 section 5.1).
-    pub(crate) compact_ok: bool,
-}
-
-/// Plans the answer to a query into `plan`, which must be new: the list is large, so it is filled in place.
-#[inline]
-pub(crate) fn plan<'z, 'p, Z: Zones>(
-    zones: &'z Z,
-    zone: &'z Z::View,
-    question: Question<'p>,
-    (policy, scratch): (&'p AnswerPolicy, &'p mut Scratch),
-    plan: &'p mut Plan<'z, Z::View>,
-) {
-    let key = question.key;
-    let Scratch {
-        key: chain_key,
-        made,
-        alias,
-        computed,
-        ..
-    } = scratch;
-    alias.begin();
-    computed.begin();
-    let mut planner = Planner {
-        zones,
-        policy,
-        query: question.query,
-        qname: question.name,
-        qtype: question.qtype,
-        wants_proofs: question.dnssec_ok,
-        compact_ok: question.compact_ok,
-        alias,
-        computed,
-        plan,
-    };
-    made.clear();
-    let step = planner.step(zone, key, Current::Question, made);
-    if !matches!(step, PlanStep::Done) {
-        planner.follow_chain(zone, key, step, (chain_key, made));
-    }
-}
-
-/// The current name of a chain.
-#[derive(Clone, Copy)]
-pub(crate) enum Current<'z> {
-    Question,
+pub(crate) enum Owner<'z> {
+    /// The query name without its first octets: written as a pointer.
+    Question(usize),
+    /// A name in a zone.
     Name(Name<'z>),
-    Made(usize),
+    /// A name synthesised from a DNAME, without its first octets.
+    Made(usize, usize),
 }
 
-impl<'z, Z: Zones> Planner<'z, '_, Z> {
-    #[inline(always)]
-    fn step(
-        &mut self,
-        zone: &'z Z::View,
-        key: &NameKey,
-        current: Current<'z>,
-        made: &mut ArrayVec<NameBuf, MAX_CHAIN>,
-    ) -> PlanStep<'z> {
-        let found = zone.find(key);
-        if found.is_broken() {
-            self.plan.outcome = AnswerKind::BackendFailure;
-            return PlanStep::Done;
-        }
-        match found {
-            Find::Exact(node) | Find::Wildcard { node, .. } => {
-                self.plan.is_expanded |=
-                    matches!((found, current), (Find::Wildcard { .. }, Current::Question));
-                let step = self.at_name(zone, node, key, current, made);
-                if self.wants_proofs
-                    && let Find::Wildcard { encloser, .. } = found
-                {
-                    self.prove_expansion(zone, (key, encloser), current);
-                }
-                step
-            }
-            Find::Cut { node, exact: true } if self.qtype == Type::DS => {
-                // RFC 4035 section 3.1.4.1: the parent is authoritative for DS.
-                self.at_cut(zone, node, key, current)
-            }
-            Find::Cut { node, .. } => self.referral(zone, node, key, current),
-            Find::Dname { node, labels } => {
-                self.plan.is_expanded |= matches!(current, Current::Question);
-                self.dname(zone, (node, labels), key, current, made)
-            }
-            Find::Missing { encloser } => {
-                self.plan.rcode = Rcode::NxDomain;
-                let step = self.negative(zone, key, current, AnswerKind::NxDomain);
-                if self.wants_proofs {
-                    self.prove_missing(zone, (key, encloser), current);
-                }
-                step
-            }
-        }
-    }
+/// The data of a planned RRset.
+#[derive(Clone, Copy)]
+pub(crate) enum Data<'z> {
+    Rrset(Rrset<'z>),
+    /// SVCB or HTTPS records whose hints are filled in.
+    Hinted(Rrset<'z>),
+    /// Every RRset of a node (ANY, if so configured).
+    All(Node<'z>),
+    /// The CNAME synthesised from a DNAME: the index of its target among the synthesised names, and
+    /// its TTL.
+    MadeCname(usize, u32),
+    /// Addresses of the external target of an ALIAS.
+    Addresses,
+    /// Records that a script computed: the index of the name among the computed ones, and of its RRset.
+    Computed(usize, usize),
+    /// Addresses of this type that were prepared ([`crate::PreparedAddresses`]).
+    Prepared(Type, &'z [u8]),
+    /// The NSEC or NSEC3 records that prove a claim about the node.
+    Proof(Claim),
+}
 
-    /// Handles a name that exists, or that a wildcard matches.
-    #[inline(always)]
-    fn at_name(
-        &mut self,
-        zone: &'z Z::View,
-        node: Node<'z>,
-        key: &NameKey,
-        current: Current<'z>,
-        made: &mut ArrayVec<NameBuf, MAX_CHAIN>,
-    ) -> PlanStep<'z> {
-        if self.qtype == Type::ANY {
-            return self.any(zone, node, key, current, made);
-        }
-        if node.has(flags::CNAME_OR_LUA) {
-            if self.qtype != Type::CNAME
-                && let Some(cname) = node.rrset(Type::CNAME)
-                && node.rrset(self.qtype).is_none()
-                // RFC 4035 section 2.5: an alias has its own NSEC record.
-                && (self.qtype != Type::NSEC || !has_own_nsec(zone, node, node.name()))
-            {
-                self.push(
-                    Section::Answer,
-                    owner(current),
-                    Data::Rrset(cname),
-                    cname.ttl(),
-                    (zone, node),
-                );
-                let target = cname
-                    .records()
-                    .next()
-                    .and_then(|record| Name::from_wire(record.rdata).ok());
-                return target.map_or(PlanStep::Done, PlanStep::Follow);
-            }
-            if let Some(step) = self.computed(zone, node, current, made) {
-                return step;
-            }
-        }
-        self.at_name_without_alias(zone, node, key, current)
-    }
+pub(crate) struct PlanEntry<'z, V> {
+    pub(crate) section: Section,
+    pub(crate) owner: Owner<'z>,
+    pub(crate) data: Data<'z>,
+    pub(crate) ttl: u32,
+    /// The zone of the RRset, for its additional data.
+    pub(crate) zone: &'z V,
+    pub(crate) node: Node<'z>,
+}
 
-    #[cold]
-    fn at_cut(
-        &mut self,
-        zone: &'z Z::View,
-        node: Node<'z>,
-        key: &NameKey,
-        current: Current<'z>,
-    ) -> PlanStep<'z> {
-        self.at_name_without_alias(zone, node, key, current)
-    }
+/// The contents of an answer.
+pub(crate) struct Plan<'z, V> {
+    pub(crate) entries: ArrayVec<PlanEntry<'z, V>, MAX_ENTRIES>,
+    /// Records in the authority section that prove the answer; they follow the entries.
+    pub(crate) proofs: ArrayVec<PlanEntry<'z, V>, MAX_PROOFS>,
+    pub(crate) rcode: Rcode,
+    pub(crate) authoritative: bool,
+    /// TC requested by policy, whatever the size.
+    pub(crate) truncate: bool,
+    pub(crate) outcome: AnswerKind,
+    /// The query name exists only through a wildcard or below a DNAME.
+    pub(crate) is_expanded: bool,
+}
 
-    #[inline(always)]
-    fn at_name_without_alias(
-        &mut self,
-        zone: &'z Z::View,
-        node: Node<'z>,
-        key: &NameKey,
-        current: Current<'z>,
-    ) -> PlanStep<'z> {
-        let found = if self.qtype.is_server_internal() {
-            None
-        } else {
-            node.rrset(self.qtype)
-        };
-        match found {
-            Some(rrset) if self.is_said(rrset, node) => PlanStep::Done,
-            Some(rrset) => {
-                let data = if matches!(self.qtype, Type::SVCB | Type::HTTPS) {
-                    service_data(zone, rrset)
-                } else {
-                    Data::Rrset(rrset)
-                };
-                let ttl = rrset.ttl();
-                self.push(Section::Answer, owner(current), data, ttl, (zone, node));
-                PlanStep::Done
-            }
-            None if self.qtype == Type::NSEC
-                && has_own_nsec(zone, node, key.suffix(key.labels())) =>
-            {
-                let ttl = proof_ttl(zone);
-                let proof = Data::Proof(Claim::Types);
-                self.push(Section::Answer, owner(current), proof, ttl, (zone, node));
-                PlanStep::Done
-            }
-            None if matches!(self.qtype, Type::A | Type::AAAA) => {
-                match self.alias(zone, node, key, current) {
-                    Some(step) => step,
-                    None => self.no_data(zone, node, key, current),
-                }
-            }
-            None => self.no_data(zone, node, key, current),
-        }
-    }
-
-    pub(crate) fn no_data(
-        &mut self,
-        zone: &'z Z::View,
-        node: Node<'z>,
-        key: &NameKey,
-        current: Current<'z>,
-    ) -> PlanStep<'z> {
-        let step = self.negative(zone, key, current, AnswerKind::NoData);
-        if self.wants_proofs {
-            self.prove_no_type(zone, node, current);
-        }
-        step
-    }
-
-    /// Answers ANY (RFC 8482): with one RRset, with TC on UDP, or with everything.
-    fn any(
-        &mut self,
-        zone: &'z Z::View,
-        node: Node<'z>,
-        key: &NameKey,
-        current: Current<'z>,
-        made: &mut ArrayVec<NameBuf, MAX_CHAIN>,
-    ) -> PlanStep<'z> {
-        let mut shown = node.rrsets();
-        let Some(first) = shown.find(|rrset| !rrset.rtype().is_server_internal()) else {
-            // A name with scripts alone: there are no records of its own to choose from.
-            let computed = self.computed(zone, node, current, made);
-            return computed.unwrap_or_else(|| self.no_data(zone, node, key, current));
-        };
-        match self.policy.any {
-            AnyPolicy::OneRrset => {
-                // A guess at what a client may need: an alias, an address, else the first RRset.
-                let wanted = [Type::CNAME, Type::A, Type::AAAA];
-                let rrset = wanted
-                    .into_iter()
-                    .find_map(|rtype| node.rrset(rtype))
-                    .unwrap_or(first);
-                if self.is_said(rrset, node) {
-                    return PlanStep::Done;
-                }
-                let (data, ttl) = (service_data(zone, rrset), rrset.ttl());
-                self.push(Section::Answer, owner(current), data, ttl, (zone, node));
-            }
-            AnyPolicy::TruncateOnUdp | AnyPolicy::All => {
-                self.plan.truncate = self.policy.any == AnyPolicy::TruncateOnUdp;
-                self.push(
-                    Section::Answer,
-                    owner(current),
-                    Data::All(node),
-                    0,
-                    (zone, node),
-                );
-            }
-        }
-        PlanStep::Done
-    }
-
-    fn negative(
-        &mut self,
-        zone: &'z Z::View,
-        key: &NameKey,
-        current: Current<'z>,
-        outcome: AnswerKind,
-    ) -> PlanStep<'z> {
-        self.plan.outcome = outcome;
-        let apex = zone.apex();
-        if let Some(soa) = apex.rrset(Type::SOA) {
-            let owner = ancestor(current, key, zone.apex_labels(), apex);
-            self.push(
-                Section::Authority,
-                owner,
-                Data::Rrset(soa),
-                negative_ttl(soa),
-                (zone, apex),
-            );
-        }
-        PlanStep::Done
-    }
-
-    fn referral(
-        &mut self,
-        zone: &'z Z::View,
-        node: Node<'z>,
-        key: &NameKey,
-        current: Current<'z>,
-    ) -> PlanStep<'z> {
-        // AA refers to the first name in the answer (RFC 1035 section 4.1.1), which may be an alias in our zone.
-        if self.plan.entries.is_empty() {
-            self.plan.authoritative = false;
-            self.plan.outcome = AnswerKind::Referral;
-        }
-        if let Some(ns) = node.rrset(Type::NS) {
-            let owner = ancestor(current, key, node.name().label_count(), node);
-            self.push(
-                Section::Referral,
-                owner,
-                Data::Rrset(ns),
-                ns.ttl(),
-                (zone, node),
-            );
-        }
-        if self.wants_proofs {
-            self.prove_delegation(zone, node);
-        }
-        PlanStep::Done
-    }
-
-    /// Checks whether the answer already has a DNAME, because a chain went through it.
+impl<V> Plan<'_, V> {
+    /// Returns an authoritative answer without records so far.
     #[inline]
-    fn is_said(&self, rrset: Rrset<'_>, node: Node<'_>) -> bool {
-        let entries = || self.plan.entries.iter();
-        rrset.rtype() == Type::DNAME && entries().any(|entry| entry.node.is_same(node))
+    pub(crate) fn new() -> Self {
+        Plan {
+            entries: ArrayVec::new(),
+            proofs: ArrayVec::new(),
+            rcode: Rcode::NoError,
+            authoritative: true,
+            truncate: false,
+            outcome: AnswerKind::Answer,
+            is_expanded: false,
+        }
     }
 
-    #[inline]
-    pub(crate) fn push(
-        &mut self,
-        section: Section,
-        owner: Owner<'z>,
-        data: Data<'z>,
-        ttl: u32,
-        (zone, node): (&'z Z::View, Node<'z>),
-    ) {
-        // MAX_ENTRIES covers the longest chain, so nothing is lost here.
-        let _ = self.plan.entries.try_push(PlanEntry {
-            section,
-            owner,
-            data,
-            ttl,
-            zone,
-            node,
-        });
-    }
-}
-
-#[inline]
-pub(crate) fn owner(current: Current<'_>) -> Owner<'_> {
-    match current {
-        Current::Question => Owner::Question(0),
-        Current::Name(name) => Owner::Name(name),
-        Current::Made(index) => Owner::Made(index, 0),
-    }
-}
-
-/// Returns the owner for an ancestor of the current name.
-#[inline]
-fn ancestor<'z>(current: Current<'z>, key: &NameKey, labels: usize, node: Node<'z>) -> Owner<'z> {
-    match current {
-        Current::Question => Owner::Question(key.prefix_len(labels)),
-        _ => Owner::Name(node.name()),
+    /// Returns a reply without records.
+    pub(crate) fn empty(rcode: Rcode) -> Self {
+        Plan {
+            entries: ArrayVec::new(),
+            proofs: ArrayVec::new(),
+            rcode,
+            authoritative: false,
+            truncate: false,
+            outcome: AnswerKind::Other,
+            is_expanded: false,
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! Working memory for answers, kept between queries so that planning does not allocate.
 
-use crate::alias::AliasScratch;
-use crate::computed::ComputedScratch;
+use crate::alias::{AliasAddresses, AliasScratch};
+use crate::computed::{ComputedName, ComputedScratch, WantedScripts};
 use crate::plan::MAX_CHAIN;
 use arrayvec::ArrayVec;
 use nameward_dnssec::{Making, RecentSignatures};
-use nameward_wire::NameBuf;
+use nameward_wire::{Name, NameBuf};
 use nameward_zone::NameKey;
+use std::sync::Arc;
 
 /// Names that a chain synthesises, kept between queries so that planning does not allocate; the current time, and the
 /// count of signatures made.
@@ -84,6 +85,43 @@ impl Scratch {
     /// Checks whether the answer has names that a DNAME synthesised from the query name, including its case.
     pub fn has_made_names(&self) -> bool {
         !self.made.is_empty()
+    }
+
+    /// Returns the name whose addresses are needed, after [`crate::AnswerKind::Resolving`].
+    pub fn unresolved(&self) -> Option<Name<'_>> {
+        self.alias.wanted.as_ref().map(NameBuf::as_name)
+    }
+
+    /// Sets the addresses that a resolver returned for a target; `None` clears them.
+    pub fn set_addresses(&mut self, known: Option<Arc<AliasAddresses>>) {
+        self.alias.known = known;
+    }
+
+    /// Checks whether the answer depends on the addresses of an external name, present or not: it is only valid as long
+    /// as they are.
+    pub fn has_foreign_addresses(&self) -> bool {
+        self.alias.is_used
+    }
+
+    /// Returns the scripts that are needed, after [`crate::AnswerKind::Computing`].
+    pub fn wanted_scripts(&mut self) -> Option<WantedScripts> {
+        self.computed.wanted.take()
+    }
+
+    /// Adds what the wanted scripts returned.
+    pub fn add_computed(&mut self, computed: ComputedName) {
+        self.computed.known.push(computed);
+    }
+
+    /// Forgets what was computed: every query has its own answer.
+    #[inline]
+    pub fn clear_computed(&mut self) {
+        self.computed.known.clear();
+    }
+
+    /// Checks whether the answer depends on a script or pool, so that it holds for this query alone.
+    pub fn has_computed(&self) -> bool {
+        self.computed.is_used
     }
 }
 

@@ -1,6 +1,7 @@
 //! Alias chains: from CNAME to CNAME and through DNAMEs, including into other zones served here.
 
-use super::{Current, Data, MAX_CHAIN, PlanStep, Planner, Section, ancestor, owner};
+use super::{Current, PlanStep, Planner, ancestor, owner};
+use crate::plan::{Data, MAX_CHAIN, Section};
 use crate::view::{ZoneView, Zones};
 use crate::{AnswerKind, Follow};
 use arrayvec::ArrayVec;

@@ -4,94 +4,14 @@
 //! prove, so that each answer is consistent with its proof; otherwise all denial records are made for the answer, which
 //! needs no list.
 
-use super::online::types;
-use super::{Claim, wildcard_below};
+use super::types;
+use crate::claim::{Claim, is_proven, name_of_claim, wildcard_below};
 use crate::encode::{Encoder, Stop};
 use crate::plan::{Data, Plan, PlanEntry};
 use crate::view::ZoneView;
 use nameward_dnssec::{Denial, Nsec3, Nsec3Hash, Signing};
 use nameward_wire::{Name, NameBuf, Type};
-use nameward_zone::node::flags;
-use nameward_zone::{ListedChain, ListedTypes, Node, NsecLink, SigningState, SigningWithList};
-
-/// Returns the name that a claim is about, existing or not. `None` if there is nothing to prove.
-fn name_of_claim<'a>(
-    claim: Claim,
-    node: Node<'a>,
-    next_closer: Name<'a>,
-    wildcard: &'a Option<NameBuf>,
-) -> Option<Name<'a>> {
-    match claim {
-        Claim::Types | Claim::NoType => Some(node.name()),
-        Claim::Absent | Claim::NoName => Some(next_closer),
-        Claim::NoWildcard => wildcard.as_ref().map(NameBuf::as_name),
-    }
-}
-
-/// Checks whether a list has a record that proves a claim about a node and a name. Without the hash of the name it is
-/// assumed to have one: the answer stops where it needs the hash.
-fn is_proven(
-    claim: Claim,
-    node: Node<'_>,
-    name: Name<'_>,
-    (chain, signing): (&ListedChain, &Signing),
-    hash: impl Fn(&Nsec3) -> Option<Nsec3Hash>,
-) -> bool {
-    let Some(hashing) = chain.hashing() else {
-        let found = chain.nsec_at_or_before(name);
-        return found.is_some_and(|(link, types)| nsec_agrees((claim, name), node, (&link, types)));
-    };
-    let Some(hash) = hash(hashing) else {
-        return true;
-    };
-    let found = chain.nsec3_at_or_before(&hash);
-    let is_there = found.is_some_and(|link| link.hash == hash);
-    match claim {
-        Claim::Types | Claim::NoType => is_there || is_opted_out(node, signing),
-        Claim::Absent | Claim::NoWildcard => !is_there,
-        Claim::NoName => false,
-    }
-}
-
-/// Checks whether an NSEC record of the list, with the types listed for its owner, proves a claim.
-fn nsec_agrees(
-    (claim, name): (Claim, Name<'_>),
-    node: Node<'_>,
-    (link, types): (&NsecLink, &ListedTypes),
-) -> bool {
-    let (owner, next) = (link.name.as_name(), link.next.as_name());
-    match claim {
-        Claim::Types | Claim::NoType if owner == name => true,
-        // RFC 4592 section 2.2.2: an empty non-terminal is proven by the next name, which is below it.
-        Claim::Types | Claim::NoType => {
-            node.is_empty() && !node.has(flags::BROKEN) && next.is_at_or_below(name)
-        }
-        Claim::Absent | Claim::NoWildcard => {
-            let encloser = node.name();
-            // A validator derives the closest encloser from both ends (RFC 4035 section 5.4).
-            let shows_encloser = owner.is_at_or_below(encloser) || next.is_at_or_below(encloser);
-            let is_hidden = types.hides_below() && name.is_at_or_below(owner);
-            owner != name && !next.is_at_or_below(name) && shows_encloser && !is_hidden
-        }
-        Claim::NoName => false,
-    }
-}
-
-/// Checks whether a name has an NSEC record in a list.
-pub(super) fn has(chain: &ListedChain, name: Name<'_>) -> bool {
-    let found = chain.nsec_at_or_before(name);
-    found.is_some_and(|(link, _)| link.name.as_name() == name)
-}
-
-/// Checks whether a list of NSEC names shows a node as an empty non-terminal, which has no record.
-pub(super) fn is_left_out(node: Node<'_>, listed: &SigningWithList) -> bool {
-    let shows_empty = |chain: &ListedChain| {
-        let claimed = (chain, &*listed.signing);
-        !has(chain, node.name()) && is_proven(Claim::NoType, node, node.name(), claimed, |_| None)
-    };
-    let chain = listed.chain().filter(|chain| chain.hashing().is_none());
-    node.is_empty() && chain.is_some_and(|chain| shows_empty(&chain))
-}
+use nameward_zone::{ListedChain, SigningState, SigningWithList};
 
 impl<'n> Encoder<'n, '_> {
     /// Checks whether the name lists agree with everything the answer has to prove about their zones.
@@ -221,10 +141,4 @@ impl<'n> Encoder<'n, '_> {
         // A chain without its apex proves nothing.
         Err(Stop::CannotSign)
     }
-}
-
-/// Checks whether Opt-Out leaves a name without a record of its own.
-fn is_opted_out(node: Node<'_>, signing: &Signing) -> bool {
-    let is_cut = node.has(flags::CUT) && !node.has(flags::BROKEN);
-    signing.is_opt_out() && is_cut && node.rrset(Type::DS).is_none()
 }

@@ -3,38 +3,16 @@
 //! Proofs only cover the names they are about (RFC 4470, RFC 7129 appendix B), so the names need not be sorted and the
 //! zone cannot be walked.
 
-use super::{Claim, wildcard_below};
-use crate::alias::is_alias;
-use crate::computed::script_types;
+use super::types;
+use crate::claim::{Claim, wildcard_below};
 use crate::encode::{Encoder, Stop, split_name};
 use crate::plan::PlanEntry;
 use crate::view::ZoneView;
-use nameward_dnssec::{
-    CanonicalSet, Denial, NoSignature, Proof, ReusableBytes, Rrsigs, Signing, SoaEdit, StoredSet,
-};
+use nameward_dnssec::{CanonicalSet, Denial, Proof, ReusableBytes, Signing, SoaEdit, StoredSet};
 use nameward_wire::message::{MAX_POINTER, OwnerForm, WrittenName};
 use nameward_wire::{Class, Name, NameBuf, Type};
-use nameward_zone::node::flags;
 use nameward_zone::{Node, Rrset};
 use std::hash::{DefaultHasher, Hasher};
-
-/// Returns the types that a proof lists. A name with an ALIAS can have addresses at any time, so no address type is
-/// denied except the queried type if it is `absent` (RFC 8198: a resolver answers other queries from the proof). The
-/// same holds for the types that LUA records compute.
-pub(super) fn types(node: Node<'_>, absent: Option<Type>) -> impl Iterator<Item = Type> {
-    let is_cut = node.has(flags::CUT);
-    let of_alias = [Type::A, Type::AAAA]
-        .into_iter()
-        .filter(move |&rtype| !is_cut && is_alias(node) && absent != Some(rtype));
-    let of_node = node.types_of_denial();
-    let of_node = of_node.filter(|rtype| !rtype.is_server_internal());
-    let of_scripts = script_types(node).filter(move |&rtype| {
-        // RFC 6840 section 4.3: a proof with CNAME among the types denies none.
-        let is_denied = rtype == Type::CNAME && absent.is_some();
-        !is_cut && absent != Some(rtype) && !is_denied
-    });
-    of_node.chain(of_alias).chain(of_scripts)
-}
 
 /// Returns a hash that identifies a proof within an answer. A collision would make the answer to one query bogus, with
 /// a probability of 2^-64.
@@ -87,18 +65,6 @@ impl<'n> Encoder<'n, '_> {
             },
         };
         self.proof(proof, entry.ttl, signing)
-    }
-
-    pub(crate) fn rrsigs(&mut self, set: &CanonicalSet, signing: &Signing) -> Result<Rrsigs, Stop> {
-        if !self.dnssec_ok {
-            return Ok(Rrsigs::new());
-        }
-        signing
-            .signatures(set, self.now, &mut self.making)
-            .map_err(|error| match error {
-                NoSignature::CannotSign => Stop::CannotSign,
-                NoSignature::NotMade => Stop::NotSigned,
-            })
     }
 
     /// Writes an RRset and its signatures, both or neither. `node` is its node in the zone.

@@ -8,12 +8,12 @@
 //! A zone with stored signatures contains these records. For a zone signed here they are made, always identically, so
 //! that their signatures come from the cache whatever name is queried.
 
-use super::online::types;
-use super::{Claim, wildcard_below};
+use super::types;
+use crate::claim::{Claim, wildcard_below};
 use crate::encode::{Encoder, Stop};
 use crate::plan::PlanEntry;
 use crate::view::ZoneView;
-use nameward_dnssec::{Making, Nsec3, Nsec3Hash, Signing};
+use nameward_dnssec::{Nsec3, Nsec3Hash, Signing};
 use nameward_wire::message::OwnerForm;
 use nameward_wire::{Name, Type};
 use nameward_zone::{ChainedSigning, DenialChain, DenialIndex, NameKey, Node, Rrset};
@@ -43,15 +43,6 @@ impl<'c> ProofChain<'c> {
 }
 
 impl<'n> Encoder<'n, '_> {
-    /// Hashes a name. If that takes many iterations, it is left to the signing threads, like signatures.
-    pub(super) fn hashed(&self, hashing: &Nsec3, name: Name<'_>) -> Result<Nsec3Hash, Stop> {
-        match (hashing.known_hash(name), self.making) {
-            (Some(hash), _) => Ok(hash),
-            (None, Making::Now { .. }) => Ok(hashing.kept_hash(name)),
-            (None, Making::Never) => Err(Stop::NotSigned),
-        }
-    }
-
     /// Writes the records that prove a claim.
     pub(super) fn proof_of_chain<V: ZoneView>(
         &mut self,
