@@ -4,17 +4,19 @@
 //! allocation per record, no second copy of the zone. Records of an owner that reappears later are set aside and merged
 //! once at the end, so a file in arbitrary order costs no more than sorting the records set aside.
 
+mod advice;
 mod apex;
+mod broken;
 mod check;
+mod connect;
+mod glue;
+mod memory;
 mod merge;
 mod reuse;
 
-use crate::advice::ScriptCheck;
-use crate::broken::Broken;
 use crate::capacity::{ZoneFull, ZoneLimits, try_push};
 use crate::draft::{Draft, Keep};
 use crate::finding::Findings;
-use crate::glue::LastCut;
 use crate::key::NameKey;
 use crate::layout;
 use crate::node::{self, Node, flags};
@@ -24,9 +26,13 @@ use nameward_wire::zonefile::{Record, RecordLocation, RecordLocations, Sink, Sin
 use nameward_wire::{Class, Name, NameBuf, Type};
 use std::collections::HashMap;
 
+pub use advice::ScriptCheck;
 pub use apex::PackedApex;
+use broken::Broken;
+pub(crate) use broken::bits_of_targets;
 use check::is_checked_alone;
-pub(crate) use reuse::empty;
+pub(crate) use connect::{HostReference, is_below, list_targets};
+use glue::LastCut;
 
 /// Distance, in node locations, from one empty non-terminal of a chain to the one above it.
 pub(crate) const CHAIN_STEP: u32 = (node::CHAIN_NODE / ALIGN) as u32;
@@ -34,54 +40,54 @@ pub(crate) const CHAIN_STEP: u32 = (node::CHAIN_NODE / ALIGN) as u32;
 /// Collects the records of one zone, or of several zones in sequence.
 pub struct ZoneBuilder {
     apex: NameKey,
-    pub(crate) apex_name: NameBuf,
+    apex_name: NameBuf,
     /// The name of the version, if it has a variant.
     id: Option<Box<[u8]>>,
-    pub(crate) arena: Vec<u8>,
-    pub(crate) slots: Vec<u64>,
-    pub(crate) names: usize,
+    arena: Vec<u8>,
+    slots: Vec<u64>,
+    names: usize,
     /// The owner currently being collected.
-    pub(crate) current: Draft,
-    pub(crate) current_name: NameBuf,
-    pub(crate) current_key: NameKey,
+    current: Draft,
+    current_name: NameBuf,
+    current_key: NameKey,
     current_in_zone: bool,
     /// Records of owners that are already packed.
-    pub(crate) late: Draft,
-    pub(crate) late_of: Vec<u32>,
+    late: Draft,
+    late_of: Vec<u32>,
     /// Names that exist regardless of whether they have records here.
     empties: Vec<NameBuf>,
-    pub(crate) broken: Broken,
-    pub(crate) is_tolerant: bool,
-    pub(crate) script_check: ScriptCheck,
-    pub(crate) deep: Vec<PlacedNode>,
-    pub(crate) with_targets: Vec<PlacedNode>,
-    pub(crate) cut_depths: u128,
-    pub(crate) has_scripts: bool,
-    pub(crate) max_labels: usize,
+    broken: Broken,
+    is_tolerant: bool,
+    script_check: ScriptCheck,
+    deep: Vec<PlacedNode>,
+    with_targets: Vec<PlacedNode>,
+    cut_depths: u128,
+    has_scripts: bool,
+    max_labels: usize,
     has_auto_hints: bool,
-    pub(crate) findings: Findings,
+    findings: Findings,
     /// Source locations of records that name hosts and are in a different file than the first record of their owner,
     /// keyed by their offset in the arena.
-    pub(crate) elsewhere: HashMap<usize, RecordLocation>,
+    elsewhere: HashMap<usize, RecordLocation>,
     /// Source locations of the records.
-    pub(crate) places: RecordLocations,
-    pub(crate) last_cut: LastCut,
+    places: RecordLocations,
+    last_cut: LastCut,
     /// Delegations whose name servers are resolved.
-    pub(crate) connected: Vec<u32>,
+    connected: Vec<u32>,
     /// Source location of the SOA, once it is packed.
     soa_from: RecordLocation,
-    pub(crate) limits: ZoneLimits,
-    pub(crate) records: u64,
+    limits: ZoneLimits,
+    records: u64,
     /// Octets of text read so far and in total, if known.
-    pub(crate) text_read: Option<(u64, u64)>,
+    text_read: Option<(u64, u64)>,
     /// Octets the current owner may still take.
-    pub(crate) octets_left: usize,
+    octets_left: usize,
     /// All records have been added and the ones set aside have been merged.
     is_merging: bool,
     /// A limit has been reached and reported.
-    pub(crate) is_full: bool,
+    is_full: bool,
     /// The limit is the memory of the system.
-    pub(crate) lacks_memory: bool,
+    lacks_memory: bool,
 }
 
 /// A node and the source location of its first record.

@@ -14,11 +14,10 @@ mod block;
 mod listed;
 mod members;
 
-use crate::order::sort_key;
+use crate::sort_key::{name_of_key, sort_key};
 use block::MemberList;
 pub use listed::{ChainLister, ListedChain, ListedTypes, NameRecord, SigningWithList};
 use nameward_dnssec::{Denial, Nsec3, Nsec3Hash, ReusableBytes, Signing};
-use nameward_wire::name::{MAX_LABEL, MAX_NAME};
 use nameward_wire::{Name, NameBuf};
 use std::ops::Range;
 use std::sync::Arc;
@@ -206,32 +205,6 @@ impl DenialChain {
             }
         }
     }
-}
-
-/// Converts a key made by [`sort_key`] back to a name: labels from the right, each terminated by 0, with 0 and 1
-/// encoded as two octets.
-fn name_of_key(key: &[u8], apex: Name<'_>) -> Option<NameBuf> {
-    let mut wire = [0; MAX_NAME];
-    let mut start = wire.len();
-    let mut label = [0; MAX_LABEL];
-    let (mut len, mut octets) = (0, key.iter());
-    while let Some(&octet) = octets.next() {
-        let octet = match octet {
-            0 => {
-                let end = start;
-                start = start.checked_sub(len + 1)?;
-                wire[start] = len as u8;
-                wire[start + 1..end].copy_from_slice(&label[..len]);
-                len = 0;
-                continue;
-            }
-            1 => octets.next()?.checked_sub(1)?,
-            octet => octet,
-        };
-        *label.get_mut(len)? = octet;
-        len += 1;
-    }
-    NameBuf::join(&wire[start..], apex).ok()
 }
 
 /// The signing state and the chain of a zone signed here; versions share both.

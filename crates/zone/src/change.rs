@@ -14,7 +14,6 @@ mod condition;
 mod difference;
 mod editor;
 mod layered;
-mod overlay;
 mod pack;
 mod plan;
 
@@ -24,7 +23,6 @@ pub use author::{ChangeAuthor, MESSAGE_MAX};
 pub use condition::{ChangeRefused, ConditionalChange, RecordsAt, SignedBy, UnsignedRecords};
 pub use layered::LayerError;
 use nameward_wire::{NameBuf, Type};
-pub(crate) use overlay::Changes;
 use std::time::SystemTime;
 
 #[cfg(doc)]

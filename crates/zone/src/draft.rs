@@ -1,9 +1,10 @@
 //! The records of one name while they are collected, and their encoding as a node.
 
-use crate::build::empty;
-use crate::capacity::ZoneFull;
+use crate::capacity::{ZoneFull, empty};
 use crate::layout;
-use crate::node::{NO_TARGET, NODE_HEADER, Node, RRSET_HEADER, flags};
+use crate::node::{
+    NO_TARGET, NODE_HEADER, Node, RECORD_OVERHEAD, RRSET_HEADER, flags, rrset_octets,
+};
 use nameward_wire::zonefile::RecordLocation;
 use nameward_wire::{Name, Type, rdata};
 use std::cmp::Ordering;
@@ -16,14 +17,6 @@ pub const MAX_RECORDS: usize = u16::MAX as usize;
 /// Maximum size of an RRset in a message, in octets with compressed owner names, that still fits next to header and
 /// question.
 pub const MAX_RRSET_OCTETS: usize = 65_000;
-/// Octets of a record besides its data: owner pointer, type, class, TTL and length.
-const RECORD_OVERHEAD: usize = 12;
-
-/// Returns the octets that an RRset with data of these lengths takes in a message.
-pub(crate) fn rrset_octets(lengths: impl Iterator<Item = usize>) -> usize {
-    lengths.map(|length| length + RECORD_OVERHEAD).sum()
-}
-
 /// A fault in the records of one name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flaw {
@@ -105,6 +98,26 @@ impl Draft {
             .map_err(|_| ZoneFull::Memory)
     }
 
+    /// Returns the octets of memory the records take.
+    #[inline]
+    pub(crate) fn octets(&self) -> usize {
+        self.data_len() + self.entries.len() * size_of::<DraftEntry>()
+    }
+
+    /// Adds a record if there is memory for it.
+    #[inline]
+    pub(crate) fn try_push(
+        &mut self,
+        rtype: Type,
+        ttl: u32,
+        rdata: &[u8],
+        from: RecordLocation,
+    ) -> Result<(), ZoneFull> {
+        self.reserve(rdata.len())?;
+        self.push(rtype, ttl, rdata, from);
+        Ok(())
+    }
+
     /// Returns the total length of all record data, in octets.
     #[inline]
     pub(crate) fn data_len(&self) -> usize {
@@ -146,6 +159,13 @@ impl Draft {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Drops the records of a name that has too many of them to be stored.
+    pub(crate) fn shorten(&mut self, flaw: Flaw) {
+        if matches!(flaw, Flaw::TooManyTypes | Flaw::TooManyRecords(_)) {
+            self.entries.truncate(1);
+        }
     }
 
     /// Sorts the records, merges duplicates and calls `flaw` for each fault.

@@ -30,6 +30,13 @@ pub(crate) fn layout(rtype: Type) -> Layout {
     LAYOUTS.get(rtype.0 as usize).copied().unwrap_or(OPAQUE)
 }
 
+impl CompressibleNames {
+    /// Returns the positions of compressible names in the data of a type.
+    pub fn for_type(rtype: Type) -> CompressibleNames {
+        layout(rtype).form
+    }
+}
+
 /// Compares data of one type in canonical order (RFC 4034 section 6.3). If a type ends in a name, the name is compared
 /// case-insensitively (section 6.2), so that records differing only in case are the same.
 pub(crate) fn compare(rtype: Type, a: &[u8], b: &[u8]) -> Ordering {

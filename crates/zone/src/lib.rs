@@ -7,17 +7,12 @@
 #![deny(unsafe_code)]
 
 mod access;
-mod advice;
-mod body;
-mod broken;
 mod build;
 mod capacity;
 mod chain;
 pub mod change;
-mod connect;
 mod draft;
 mod finding;
-mod glue;
 mod huge_pages;
 mod inspect;
 pub mod key;
@@ -27,6 +22,7 @@ mod layout;
 mod live;
 pub mod node;
 mod order;
+mod overlay;
 mod packed;
 mod prefetch;
 mod record_list;
@@ -34,7 +30,9 @@ mod scripts;
 mod serial;
 mod signed_version;
 mod signing_state;
+mod sort_key;
 mod source;
+mod stub;
 mod summary;
 mod table;
 mod view;
@@ -46,8 +44,7 @@ pub use access::{
     AccessClient, AccessEntry, AccessList, AccessRules, AccessSource, AccessWord, SpkiPin,
     TlsEntry, TlsPeer, TlsTerm,
 };
-pub use advice::ScriptCheck;
-pub use build::{PackedApex, ZoneBuilder};
+pub use build::{PackedApex, ScriptCheck, ZoneBuilder};
 pub use capacity::ZoneLimits;
 pub use chain::{
     ChainLister, ChainedSigning, DenialChain, ListedChain, ListedTypes, NameRecord, Nsec3Link,
@@ -59,7 +56,7 @@ pub use inspect::{FaultyRrsets, RrsetName, StoredInspection};
 pub use key::NameKey;
 pub use kind::ZoneKind;
 pub use large_rrset::LargeRrset;
-pub use live::{Live, LiveHandle};
+pub use live::Live;
 pub use node::{CompressibleNames, Node, RecordData, Rrset, negative_ttl};
 pub use prefetch::prefetch;
 pub use record_list::{ListError, RecordList, WireRecord, WireRecords};
@@ -70,6 +67,7 @@ pub use source::{
     BackendFailure, BatchRound, CacheSizes, LiveSource, LookupBatch, LookupEnd, LookupError,
     LookupFuture, LookupRequest, ZoneFragment, ZoneFuture,
 };
+pub use stub::LiveHandle;
 pub use table::{
     Contest, NO_SOURCE, Offered, PageStart, RankSums, ScriptedZones, TableChange, TablePage,
     TableSums, ViewTables, ZoneMatch, ZoneSums, ZoneTable,

@@ -14,7 +14,6 @@
 //! Empty non-terminals created by one name are ancestors of each other, so each name is a suffix of the deepest one.
 //! They share it: the 126 ancestors of a name with 127 labels cost 12 octets each plus one name, not 126 names.
 
-use crate::draft::rrset_octets;
 use nameward_wire::{Name, Type};
 use std::borrow::Cow;
 
@@ -26,6 +25,14 @@ pub(crate) const RRSET_HEADER: usize = 14;
 pub(crate) const CHAIN_NODE: usize = 12;
 /// Value of `target` for an RRset without targets.
 pub(crate) const NO_TARGET: u8 = 0xff;
+
+/// Octets of a record besides its data: owner pointer, type, class, TTL and length.
+pub(crate) const RECORD_OVERHEAD: usize = 12;
+
+/// Returns the octets that an RRset with data of these lengths takes in a message.
+pub(crate) fn rrset_octets(lengths: impl Iterator<Item = usize>) -> usize {
+    lengths.map(|length| length + RECORD_OVERHEAD).sum()
+}
 
 /// Node properties that lookups need without reading the RRsets.
 pub mod flags {
@@ -60,11 +67,6 @@ pub enum CompressibleNames {
 }
 
 impl CompressibleNames {
-    /// Returns the positions of compressible names in the data of a type.
-    pub fn for_type(rtype: Type) -> CompressibleNames {
-        crate::layout::layout(rtype).form
-    }
-
     pub(crate) fn to_byte(self) -> u8 {
         match self {
             CompressibleNames::Opaque => 0xff,

@@ -5,30 +5,11 @@
 use crate::key::NameKey;
 use crate::node::Node;
 use crate::packed::tag;
+use crate::sort_key::sort_key;
 use crate::zone::Zone;
 use nameward_wire::Name;
-use nameward_wire::name::MAX_LABELS;
 use std::cmp::Ordering;
 use std::iter::Peekable;
-
-/// Writes bytes whose plain order is the canonical order of names: labels from the right in lower case, each terminated
-/// by 0, with the octets 0 and 1 inside labels encoded as two.
-pub(crate) fn sort_key(name: Name<'_>, out: &mut Vec<u8>) {
-    out.clear();
-    let mut offsets = [0u8; MAX_LABELS];
-    let count = name.label_offsets(&mut offsets);
-    let wire = name.as_wire();
-    for &offset in offsets[..count].iter().rev() {
-        let start = offset as usize + 1;
-        for &byte in &wire[start..start + wire[start - 1] as usize] {
-            match byte {
-                0 | 1 => out.extend_from_slice(&[1, byte + 1]),
-                _ => out.push(byte.to_ascii_lowercase()),
-            }
-        }
-        out.push(0);
-    }
-}
 
 impl Zone {
     /// Returns the locations of the packed names in canonical order.

@@ -4,9 +4,8 @@
 //! everything except the paths to names that differ. A change of `k` names copies `k` paths of a few blocks each.
 
 use crate::node::Node;
-use crate::order::sort_key;
 use crate::packed::tag;
-use crate::zone::Zone;
+use crate::sort_key::sort_key;
 use nameward_wire::Name;
 use rpds::HashTrieMapSync;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -142,28 +141,10 @@ impl Overlay {
         list
     }
 
-    fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         // A table entry, a list of one name and a node, with their reference counts.
         const ENTRY: usize = 120;
         let nodes = self.table.values().flat_map(|names| names.iter());
         nodes.map(|changed| ENTRY + changed.node.len()).sum()
-    }
-}
-
-/// The changes of a version over its packed base.
-pub(crate) struct Changes {
-    pub(crate) base: Arc<Zone>,
-    pub(crate) overlay: Overlay,
-    /// The apex, if it has changed: nearly always, because the SOA contains the serial.
-    pub(crate) apex: Option<Arc<[u8]>>,
-    /// The version without the records that this server's keys add at the apex, if the changes include them.
-    pub(crate) unsigned: Option<Arc<Zone>>,
-    /// The contents in the zone's storage, if the version is served over the common version of its zone.
-    pub(crate) stored: Option<Arc<Zone>>,
-}
-
-impl Changes {
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.overlay.heap_bytes()
     }
 }

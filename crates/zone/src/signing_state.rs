@@ -5,10 +5,9 @@
 //! chain. The last kind needs the chain owners in canonical order (RFC 4034 section 6.1); for NSEC3 that is hash order,
 //! because base32hex preserves it (RFC 5155 section 1.3).
 
-use crate::chain::{ChainKind, ChainedSigning, DenialChain, SigningWithList};
-use crate::zone::Zone;
+use crate::chain::{ChainedSigning, ListedChain, SigningWithList};
 use nameward_dnssec::{Denial, DenialStyle, Nsec3, Signing};
-use nameward_wire::{Name, Type};
+use nameward_wire::Name;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -71,10 +70,17 @@ impl From<Option<Arc<Signing>>> for SigningState {
     }
 }
 
+impl SigningWithList {
+    /// Returns the signing state of a zone whose names are listed in `chain`.
+    pub fn state(signing: Arc<Signing>, chain: &Arc<ListedChain>) -> SigningState {
+        SigningState::Listed(Arc::new(SigningWithList::new(signing, chain)))
+    }
+}
+
 /// The owners of a zone's NSEC or NSEC3 records, in canonical order.
 pub struct DenialIndex {
-    hashing: Option<Nsec3>,
-    owners: Box<[Box<[u8]>]>,
+    pub(crate) hashing: Option<Nsec3>,
+    pub(crate) owners: Box<[Box<[u8]>]>,
 }
 
 impl DenialIndex {
@@ -96,101 +102,5 @@ impl DenialIndex {
         };
         let owner = self.owners.get(place.checked_sub(1)?)?;
         Some(Name::from_valid_wire(owner))
-    }
-}
-
-impl Zone {
-    /// Sets the keys for a zone whose contents are all in memory, and builds the chain over its names if denial uses
-    /// one. The apex records of a signed zone must already be present.
-    pub fn set_resident_signing(&mut self, signing: Option<Arc<Signing>>) {
-        let chain = signing
-            .as_ref()
-            .filter(|signing| signing.style() == DenialStyle::Chain)
-            .map(|signing| self.chain_for(signing));
-        self.set_signing(match (signing, chain) {
-            (Some(signing), Some(chain)) => {
-                SigningState::Chained(Arc::new(ChainedSigning { signing, chain }))
-            }
-            (signing, _) => signing.into(),
-        });
-    }
-
-    /// Returns the NSEC or NSEC3 chain over the zone's names. It is built on first use, in time proportional to the
-    /// size of the zone, and follows changes from then on.
-    pub fn chain_for(&self, signing: &Signing) -> Arc<DenialChain> {
-        let kind = ChainKind::from_signing(signing);
-        let kept = &self.indexes().chain;
-        let mut kept = kept.lock();
-        if let Some(chain) = kept.as_ref().filter(|chain| chain.is_of(&kind)) {
-            return Arc::clone(chain);
-        }
-        let chain = Arc::new(DenialChain::from_zone(self, kind));
-        *kept = Some(Arc::clone(&chain));
-        chain
-    }
-
-    pub(crate) fn kept_chain(&self) -> Option<Arc<DenialChain>> {
-        let kept = &self.indexes_if_made()?.chain;
-        kept.lock().clone()
-    }
-
-    pub(crate) fn keep_chain(&self, chain: Option<Arc<DenialChain>>) {
-        let kept = &self.indexes().chain;
-        *kept.lock() = chain;
-    }
-
-    /// Drops the denial chain: the zone is no longer signed.
-    pub fn forget_chain(&self) {
-        if self.kept_chain().is_some() {
-            self.keep_chain(None);
-        }
-    }
-
-    /// Updates the chain inherited from the previous version to this one, in which records of `owners` were added or
-    /// removed.
-    pub(crate) fn follow_chain<'n>(
-        &mut self,
-        before: &Zone,
-        owners: impl Iterator<Item = Name<'n>>,
-    ) {
-        let Some(chain) = self.kept_chain() else {
-            return;
-        };
-        let Some(chain) = chain.changed((before, self), owners).map(Arc::new) else {
-            return;
-        };
-        self.keep_chain(Some(Arc::clone(&chain)));
-        if let SigningState::Chained(chained) = self.signing() {
-            let signing = Arc::clone(&chained.signing);
-            self.set_signing(SigningState::Chained(Arc::new(ChainedSigning {
-                signing,
-                chain,
-            })));
-        }
-    }
-
-    /// Detects whether the zone has its signatures among its records: its SOA is signed, and there is an NSEC or NSEC3
-    /// chain.
-    pub fn stored_signatures(&self) -> SigningState {
-        let apex = self.apex();
-        if apex.signatures(Type::SOA).next().is_none() {
-            return SigningState::Unsigned;
-        }
-        let params = apex.rrset(Type::NSEC3PARAM);
-        let mut params = params.into_iter().flat_map(|rrset| rrset.records());
-        let hashing = params.find_map(|record| Nsec3::from_param(record.rdata));
-        let rtype = match hashing {
-            Some(_) => Type::NSEC3,
-            None => Type::NSEC,
-        };
-        let chain = self
-            .nodes_in_order()
-            .filter(|node| node.rrset(rtype).is_some());
-        let owners: Box<[Box<[u8]>]> = chain.map(|node| node.name().as_wire().into()).collect();
-        if owners.is_empty() {
-            SigningState::Unsigned
-        } else {
-            SigningState::Stored(Arc::new(DenialIndex { hashing, owners }))
-        }
     }
 }

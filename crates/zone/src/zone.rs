@@ -1,7 +1,8 @@
 //! One version of a zone, and lookups in it.
 
-use crate::body::{MemoryContents, ZoneBody, ZoneIndexes, no_contents};
-use crate::change::Changes;
+mod body;
+mod signing;
+
 use crate::key::NameKey;
 use crate::live::Live;
 use crate::node::{Node, RecordData, Rrset, flags, soa_field};
@@ -10,6 +11,8 @@ use crate::prefetch::prefetch;
 use crate::serial::Serial;
 use crate::signing_state::SigningState;
 use crate::summary::ZoneSummary;
+pub(crate) use body::Changes;
+use body::{MemoryContents, ZoneBody, ZoneIndexes, no_contents};
 use nameward_wire::{Name, Type};
 use std::sync::Arc;
 
@@ -466,6 +469,19 @@ impl Zone {
             depths.trailing_zeros() as usize
         } else {
             limit
+        }
+    }
+}
+
+impl Find<'_> {
+    /// Checks whether the answer needs an unreadable record.
+    #[inline]
+    pub fn is_broken(&self) -> bool {
+        match *self {
+            Find::Exact(node) | Find::Wildcard { node, .. } => node.has(flags::BROKEN),
+            Find::Cut { node, exact: true } => node.has(flags::BROKEN),
+            Find::Cut { node, .. } | Find::Dname { node, .. } => node.has(flags::BROKEN_ABOVE),
+            Find::Missing { .. } => false,
         }
     }
 }

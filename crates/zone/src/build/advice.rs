@@ -4,7 +4,7 @@
 //! A warning never keeps a zone from being served. Database zones are not checked here: their names are absolute, and
 //! most are built one fragment at a time.
 
-use crate::build::{PlacedNode, ZoneBuilder};
+use super::{PlacedNode, ZoneBuilder};
 use crate::draft::{Draft, DraftEntry};
 use crate::key::NameKey;
 use crate::node::{Node, flags};

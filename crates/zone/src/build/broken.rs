@@ -5,14 +5,12 @@
 //! Other answers that refer to the host omit its addresses: the additional section may be incomplete. A zone with a
 //! broken SOA or broken apex NS records fails as a whole.
 
-use crate::build::{PlacedNode, ZoneBuilder};
-use crate::change::Difference;
-use crate::draft::{Draft, Flaw};
+use super::{PlacedNode, ZoneBuilder};
+use crate::draft::Draft;
 use crate::finding::KEPT;
 use crate::key::NameKey;
 use crate::node::Node;
 use crate::node::flags::{BROKEN, BROKEN_ABOVE, BROKEN_HOST, CUT, DNAME};
-use crate::zone::{Find, Zone};
 use nameward_wire::zonefile::RecordLocation;
 use nameward_wire::{Name, Type};
 use std::collections::HashMap;
@@ -120,40 +118,5 @@ pub(crate) fn bits_of_targets(node: Node<'_>, is_broken_host: impl FnMut(Name<'_
         BROKEN | BROKEN_ABOVE
     } else {
         0
-    }
-}
-
-impl Draft {
-    /// Drops the records of a name that has too many of them to be stored.
-    pub(crate) fn shorten(&mut self, flaw: Flaw) {
-        if matches!(flaw, Flaw::TooManyTypes | Flaw::TooManyRecords(_)) {
-            self.entries.truncate(1);
-        }
-    }
-}
-
-impl Zone {
-    /// Checks whether a difference touches names with unreadable records. It may be the change that repairs them, which
-    /// can only be decided from all their records.
-    pub fn is_broken_at(&self, difference: &Difference) -> bool {
-        let records = difference.removed.iter().chain(&difference.added);
-        let is_broken = |name| {
-            let node = self.node_of(name);
-            node.is_some_and(|node| node.flags() & (BROKEN | BROKEN_ABOVE | BROKEN_HOST) != 0)
-        };
-        records.into_iter().any(|record| is_broken(record.owner))
-    }
-}
-
-impl Find<'_> {
-    /// Checks whether the answer needs an unreadable record.
-    #[inline]
-    pub fn is_broken(&self) -> bool {
-        match *self {
-            Find::Exact(node) | Find::Wildcard { node, .. } => node.has(BROKEN),
-            Find::Cut { node, exact: true } => node.has(BROKEN),
-            Find::Cut { node, .. } | Find::Dname { node, .. } => node.has(BROKEN_ABOVE),
-            Find::Missing { .. } => false,
-        }
     }
 }

@@ -1,8 +1,8 @@
 //! Checks and links that need all names of a zone: empty non-terminals, occluded data, and the nodes of the hosts named
 //! by NS, MX, SRV, SVCB and HTTPS records.
 
-use crate::advice::has_address;
-use crate::build::{CHAIN_STEP, PlacedNode, ZoneBuilder};
+use super::advice::has_address;
+use super::{CHAIN_STEP, PlacedNode, ZoneBuilder};
 use crate::key::NameKey;
 use crate::node::{Node, RRSET_HEADER, flags, read_u32};
 use crate::packed::ALIGN;

@@ -2,12 +2,12 @@
 //!
 //! In most delegation-heavy zone files, such as those of registries, a delegation and the addresses of its servers are
 //! adjacent. Linking them later would take a search with cache misses for each; here it is a comparison while both are
-//! at hand. All other cases are left to [`crate::connect`].
+//! at hand. All other cases are left to [`super::connect`].
 
-use crate::advice::{ends_twice, starts_like_address};
-use crate::build::{PlacedNode, ZoneBuilder};
+use super::advice::{ends_twice, starts_like_address};
+use super::connect::ends_like;
+use super::{PlacedNode, ZoneBuilder};
 use crate::capacity::{ZoneFull, try_push};
-use crate::connect::ends_like;
 use crate::draft::Draft;
 use crate::node::{Node, RRSET_HEADER, flags};
 use crate::packed::ALIGN;

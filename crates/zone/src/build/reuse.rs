@@ -2,12 +2,13 @@
 //! kept, so that a hundred thousand small zones or fragments cost no allocations beyond their own.
 
 use super::ZoneBuilder;
-use crate::advice::ScriptCheck;
-use crate::broken::Broken;
-use crate::capacity::{ZoneLimits, fitting_arena, fitting_slots};
+use super::advice::ScriptCheck;
+use super::broken::Broken;
+use super::glue::LastCut;
+use super::memory::{fitting_arena, fitting_slots};
+use crate::capacity::{ZoneLimits, empty};
 use crate::draft::Draft;
 use crate::finding::{Finding, Findings};
-use crate::glue::LastCut;
 use crate::key::NameKey;
 use crate::packed::{ALIGN, Packed};
 use crate::record_list::RecordList;
@@ -249,14 +250,5 @@ impl ZoneBuilder {
                 None
             }
         }
-    }
-}
-
-/// Clears a buffer, and frees its memory if it is larger than most zones need.
-pub(crate) fn empty<T>(buffer: &mut Vec<T>, kept: usize) {
-    if buffer.capacity() > kept {
-        *buffer = Vec::new()
-    } else {
-        buffer.clear()
     }
 }

@@ -11,9 +11,8 @@
 
 mod lister;
 
-use super::{ChainKind, HASH, NsecLink, name_of_key};
-use crate::order::sort_key;
-use crate::signing_state::SigningState;
+use super::{ChainKind, HASH, NsecLink};
+use crate::sort_key::{name_of_key, sort_key};
 pub use lister::{ChainLister, NameRecord};
 use nameward_dnssec::{Nsec3, Nsec3Hash, ReusableBytes, Signing};
 use nameward_wire::{Name, NameBuf, Type};
@@ -169,10 +168,9 @@ pub struct SigningWithList {
 }
 
 impl SigningWithList {
-    /// Returns the signing state of a zone whose names are listed in `chain`.
-    pub fn state(signing: Arc<Signing>, chain: &Arc<ListedChain>) -> SigningState {
+    pub(crate) fn new(signing: Arc<Signing>, chain: &Arc<ListedChain>) -> Self {
         let chain = Arc::downgrade(chain);
-        SigningState::Listed(Arc::new(SigningWithList { signing, chain }))
+        SigningWithList { signing, chain }
     }
 
     /// Returns the chain while the list is valid.

@@ -6,6 +6,7 @@
 
 use super::Difference;
 use crate::layout;
+use crate::node::flags::{BROKEN, BROKEN_ABOVE, BROKEN_HOST};
 use crate::node::{Node, Rrset};
 use crate::record_list::{RecordList, WireRecord};
 use crate::zone::Zone;
@@ -29,7 +30,7 @@ impl Zone {
                 .map(Node::name)
                 .map_or(Vec::new(), |name| {
                     let mut key = Vec::new();
-                    crate::order::sort_key(name, &mut key);
+                    crate::sort_key::sort_key(name, &mut key);
                     key
                 })
         };
@@ -248,4 +249,17 @@ fn rrsets_in_order(list: &RecordList) -> Vec<WireRecord<'_>> {
     }
     records.dedup_by(|a, b| compare(a, b).is_eq());
     records
+}
+
+impl Zone {
+    /// Checks whether a difference touches names with unreadable records. It may be the change that repairs them, which
+    /// can only be decided from all their records.
+    pub fn is_broken_at(&self, difference: &Difference) -> bool {
+        let records = difference.removed.iter().chain(&difference.added);
+        let is_broken = |name| {
+            let node = self.node_of(name);
+            node.is_some_and(|node| node.flags() & (BROKEN | BROKEN_ABOVE | BROKEN_HOST) != 0)
+        };
+        records.into_iter().any(|record| is_broken(record.owner))
+    }
 }

@@ -4,17 +4,17 @@
 //! costs `k` times the logarithm of the number of names changed since the zone was packed, regardless of the size of
 //! the zone.
 
-use super::overlay::{Changes, Overlay};
 use super::{ChangeError, Difference};
-use crate::broken::bits_of_targets;
+use crate::build::bits_of_targets;
 use crate::draft::{Draft, Flaw, Keep};
 use crate::key::NameKey;
 use crate::layout;
 use crate::node::{Node, flags};
+use crate::overlay::Overlay;
 use crate::packed::tag;
 use crate::record_list::WireRecord;
 use crate::summary::ZoneSummary;
-use crate::zone::Zone;
+use crate::zone::{Changes, Zone};
 use nameward_wire::zonefile::RecordLocation;
 use nameward_wire::{Name, Type};
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 //! the meantime to the result ([`Zone::caught_up`]), in time proportional to those changes.
 
 use super::editor::Editor;
-use crate::connect::{HostReference, is_below, list_targets};
+use crate::build::{HostReference, is_below, list_targets};
 use crate::key::NameKey;
 use crate::packed::{ALIGN, Packed, put_slot, slots_for, tag};
 use crate::zone::Zone;

@@ -5,11 +5,11 @@
 
 use super::difference::push_missing;
 use super::{ChangeError, Difference, Edit, RrsetData, ZoneChange, set_soa_serial};
-use crate::draft::{Draft, Keep, MAX_RRSET_OCTETS, rrset_octets};
+use crate::draft::{Draft, Keep, MAX_RRSET_OCTETS};
 use crate::layout;
-use crate::node::Node;
-use crate::order::sort_key;
+use crate::node::{Node, rrset_octets};
 use crate::serial::Serial;
+use crate::sort_key::sort_key;
 use crate::zone::Zone;
 use nameward_wire::rdata::validate;
 use nameward_wire::zonefile::RecordLocation;

@@ -1,8 +1,9 @@
 //! The contents of a zone in memory, or where they are looked up.
 
+use super::Zone;
 use crate::chain::DenialChain;
-use crate::change::Changes;
 use crate::live::Live;
+use crate::overlay::Overlay;
 use crate::packed::Packed;
 use crate::signing_state::SigningState;
 use nameward_base::sync::Mutex;
@@ -23,6 +24,24 @@ pub(crate) struct MemoryContents {
     pub(crate) signing: SigningState,
     /// Indexes over the names, behind a pointer because few zones ever need them.
     pub(crate) indexes: OnceBox<ZoneIndexes>,
+}
+
+/// The changes of a version over its packed base.
+pub(crate) struct Changes {
+    pub(crate) base: Arc<Zone>,
+    pub(crate) overlay: Overlay,
+    /// The apex, if it has changed: nearly always, because the SOA contains the serial.
+    pub(crate) apex: Option<Arc<[u8]>>,
+    /// The version without the records that this server's keys add at the apex, if the changes include them.
+    pub(crate) unsigned: Option<Arc<Zone>>,
+    /// The contents in the zone's storage, if the version is served over the common version of its zone.
+    pub(crate) stored: Option<Arc<Zone>>,
+}
+
+impl Changes {
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.overlay.heap_bytes()
+    }
 }
 
 /// The contents of every placeholder for a zone that is looked up: an apex without records.

@@ -1,8 +1,8 @@
 //! Builds a listed chain from a zone's names and types, which arrive in any order.
 
-use super::super::{ChainKind, HASH, name_of_key};
+use super::super::{ChainKind, HASH};
 use super::{ListedChain, ListedTypes};
-use crate::order::sort_key;
+use crate::sort_key::{name_of_key, sort_key};
 use nameward_dnssec::{MadeTypes, Nsec3Hash, Signing};
 use nameward_wire::{Name, NameBuf, Type};
 use std::collections::HashMap;
