@@ -191,7 +191,7 @@ fn transfer(records: usize) {
     let source = VersionSource {
         zone,
         rank: 0,
-        home: ZoneStorage::Store,
+        storage: ZoneStorage::Store,
         origin: JournalOrigin::Transfer,
         confirmed: None,
         author: None,

@@ -230,7 +230,7 @@ impl Commits {
         let place = self.zone(source.zone.as_name(), source.rank);
         let mut under_way = place.lock();
         let made = self.tip(&source, &under_way).and_then(|tip| {
-            let made = make(&tip, under_way.home.as_ref())?;
+            let made = make(&tip, under_way.file_version.as_ref())?;
             let (difference, zone) = (&made.difference, made.zone.as_deref());
             let mut changes = match &made.rebased {
                 Some(rebased) => vec![rebased.journal(difference)],
@@ -251,9 +251,9 @@ impl Commits {
             }
         };
         // A version that contains more than its file is durable before it is served.
-        let is_home_first = source.is_home_first() && made.rebased.is_none();
-        let home_before = under_way.home.clone();
-        under_way.note_home(&source, &tip, &made);
+        let is_storage_first = source.is_storage_first() && made.rebased.is_none();
+        let file_version_before = under_way.file_version.clone();
+        under_way.note_file_version(&source, &tip, &made);
         let NewVersion {
             difference, zone, ..
         } = made;
@@ -266,7 +266,7 @@ impl Commits {
         let zone = zone.unwrap_or(tip);
         let committed = CommittedVersion::new(zone, difference, is_first, &source);
         // A version that its storage already has is served at once, unless older versions are still pending.
-        let is_published = is_home_first && under_way.count == 0;
+        let is_published = is_storage_first && under_way.count == 0;
         if is_published {
             self.publish(&committed);
         }
@@ -284,7 +284,7 @@ impl Commits {
         let (commits, own) = (Arc::clone(self), Arc::clone(&place));
         // Under the lock, so that the journal gets the versions in order.
         let done = move |written| {
-            let terms = (is_home_first, is_published);
+            let terms = (is_storage_first, is_published);
             let result = commits.finish(&source, &committed, terms, written);
             let mut under_way = own.lock();
             under_way.count -= 1;
@@ -292,7 +292,7 @@ impl Commits {
                 under_way.tip = None;
             }
             if result.is_err() {
-                under_way.home = home_before;
+                under_way.file_version = file_version_before;
             }
             drop(under_way);
             // The callback may end the server.
@@ -326,7 +326,7 @@ impl Commits {
             return Ok(Vec::new());
         };
         if self.durable.is_none() {
-            return if source.is_home_first() {
+            return if source.is_storage_first() {
                 Ok(Vec::new())
             } else {
                 Err(CommitError::NoStore(source.zone.to_string()))
@@ -338,7 +338,7 @@ impl Commits {
         // A forced transfer may lead back: no journal leads there.
         let is_forced = contents.is_some() && !is_forward && !difference.is_empty();
         let is_whole = tip.is_stand_in() || is_rewrite(difference, zone) || is_forced;
-        if source.home == ZoneStorage::Store && is_whole {
+        if source.storage == ZoneStorage::Store && is_whole {
             let parts = Arc::new(contents.unwrap_or_else(|| contents_of(zone)));
             return Ok(vec![StateChange::SetContents {
                 zone: name,
@@ -349,16 +349,16 @@ impl Commits {
         if difference.is_empty() {
             return Ok(Vec::new());
         }
-        if !is_forward && !source.is_home_first() {
+        if !is_forward && !source.is_storage_first() {
             return Err(CommitError::Invalid(ChangeError::Invalid {
                 owner: name.to_string(),
                 what: format!("serial {serial} is not greater than {}", tip.serial()),
             }));
         }
-        let home = source.home;
+        let storage = source.storage;
         let restart = StateChange::RestartJournal {
             zone: name,
-            home,
+            storage,
             serial,
         };
         if !is_forward {
@@ -371,7 +371,7 @@ impl Commits {
         }
         Ok(vec![StateChange::Append {
             zone: name,
-            home,
+            storage,
             origin: source.origin,
             difference: Arc::new(difference.clone()),
             time: now_seconds(),
@@ -384,13 +384,13 @@ impl Commits {
         &self,
         source: &VersionSource,
         committed: &CommittedVersion,
-        (is_home_first, is_published): (bool, bool),
+        (is_storage_first, is_published): (bool, bool),
         written: Result<Written, StateError>,
     ) -> Result<(), CommitError> {
         match written {
             Ok(written) if written.overfull.is_empty() => {}
             Ok(_) => self.relieve_journal(source),
-            Err(error) if !is_home_first => return Err(error.into()),
+            Err(error) if !is_storage_first => return Err(error.into()),
             // The storage has it, so it is served; only the history is lost.
             Err(error) => self.restart_journal(source, committed.zone.serial(), &error),
         }
@@ -402,13 +402,17 @@ impl Commits {
     }
 
     fn restart_journal(&self, source: &VersionSource, serial: Serial, error: &StateError) {
-        let (zone, home) = (source.zone, source.home);
+        let (zone, storage) = (source.zone, source.storage);
         match error {
             // It was changed unobserved by this server, as while it was down.
             StateError::Gap { .. } => tracing::debug!("zone {zone}: journal restarted: {error}"),
             _ => tracing::error!("zone {zone}: cannot write the change to the journal: {error}"),
         }
-        let restart = StateChange::RestartJournal { zone, home, serial };
+        let restart = StateChange::RestartJournal {
+            zone,
+            storage,
+            serial,
+        };
         self.write_state(zone, vec![restart]);
         let digest = BackgroundTask::Digest;
         let is_requested = self.background.request(zone, source.rank, digest);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
 /// Interval at which leases are renewed, and those of others are checked.
-const RENEW_EVERY: Duration = Duration::from_secs(10);
+const RENEW_INTERVAL: Duration = Duration::from_secs(10);
 /// Shortest time between two checks.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
 /// The same after a failure.
@@ -161,12 +161,12 @@ impl LeaseKeeper {
                 let lease = backend.lease_time();
                 let end = self.seen.next_end(&self.terms.server, &tasks, lease);
                 let end = end.map(|end| end.saturating_duration_since(Instant::now()));
-                let wait = end.map_or(RENEW_EVERY, |end| end.clamp(LEAST_WAIT, RENEW_EVERY));
+                let wait = end.map_or(RENEW_INTERVAL, |end| end.clamp(LEAST_WAIT, RENEW_INTERVAL));
                 (LeaseState::Held(held), wait)
             }
             Ok(LeaseRenewal::Unavailable(reason)) => {
                 self.warn(&reason);
-                (LeaseState::Unavailable, RENEW_EVERY)
+                (LeaseState::Unavailable, RENEW_INTERVAL)
             }
             // What is held ends by itself.
             Err(error) => {

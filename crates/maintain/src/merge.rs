@@ -1,9 +1,9 @@
 //! Merges a zone file that was edited while it lacked changes made through this server: both are applied, or none.
 //!
 //! ```text
-//! home     what the file had when it was last read or written
-//! tip      home and the changes through this server
-//! file     home and the edits by hand
+//! base     what the file had when it was last read or written
+//! tip      base and the changes through this server
+//! file     base and the edits by hand
 //! merged   file and the changes through this server, with a serial after all of them
 //! ```
 //! If both change one RRset to different results, the intention is unclear and the edited file is rejected. The
@@ -59,15 +59,15 @@ impl Rebased {
     /// Returns the journal changes that make it durable if the previous version is no longer known: the journal
     /// restarts.
     pub(crate) fn journal_anew(&self) -> Vec<StateChange> {
-        let (zone, home) = (NameBuf::from(self.file.id()), ZoneStorage::File);
+        let (zone, storage) = (NameBuf::from(self.file.id()), ZoneStorage::File);
         let restart = StateChange::RestartJournal {
             zone,
-            home,
+            storage,
             serial: self.file.serial(),
         };
         let append = StateChange::Append {
             zone,
-            home,
+            storage,
             origin: JournalOrigin::Change,
             difference: Arc::clone(&self.lacking),
             time: now_seconds(),
@@ -93,15 +93,15 @@ fn touched(difference: &Difference) -> HashSet<RrsetKey> {
 /// Merges the edits of a file with the changes that it lacks.
 pub(crate) fn merge(
     file: &Arc<Zone>,
-    home: &Zone,
+    base: &Zone,
     tip: &Zone,
     now: SystemTime,
 ) -> Result<Merge, CommitError> {
-    let by_hand = file.difference_from(home);
+    let by_hand = file.difference_from(base);
     if by_hand.is_empty() {
         return Ok(Merge::Unchanged);
     }
-    let ours = tip.difference_from(home);
+    let ours = tip.difference_from(base);
     let by_hand = touched(&by_hand);
     for (owner, rtype) in touched(&ours).intersection(&by_hand) {
         let owner = Name::from_valid_wire(owner);

@@ -21,8 +21,8 @@ use tokio::runtime::Handle;
 
 /// Delay of the first check of all zones after the start, and the maximum interval: PowerDNS checks once a minute.
 /// The interval doubles.
-const FIRST_LOOK: Duration = Duration::from_secs(1);
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+const FIRST_CHECK_DELAY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// How long serials of zones being notified are collected.
 const COLLECTED: Duration = Duration::from_millis(300);
 /// How long a change that was just made may take until its NOTIFY is sent and noted.
@@ -113,10 +113,10 @@ struct NotifiedSerialWriter {
 
 impl NotifiedSerialWriter {
     fn run(&mut self) {
-        let mut wait = FIRST_LOOK;
+        let mut wait = FIRST_CHECK_DELAY;
         while let Some(notified) = self.wait(wait) {
             if notified.is_empty() {
-                wait = (wait * 2).min(LOOK_EVERY);
+                wait = (wait * 2).min(CHECK_INTERVAL);
             }
             panic_guard("recording serials of notified zones", || {
                 let looked = if notified.is_empty() {

@@ -32,7 +32,7 @@ type CachedByName = HashMap<Box<[u8]>, JournaledZone>;
 /// Compares zones of one kind of storage with their journals.
 pub(crate) struct Reconciler {
     commits: Arc<Commits>,
-    home: ZoneStorage,
+    storage: ZoneStorage,
     /// The journals as of the start, without those of zones published since.
     kept: Mutex<CachedByName>,
     /// Zones published for the first time are looked up in the state store: the journals read at the start are
@@ -42,10 +42,10 @@ pub(crate) struct Reconciler {
 
 impl Reconciler {
     /// Reads which zones have a journal.
-    pub(crate) fn new(commits: &Arc<Commits>, home: ZoneStorage) -> Self {
+    pub(crate) fn new(commits: &Arc<Commits>, storage: ZoneStorage) -> Self {
         let reconciler = Reconciler {
             commits: Arc::clone(commits),
-            home,
+            storage,
             kept: Mutex::default(),
             is_started: AtomicBool::new(false),
         };
@@ -61,7 +61,9 @@ impl Reconciler {
     fn read_all(&self) -> CachedByName {
         match self.commits.store().map(|store| store.zones()) {
             Some(Ok(zones)) => {
-                let own = zones.into_iter().filter(|zone| zone.home == self.home);
+                let own = zones
+                    .into_iter()
+                    .filter(|zone| zone.storage == self.storage);
                 own.map(|zone| (key(&name_wire(&zone)), zone)).collect()
             }
             Some(Err(error)) => {
@@ -104,7 +106,7 @@ impl Reconciler {
         let mut kept = CachedByName::new();
         for name in &new {
             match store.zone(name) {
-                Ok(Some(zone)) if zone.home == self.home => {
+                Ok(Some(zone)) if zone.storage == self.storage => {
                     kept.insert(key(&name_wire(&zone)), zone);
                 }
                 Ok(_) => {}
@@ -162,8 +164,12 @@ impl Reconciler {
                 "zone {name}: changed while the server was down, but the serial is still {serial}: secondaries will \
                  not transfer it; journal restarted"
             );
-            let (zone, home) = (name, kept.home);
-            let restart = StateChange::RestartJournal { zone, home, serial };
+            let (zone, storage) = (name, kept.storage);
+            let restart = StateChange::RestartJournal {
+                zone,
+                storage,
+                serial,
+            };
             self.commits.write_state(name, vec![restart]);
             return None;
         }
@@ -177,15 +183,19 @@ impl Reconciler {
                     "zone {name}: applied {count} from the journal, serial {}",
                     newer.serial()
                 );
-                self.commits.home_lacks(zone);
+                self.commits.file_lacks_changes(zone);
                 Some(newer)
             }
             None if missing.is_empty() => {
                 // It has changed by itself: the journal does not lead to it.
-                let (zone, home) = (name, kept.home);
+                let (zone, storage) = (name, kept.storage);
                 self.commits.write_state(
                     name,
-                    vec![StateChange::RestartJournal { zone, home, serial }],
+                    vec![StateChange::RestartJournal {
+                        zone,
+                        storage,
+                        serial,
+                    }],
                 );
                 None
             }
@@ -212,12 +222,16 @@ impl Reconciler {
                     rebased.merged.serial()
                 );
                 self.commits.write_state(name, rebased.journal_anew());
-                self.commits.home_lacks(zone);
+                self.commits.file_lacks_changes(zone);
                 Some(rebased.merged)
             }
             Ok(Merge::AsFile | Merge::Unchanged) => {
-                let (zone, home) = (name, kept.home);
-                let restart = StateChange::RestartJournal { zone, home, serial };
+                let (zone, storage) = (name, kept.storage);
+                let restart = StateChange::RestartJournal {
+                    zone,
+                    storage,
+                    serial,
+                };
                 self.commits.write_state(name, vec![restart]);
                 None
             }
@@ -248,12 +262,12 @@ impl Reconciler {
 
     /// Drops the journals of zones that no source has published. Call when all sources of the kind were read without
     /// errors: an unreadable file or database is not a removed one.
-    pub(crate) fn forget_vanished(&self, home: ZoneStorage) {
+    pub(crate) fn forget_vanished(&self, storage: ZoneStorage) {
         let kept = std::mem::take(&mut *self.lock_cache());
         let table = self.commits.table().load();
         let gone = kept.into_values().map(|zone| zone.name);
         let gone = gone.filter(|name| table.exact(name.as_name()).is_none());
-        self.commits.forget_vanished(gone, home);
+        self.commits.forget_vanished(gone, storage);
     }
 }
 

@@ -92,7 +92,7 @@ pub struct Secondaries<O> {
     /// Zones whose checks were left to another server.
     left: HashSet<ZoneNumber>,
     next_number: ZoneNumber,
-    next_ticket: u64,
+    next_request_id: u64,
     /// Each report ends a request of this thread, so no more wait than requests are under way. Not bounded by itself: the
     /// state writer and the database threads must not wait for the thread that hands them work.
     reports: (Sender<StorageReport>, Receiver<StorageReport>),
@@ -121,7 +121,7 @@ impl<O: QueryPrimary> Secondaries<O> {
             listing: HashMap::new(),
             left: HashSet::new(),
             next_number: 0,
-            next_ticket: 0,
+            next_request_id: 0,
             reports: channel(),
             wake: Arc::new(|| ()),
             copies: CopyWriter::default(),
@@ -130,12 +130,12 @@ impl<O: QueryPrimary> Secondaries<O> {
     }
 
     /// Sets the storage for zones of the backend with this rank.
-    pub fn set_home(&mut self, rank: u16, home: Arc<dyn SecondaryStorage>) {
-        self.databases.insert(rank, home);
+    pub fn set_storage(&mut self, rank: u16, storage: Arc<dyn SecondaryStorage>) {
+        self.databases.insert(rank, storage);
     }
 
     /// Checks whether zones with this policy have storage: those of backends that are not databases have none.
-    pub fn has_home(&self, policy: &ZonePolicy) -> bool {
+    pub fn has_storage(&self, policy: &ZonePolicy) -> bool {
         match policy.declared_by {
             PolicySource::Backend(rank) => self.databases.contains_key(&rank),
             _ => true,
@@ -200,8 +200,8 @@ impl<O: QueryPrimary> Secondaries<O> {
     }
 
     /// Removes a zone, with all its state. False if there is no such zone. If another follower of the same rank has
-    /// taken it over (`heir`), that one's version is not withdrawn.
-    pub fn remove(&mut self, zone: Name<'_>, heir: ZoneSuccessor) -> bool {
+    /// taken it over (`successor`), that one's version is not withdrawn.
+    pub fn remove(&mut self, zone: Name<'_>, successor: ZoneSuccessor) -> bool {
         let key = key(zone);
         if self.listing.remove(&*key).is_some() {
             return true;
@@ -217,7 +217,7 @@ impl<O: QueryPrimary> Secondaries<O> {
             self.expiries.remove(&(expiry, number));
         }
         self.expiry_times.set(&secondary.settings.name, None);
-        secondary.home.forget(&secondary.homed(), heir);
+        secondary.storage.forget(&secondary.in_storage(), successor);
         true
     }
 
@@ -310,8 +310,9 @@ impl<O: QueryPrimary> Secondaries<O> {
             };
             zone.shift(milliseconds);
             let expiry = zone.expiry.map(|at| at.shifted(milliseconds));
-            if zone.held.is_some() && !zone.home.is_shared() {
-                zone.home.confirm(&zone.settings.name.to_buf(), zone.timers);
+            if zone.held.is_some() && !zone.storage.is_shared() {
+                zone.storage
+                    .confirm(&zone.settings.name.to_buf(), zone.timers);
             }
             self.plan_expiry(number, expiry);
             self.plan_check(number, check, EventUrgency::Timed);
@@ -368,7 +369,7 @@ impl<O: QueryPrimary> Secondaries<O> {
         self.plan_expiry(number, None);
         match self.zones.get(&number) {
             // Another server may have confirmed it.
-            Some(zone) if zone.home.is_shared() => self.poll_storage(number, PollReason::Expiry),
+            Some(zone) if zone.storage.is_shared() => self.poll_storage(number, PollReason::Expiry),
             _ => self.expire_now(number, now),
         }
     }
@@ -386,7 +387,7 @@ impl<O: QueryPrimary> Secondaries<O> {
             "zone {}: expired: no successful refresh within the SOA expire time ({reason}); answered SERVFAIL",
             zone.settings.name
         );
-        zone.home.show(&zone.homed());
+        zone.storage.show(&zone.in_storage());
     }
 
     /// Returns a random duration up to `most`.

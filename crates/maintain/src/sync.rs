@@ -133,17 +133,17 @@ pub fn sync_zone(
     if let Some(found) = &found
         && is_same(found, &served)
     {
-        commits.home_is(&served);
+        commits.file_is_current(&served);
         return Ok(SyncOutcome::UpToDate(served.serial()));
     }
-    let home = commits.home_of(zone.as_name(), rank);
+    let stored = commits.stored_version(zone.as_name(), rank);
     let (new, records) = match (mode, found) {
         (SyncMode::Rewrite, found) => {
             let records = found.map_or(served.name_count(), |found| count(&served, &found));
             (whole_text(&contents_of(&served)), records)
         }
         (SyncMode::KeepLayout, Some(found)) => {
-            if home.is_none_or(|home| !is_same(&home, &found)) {
+            if stored.is_none_or(|stored| !is_same(&stored, &found)) {
                 return Err(SyncError::Edited(path.into()));
             }
             let new = with_layout(&text, &options, &found, &served);
@@ -173,7 +173,7 @@ pub fn sync_zone(
         return Err(SyncError::Edited(path.into()));
     }
     new.replace().map_err(failed)?;
-    commits.home_is(&served);
+    commits.file_is_current(&served);
     let serial = served.serial();
     tracing::info!(
         "zone {zone}: wrote {}, serial {serial}, {} changed",

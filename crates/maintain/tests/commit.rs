@@ -45,11 +45,11 @@ fn server(store: Option<StateStore>, hosts: &Hosts) -> Server {
 }
 
 impl Server {
-    fn source(&self, home: ZoneStorage, origin: JournalOrigin) -> VersionSource {
+    fn source(&self, storage: ZoneStorage, origin: JournalOrigin) -> VersionSource {
         VersionSource {
             zone: self.zone,
             rank: RANK,
-            home,
+            storage,
             origin,
             confirmed: None,
             author: None,
@@ -145,7 +145,7 @@ fn cname(zone: &NameBuf, host: u8) -> ZoneChange {
 }
 
 #[test]
-fn what_only_the_journal_keeps_needs_a_store_and_what_is_at_home_elsewhere_does_not() {
+fn what_only_the_journal_keeps_needs_a_store_and_what_is_stored_elsewhere_does_not() {
     let server = server(None, &Hosts::new());
     let source = server.source(ZoneStorage::File, JournalOrigin::Change);
     let refused = server
@@ -157,7 +157,7 @@ fn what_only_the_journal_keeps_needs_a_store_and_what_is_at_home_elsewhere_does_
     );
     assert_eq!(server.served(), (1, Hosts::new()));
     let edited = build(&server.zone, 5, &Hosts::from([(1, 1)]));
-    let source = server.source(ZoneStorage::File, JournalOrigin::Home);
+    let source = server.source(ZoneStorage::File, JournalOrigin::Storage);
     let committed = server
         .commits
         .version_and_wait(source.clone(), edited)
@@ -176,7 +176,7 @@ fn what_only_the_journal_keeps_needs_a_store_and_what_is_at_home_elsewhere_does_
 fn a_file_that_changed_without_a_newer_serial_begins_the_journal_anew() {
     let directory = TempDir::new().unwrap();
     let server = server(Some(store(&directory)), &Hosts::new());
-    let source = server.source(ZoneStorage::File, JournalOrigin::Home);
+    let source = server.source(ZoneStorage::File, JournalOrigin::Storage);
     let load = |serial, octet| {
         let zone = build(&server.zone, serial, &Hosts::from([(1, octet)]));
         server
@@ -247,7 +247,7 @@ fn a_difference_of_another_version_is_refused() {
 fn a_zone_that_was_withdrawn_does_not_come_back() {
     let directory = TempDir::new().unwrap();
     let server = server(Some(store(&directory)), &Hosts::new());
-    let source = server.source(ZoneStorage::File, JournalOrigin::Home);
+    let source = server.source(ZoneStorage::File, JournalOrigin::Storage);
     let name = server.zone.as_name().as_wire().into();
     server
         .commits

@@ -45,8 +45,8 @@ fn contents(serial: u32) -> Hosts {
 
 /// The version of a zone that is kept: from the store, or for other homes from what the journal makes of the last version
 /// that its home has.
-fn kept(store: &StateStore, zone: &NameBuf, home: ZoneStorage) -> Option<Zone> {
-    if home == ZoneStorage::Store {
+fn kept(store: &StateStore, zone: &NameBuf, storage: ZoneStorage) -> Option<Zone> {
+    if storage == ZoneStorage::Store {
         return read_contents(store, zone).unwrap();
     }
     let tip = store
@@ -55,7 +55,7 @@ fn kept(store: &StateStore, zone: &NameBuf, home: ZoneStorage) -> Option<Zone> {
         .into_iter()
         .find(|kept| kept.name == *zone)?;
     // The home of these tests has the version that the journal begins at.
-    let missing = match home {
+    let missing = match storage {
         ZoneStorage::File => store.journal_after_base(zone).unwrap(),
         _ => Vec::new(),
     };
@@ -76,14 +76,17 @@ fn child() {
     let store = StateStore::open(directory.as_ref(), BOUNDS).unwrap();
     let versions: Vec<_> = ZONES
         .iter()
-        .map(|(zone, home)| kept(&store, &name(zone), *home))
+        .map(|(zone, storage)| kept(&store, &name(zone), *storage))
         .collect();
     let commits =
         Commits::new(Arc::new(TableWriter::default()), Some(Arc::new(store)), ()).unwrap();
-    let workers = ZONES.iter().zip(versions).map(|((zone, home), version)| {
-        let (zone, home, commits) = (name(zone), *home, Arc::clone(&commits));
-        std::thread::spawn(move || change_for_ever(&commits, zone, home, version))
-    });
+    let workers = ZONES
+        .iter()
+        .zip(versions)
+        .map(|((zone, storage), version)| {
+            let (zone, storage, commits) = (name(zone), *storage, Arc::clone(&commits));
+            std::thread::spawn(move || change_for_ever(&commits, zone, storage, version))
+        });
     for worker in workers.collect::<Vec<_>>() {
         worker.join().unwrap();
     }
@@ -92,19 +95,19 @@ fn child() {
 fn change_for_ever(
     commits: &Arc<Commits>,
     zone: NameBuf,
-    home: ZoneStorage,
+    storage: ZoneStorage,
     version: Option<Zone>,
 ) {
     let source = VersionSource {
         zone,
         rank: RANK,
-        home,
+        storage,
         origin: JournalOrigin::Change,
         confirmed: None,
         author: None,
     };
     let is_new = version.is_none();
-    let mut first = match (home, version) {
+    let mut first = match (storage, version) {
         (ZoneStorage::Store, None) => Zone::not_ready(zone.as_name()),
         (_, None) => build(&zone, 1, &contents(1)),
         (_, Some(version)) => version,
@@ -114,7 +117,7 @@ fn change_for_ever(
     commits
         .table()
         .publish(&[TableChange::Offer(Arc::new(first))]);
-    if is_new && home == ZoneStorage::Store {
+    if is_new && storage == ZoneStorage::Store {
         commits
             .version_and_wait(source.clone(), build(&zone, 1, &contents(1)))
             .unwrap();
@@ -140,7 +143,7 @@ fn change_for_ever(
             let mut out = std::io::stdout().lock();
             writeln!(out, "ack {zone} {acknowledged}").unwrap();
         }
-        if home == ZoneStorage::Store && round % 40 == 39 {
+        if storage == ZoneStorage::Store && round % 40 == 39 {
             // As the schedule does when the journal is long.
             while let Some(receiver) = waiting.pop_front() {
                 receiver.recv().unwrap().unwrap();
@@ -158,7 +161,7 @@ fn change_for_ever(
                 }])
                 .unwrap();
         }
-        if home == ZoneStorage::File && round % 50 == 49 {
+        if storage == ZoneStorage::File && round % 50 == 49 {
             // The file is written: it has all up to this serial.
             let serial = Serial(serial - 4);
             commits
@@ -233,12 +236,12 @@ fn check(directory: &TempDir, acknowledged: &BTreeMap<String, u32>, what: &str) 
     let report = StateStore::check(directory.path()).unwrap();
     assert_eq!(report.faults, [""; 0], "{what}");
     let store = StateStore::open(directory.path(), BOUNDS).unwrap();
-    for (zone, home) in ZONES {
+    for (zone, storage) in ZONES {
         let Some(last) = acknowledged.get(zone) else {
             continue;
         };
         let zone = name(zone);
-        let version = kept(&store, &zone, home).unwrap();
+        let version = kept(&store, &zone, storage).unwrap();
         let serial = version.serial().0;
         assert!(
             serial >= *last,

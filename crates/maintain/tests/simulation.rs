@@ -147,7 +147,7 @@ fn source(zone: NameBuf) -> VersionSource {
     VersionSource {
         zone,
         rank: LOCAL_RANK,
-        home: ZoneStorage::Store,
+        storage: ZoneStorage::Store,
         origin: JournalOrigin::Change,
         confirmed: None,
         author: None,
@@ -341,7 +341,9 @@ impl World {
             for ask in asked {
                 let answer = self.answer(&ask);
                 let reply = answer.map(PrimaryReply::from);
-                self.running().secondaries.answered(ask.ticket, reply, now);
+                self.running()
+                    .secondaries
+                    .answered(ask.request_id, reply, now);
                 self.running().secondaries.wait_for_storage(now);
             }
         }

@@ -272,7 +272,7 @@ fn append(store: &StateStore, committed: &Committed) {
     };
     let _ = store.write(vec![StateChange::Append {
         zone: committed.apex,
-        home: ZoneStorage::Database,
+        storage: ZoneStorage::Database,
         origin: JournalOrigin::Change,
         difference: Arc::new(difference.clone()),
         time: now_seconds(),

@@ -167,7 +167,7 @@ impl QueryPrimary for PrimaryQuerier {
         let shared = Arc::clone(&self.outgoing.shared);
         let mut answer = PrimaryAnswerGuard {
             life: self.life.clone(),
-            ticket: Some(ask.ticket),
+            request_id: Some(ask.request_id),
         };
         self.outgoing.runtime.spawn(async move {
             let reply = shared.ask_primary(&ask).await;
@@ -180,13 +180,13 @@ impl QueryPrimary for PrimaryQuerier {
 /// Guarantees an answer even if the task ends early: the zone would wait for it forever.
 struct PrimaryAnswerGuard {
     life: SecondaryHandle,
-    ticket: Option<PrimaryRequestId>,
+    request_id: Option<PrimaryRequestId>,
 }
 
 impl PrimaryAnswerGuard {
     fn give(&mut self, reply: Result<PrimaryReply, PrimaryError>) {
-        if let Some(ticket) = self.ticket.take() {
-            self.life.answered(ticket, reply);
+        if let Some(request_id) = self.request_id.take() {
+            self.life.answered(request_id, reply);
         }
     }
 }

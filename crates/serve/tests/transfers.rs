@@ -111,7 +111,7 @@ impl Primary {
     fn commit(&self, older: &Zone, newer: Zone) -> Arc<Zone> {
         let change = StateChange::Append {
             zone: newer.apex_name().into(),
-            home: ZoneStorage::File,
+            storage: ZoneStorage::File,
             origin: JournalOrigin::Change,
             difference: Arc::new(newer.difference_from(older)),
             time: 1,

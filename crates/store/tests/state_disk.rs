@@ -45,7 +45,7 @@ fn list(serial: u32, filler: usize) -> RecordList {
 fn append(from: u32, filler: usize) -> StateChange {
     StateChange::Append {
         zone: "example.".parse().unwrap(),
-        home: ZoneStorage::Database,
+        storage: ZoneStorage::Database,
         origin: JournalOrigin::Change,
         difference: Arc::new(Difference {
             removed: list(from, 0),

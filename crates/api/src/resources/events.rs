@@ -138,7 +138,7 @@ fn view(event: &FeedEvent, changed: &FeedZoneChange) -> Value {
         ChangeKind::Deleted => "deleted",
     };
     let origin = changed.origin.map(|origin| match origin {
-        JournalOrigin::Home => "home",
+        JournalOrigin::Storage => "home",
         JournalOrigin::Change => "change",
         JournalOrigin::Transfer => "transfer",
     });

@@ -30,7 +30,7 @@ use tokio::runtime::Handle;
 
 /// Interval at which the versions of catalogs are checked without a wake-up: a start loads versions from the state
 /// store without notice.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay before a produced catalog is built again after a failure: a full disk stays full for a while.
 const MAKE_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Maximum number of log lines about ignored members.
@@ -94,7 +94,7 @@ pub fn start(core: &Core, handle: &CatalogHandle, templates: Templates) -> io::R
         Ok((database.rank, Arc::new(storage)))
     };
     let databases = core.databases.all().iter();
-    let homes = databases.map(storage).collect::<io::Result<_>>()?;
+    let storages = databases.map(storage).collect::<io::Result<_>>()?;
     let listener = handle.clone();
     core.policies.on_change(move |change| {
         if !change.zones.is_empty() {
@@ -119,7 +119,7 @@ pub fn start(core: &Core, handle: &CatalogHandle, templates: Templates) -> io::R
         ownership: Ownership::default(),
         resetting: HashSet::new(),
         ignored: HashSet::new(),
-        homes,
+        storages,
     };
     worker::start("catalogs", move || follower.run()).map(drop)
 }
@@ -162,7 +162,7 @@ pub(super) struct CatalogFollower {
     resetting: HashSet<Box<[u8]>>,
     /// Ignored members that have been logged.
     ignored: HashSet<IgnoredMember>,
-    homes: CatalogStorages,
+    storages: CatalogStorages,
 }
 
 impl CatalogFollower {
@@ -170,7 +170,7 @@ impl CatalogFollower {
         let mut has_policies = true;
         loop {
             let is_done = panic_guard(FOLLOWING, || self.check(has_policies));
-            let Some(inbox) = self.handle.mailbox.wait(Some(LOOK_EVERY)) else {
+            let Some(inbox) = self.handle.mailbox.wait(Some(CHECK_INTERVAL)) else {
                 return;
             };
             has_policies = inbox.has_policies | self.end_commits(inbox.committed) | !is_done;
@@ -333,7 +333,7 @@ impl CatalogFollower {
             tracing::info!("zone {name}: reset: its catalog member label changed");
             let owner = self.ownership.owners.get(&zone);
             // Rows have their own label.
-            if owner.is_some_and(|owner| self.home_of(&policies, &owner.catalog).is_none()) {
+            if owner.is_some_and(|owner| self.storage_of(&policies, &owner.catalog).is_none()) {
                 self.resetting.insert(zone);
             }
         }
@@ -362,24 +362,24 @@ impl CatalogFollower {
                 .or_insert_with(make);
             set.zones.insert(zone.clone(), Arc::clone(part));
         }
-        let mut by_home: BTreeMap<u16, Vec<CatalogMembers>> = BTreeMap::new();
+        let mut by_rank: BTreeMap<u16, Vec<CatalogMembers>> = BTreeMap::new();
         for (rank, mut catalog) in rows.into_values() {
             catalog
                 .members
                 .sort_by(|a, b| a.zone.as_name().canonical_cmp(b.zone.as_name()));
-            by_home.entry(rank).or_default().push(catalog);
+            by_rank.entry(rank).or_default().push(catalog);
         }
         self.policies.set(PolicySource::Catalogs, set);
-        for (rank, catalogs) in by_home {
+        for (rank, catalogs) in by_rank {
             let is_ours = self.leases.holds(rank, LeaseTask::Catalogs);
-            if let Some(home) = self.homes.get(&rank).filter(|_| is_ours) {
-                home.set_members(catalogs);
+            if let Some(storage) = self.storages.get(&rank).filter(|_| is_ours) {
+                storage.set_members(catalogs);
             }
         }
     }
 
     /// Returns the storage of a catalog in a backend, with its rank.
-    pub(super) fn home_of(
+    pub(super) fn storage_of(
         &self,
         policies: &Policies,
         catalog: &[u8],
@@ -393,7 +393,7 @@ impl CatalogFollower {
         };
         match own.declared_by {
             _ if own.primaries.iter().any(is_lost) => None,
-            PolicySource::Backend(rank) => Some((rank, self.homes.get(&rank)?)),
+            PolicySource::Backend(rank) => Some((rank, self.storages.get(&rank)?)),
             _ => None,
         }
     }
@@ -402,7 +402,7 @@ impl CatalogFollower {
     fn stored_catalogs(&self, policies: &Policies) -> BTreeMap<Box<[u8]>, (u16, CatalogMembers)> {
         let mut stored = BTreeMap::new();
         for catalog in self.catalogs.keys() {
-            if let Some((rank, _)) = self.home_of(policies, catalog) {
+            if let Some((rank, _)) = self.storage_of(policies, catalog) {
                 let members = CatalogMembers {
                     catalog: name_of(catalog),
                     members: Vec::new(),

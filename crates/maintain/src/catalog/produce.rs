@@ -32,9 +32,12 @@ impl CatalogFollower {
         };
         let policies = self.policies.load();
         let declared_by = policies.get(name).declared_by;
-        let found = self.home_of(&policies, catalog);
-        let (rank, home) = (found.map(|(rank, _)| rank), found.map(|(_, home)| home));
-        if home.is_none() && matches!(declared_by, PolicySource::Backend(_)) {
+        let found = self.storage_of(&policies, catalog);
+        let (rank, storage) = (
+            found.map(|(rank, _)| rank),
+            found.map(|(_, storage)| storage),
+        );
+        if storage.is_none() && matches!(declared_by, PolicySource::Backend(_)) {
             // Its database is not known yet.
             return false;
         }
@@ -62,9 +65,9 @@ impl CatalogFollower {
             return true;
         }
         // Another server on the database may have produced it before.
-        let stored = home.and_then(|home| home.serial(&name.into()));
+        let stored = storage.and_then(|storage| storage.serial(&name.into()));
         let serials = (before.map(|zone| zone.serial()), stored);
-        let home = home.map(Arc::clone);
+        let storage = storage.map(Arc::clone);
         let Some(serial) = self.decide_serial((catalog, rank), serials) else {
             return false;
         };
@@ -75,13 +78,13 @@ impl CatalogFollower {
         let source = VersionSource {
             zone: name.into(),
             rank: CONFIGURED_RANK,
-            home: ZoneStorage::Store,
+            storage: ZoneStorage::Store,
             origin: JournalOrigin::Change,
             confirmed: None,
             author: None,
         };
         let (owned, count) = (NameBuf::from(name), counted(members.len(), "member"));
-        let home = home.filter(|_| Some(serial) != stored);
+        let storage = storage.filter(|_| Some(serial) != stored);
         let (handle, key) = (self.handle.clone(), Box::<[u8]>::from(catalog));
         self.failed.remove(catalog);
         self.committing.insert(catalog.into());
@@ -90,8 +93,8 @@ impl CatalogFollower {
             match result {
                 Ok(_) => {
                     tracing::info!("catalog {owned}: generated serial {serial}, {count}");
-                    if let Some(home) = home {
-                        home.set_serial(owned, serial);
+                    if let Some(storage) = storage {
+                        storage.set_serial(owned, serial);
                     }
                 }
                 Err(error) => tracing::error!("catalog {owned}: not generated: {error}"),

@@ -59,7 +59,9 @@ impl Commits {
         let is_kept =
             |change: &StateChange| is_new(change) || matches!(change, StateChange::Append { .. });
         under_way.has_digest &= !changes.iter().any(is_new);
-        if source.home != ZoneStorage::Store && !under_way.has_digest && changes.iter().any(is_kept)
+        if source.storage != ZoneStorage::Store
+            && !under_way.has_digest
+            && changes.iter().any(is_kept)
         {
             let (zone, rank) = (source.zone, source.rank);
             under_way.has_digest = self.background.request(zone, rank, BackgroundTask::Digest);
@@ -97,7 +99,7 @@ impl Commits {
         if under_way.is_writing {
             return;
         }
-        under_way.is_writing = match source.home {
+        under_way.is_writing = match source.storage {
             ZoneStorage::Store => {
                 let task = BackgroundTask::WriteContents;
                 self.background.request(source.zone, source.rank, task)

@@ -16,7 +16,7 @@ impl Commits {
     pub fn load(
         self: &Arc<Self>,
         mut changes: Vec<TableChange>,
-        home: ZoneStorage,
+        storage: ZoneStorage,
     ) -> Vec<Contest> {
         let table = self.table.load();
         let is_newer = |change: &TableChange| match change {
@@ -37,7 +37,7 @@ impl Commits {
                         zone,
                         difference,
                         is_first: false,
-                        origin: JournalOrigin::Home,
+                        origin: JournalOrigin::Storage,
                         author: None,
                     });
                 }
@@ -47,7 +47,7 @@ impl Commits {
         let newer: Vec<_> = changes.extract_if(.., |change| is_newer(change)).collect();
         let contests = self.table.publish(&changes);
         self.forget_sources(&changes);
-        self.forget_withdrawn(&changes, home);
+        self.forget_withdrawn(&changes, storage);
         for change in newer {
             let TableChange::Offer(zone) = change else {
                 continue;
@@ -56,8 +56,8 @@ impl Commits {
             let source = VersionSource {
                 zone: name,
                 rank: zone.rank(),
-                home,
-                origin: JournalOrigin::Home,
+                storage,
+                origin: JournalOrigin::Storage,
                 confirmed: None,
                 author: None,
             };
@@ -119,20 +119,24 @@ impl Commits {
     }
 
     /// Deletes the state of zones that their source has withdrawn, if no other source has them.
-    fn forget_withdrawn(&self, changes: &[TableChange], home: ZoneStorage) {
+    fn forget_withdrawn(&self, changes: &[TableChange], storage: ZoneStorage) {
         let table = self.table.load();
         let withdrawn = changes.iter().filter_map(|change| match change {
             TableChange::Withdraw(name, _) => Name::from_wire(name).ok(),
             _ => None,
         });
         let gone = withdrawn.filter(|name| table.exact(*name).is_none());
-        self.forget_vanished(gone.map(NameBuf::from), home);
+        self.forget_vanished(gone.map(NameBuf::from), storage);
     }
 
     /// Deletes the state of zones that their storage no longer has. Acknowledged changes that are not in the storage
     /// are never deleted.
-    pub(crate) fn forget_vanished(&self, zones: impl Iterator<Item = NameBuf>, home: ZoneStorage) {
-        let remove = |zone| StateChange::RemoveVanished { zone, home };
+    pub(crate) fn forget_vanished(
+        &self,
+        zones: impl Iterator<Item = NameBuf>,
+        storage: ZoneStorage,
+    ) {
+        let remove = |zone| StateChange::RemoveVanished { zone, storage };
         let changes: Vec<_> = zones.map(remove).collect();
         let (false, Some(durable)) = (changes.is_empty(), &self.durable) else {
             return;

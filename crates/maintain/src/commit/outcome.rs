@@ -17,7 +17,7 @@ pub struct VersionSource {
     /// The rank of the source that publishes it.
     pub rank: u16,
     /// Where its contents are stored.
-    pub home: ZoneStorage,
+    pub storage: ZoneStorage,
     /// The origin of the change.
     pub origin: JournalOrigin,
     /// When a primary sent the new version, if one did: its timers are stored with it.
@@ -28,8 +28,8 @@ pub struct VersionSource {
 
 impl VersionSource {
     /// Checks whether the new version is durable before it arrives here: its storage has it.
-    pub(super) fn is_home_first(&self) -> bool {
-        self.home == ZoneStorage::Database || self.origin == JournalOrigin::Home
+    pub(super) fn is_storage_first(&self) -> bool {
+        self.storage == ZoneStorage::Database || self.origin == JournalOrigin::Storage
     }
 }
 

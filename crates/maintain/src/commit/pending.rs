@@ -20,7 +20,7 @@ pub(super) struct InProgress {
     pub(super) tip: Option<Arc<Zone>>,
     pub(super) count: usize,
     /// The version in the zone's file, while it lacks changes.
-    pub(super) home: Option<Arc<Zone>>,
+    pub(super) file_version: Option<Arc<Zone>>,
     /// While the zone is packed in the background: the owners of all records removed or added
     /// since.
     pub(super) changed: Option<Vec<Box<[u8]>>>,
@@ -32,15 +32,20 @@ pub(super) struct InProgress {
 
 impl InProgress {
     /// Records what the zone's file has after a new version was made.
-    pub(super) fn note_home(&mut self, source: &VersionSource, tip: &Arc<Zone>, made: &NewVersion) {
-        if source.home != ZoneStorage::File || made.zone.is_none() {
+    pub(super) fn note_file_version(
+        &mut self,
+        source: &VersionSource,
+        tip: &Arc<Zone>,
+        made: &NewVersion,
+    ) {
+        if source.storage != ZoneStorage::File || made.zone.is_none() {
             return;
         }
         match (&made.rebased, source.origin) {
-            (Some(rebased), _) => self.home = Some(Arc::clone(&rebased.file)),
-            (None, JournalOrigin::Home) => self.home = None,
+            (Some(rebased), _) => self.file_version = Some(Arc::clone(&rebased.file)),
+            (None, JournalOrigin::Storage) => self.file_version = None,
             (None, _) => {
-                self.home.get_or_insert_with(|| Arc::clone(tip));
+                self.file_version.get_or_insert_with(|| Arc::clone(tip));
             }
         }
     }

@@ -32,10 +32,10 @@ impl Commits {
         contents: Option<Vec<RecordList>>,
         done: Done,
     ) {
-        let is_file = source.home == ZoneStorage::File;
-        let make = |tip: &Arc<Zone>, home: Option<&Arc<Zone>>| {
-            if let Some(home) = home.filter(|_| is_file) {
-                match merge(&zone, home, tip, SystemTime::now())? {
+        let is_file = source.storage == ZoneStorage::File;
+        let make = |tip: &Arc<Zone>, file: Option<&Arc<Zone>>| {
+            if let Some(file) = file.filter(|_| is_file) {
+                match merge(&zone, file, tip, SystemTime::now())? {
                     Merge::Unchanged => return Ok(NewVersion::new(Difference::default(), None)),
                     Merge::AsFile => {}
                     Merge::Both(rebased) => return Ok(merged(rebased, tip)),
@@ -52,30 +52,33 @@ impl Commits {
     }
 
     /// Returns the version in a zone's file: the served one, unless the file lacks changes.
-    pub fn home_of(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
+    pub fn stored_version(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
         let place = self.zone(zone, rank);
-        let home = place.lock().home.clone();
-        home.or_else(|| self.table.version(zone, rank))
+        let version = place.lock().file_version.clone();
+        version.or_else(|| self.table.version(zone, rank))
     }
 
     /// Returns the version that a zone's file had when it was last read or written, even if it is not published yet.
     pub(crate) fn file_version(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
         let place = self.zone(zone, rank);
         let under_way = place.lock();
-        let last = under_way.home.clone().or_else(|| under_way.tip.clone());
+        let last = under_way
+            .file_version
+            .clone()
+            .or_else(|| under_way.tip.clone());
         drop(under_way);
         last.or_else(|| self.table.version(zone, rank))
     }
 
     /// Records that a zone's file has this version now.
-    pub fn home_is(&self, version: &Arc<Zone>) {
+    pub fn file_is_current(&self, version: &Arc<Zone>) {
         let (zone, serial) = (NameBuf::from(version.id()), version.serial());
         let place = self.zone(zone.as_name(), version.rank());
         let mut under_way = place.lock();
         let published = || self.table.version(zone.as_name(), version.rank());
         let last = under_way.tip.clone().or_else(published);
         let has_all = last.is_none_or(|last| last.serial() == serial);
-        under_way.home = (!has_all).then(|| Arc::clone(version));
+        under_way.file_version = (!has_all).then(|| Arc::clone(version));
         under_way.is_writing = false;
         drop(under_way);
         if has_all {
@@ -85,9 +88,9 @@ impl Commits {
     }
 
     /// Records that a zone's file only has this version, although more is served.
-    pub(crate) fn home_lacks(&self, file: &Arc<Zone>) {
+    pub(crate) fn file_lacks_changes(&self, file: &Arc<Zone>) {
         let place = self.zone(file.id(), file.rank());
-        place.lock().home = Some(Arc::clone(file));
+        place.lock().file_version = Some(Arc::clone(file));
     }
 
     /// Lists the zones whose files lack changes, with the ranks of their sources.
@@ -100,7 +103,7 @@ impl Commits {
         drop(zones);
         let behind = all
             .into_iter()
-            .filter(|(_, place)| place.lock().home.is_some());
+            .filter(|(_, place)| place.lock().file_version.is_some());
         behind
             .map(|((name, rank), _)| (Name::from_valid_wire(&name).into(), rank))
             .collect()

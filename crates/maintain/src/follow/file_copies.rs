@@ -356,7 +356,7 @@ pub(in crate::follow) fn last_good(
     // If `zone sync` wrote the file since, it has the journal up to that point.
     let kept = store
         .zone(&zone)?
-        .filter(|kept| kept.home == ZoneStorage::File);
+        .filter(|kept| kept.storage == ZoneStorage::File);
     let Some(kept) = kept else {
         return Ok(Some(copy));
     };

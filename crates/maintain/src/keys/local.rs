@@ -110,7 +110,7 @@ pub struct ZoneKey {
     /// The private part.
     pub private: PrivateKey,
     /// Where the private part is stored.
-    pub home: PrivateKeyLocation,
+    pub location: PrivateKeyLocation,
 }
 
 impl ZoneKey {
@@ -296,7 +296,7 @@ impl ZoneKeys {
         let found = keys.iter_mut().find(|key| key.number == number);
         let key = found.ok_or(ZoneKeysError::NotThere(number))?;
         change(key.role, &mut key.usage);
-        if let PrivateKeyLocation::Files { times, .. } = &mut key.home {
+        if let PrivateKeyLocation::Files { times, .. } = &mut key.location {
             times.set_usage(key.flags, key.usage, now);
             key.usage = times.usage(key.flags, now);
             self.write_files(zone, key)?;
@@ -347,7 +347,7 @@ impl ZoneKeys {
 
     /// Writes the files of a key that is stored in files.
     fn write_files(&self, zone: Name<'_>, key: &ZoneKey) -> Result<(), ZoneKeysError> {
-        match (&key.home, key.file(zone)) {
+        match (&key.location, key.file(zone)) {
             (PrivateKeyLocation::Files { path, .. }, Some(file)) => Ok(write_pair(path, &file)?),
             _ => Ok(()),
         }

@@ -154,7 +154,7 @@ impl RolloverManager {
 
     /// Lists the zones to check: those with a policy or a key directory, and those whose keys had one.
     pub fn all_zones(&self) -> Vec<NameBuf> {
-        let mut all: HashSet<NameBuf> = self.zones_to_look_after().into_iter().collect();
+        let mut all: HashSet<NameBuf> = self.managed_zones().into_iter().collect();
         // A zone whose policy was removed is known by its keys.
         all.extend(self.storages.recorded_zones());
         all.into_iter().collect()
@@ -171,7 +171,7 @@ impl RolloverManager {
     }
 
     /// Lists the zones that have a policy or a key directory.
-    pub fn zones_to_look_after(&self) -> Vec<NameBuf> {
+    pub fn managed_zones(&self) -> Vec<NameBuf> {
         let (table, policies) = (self.table.load(), self.zones.load());
         let is_wanted = |zone: &&Arc<Zone>| {
             let own = policies.get(zone.id());

@@ -75,7 +75,7 @@ impl<O: QueryPrimary> Secondaries<O> {
         };
         let policy = &zone.settings.policy;
         // A digest covers the whole zone, which for differences to database rows is not available here.
-        let is_unseen = policy.zonemd.verifies() && zone.home.is_shared();
+        let is_unseen = policy.zonemd.verifies() && zone.storage.is_shared();
         let wants_whole = zone.wants_whole || zone.is_forced || is_unseen;
         let is_incremental = policy.is_incremental && !wants_whole;
         let way = if is_incremental {
@@ -95,12 +95,12 @@ impl<O: QueryPrimary> Secondaries<O> {
         let Some(primary) = next.map(|next| policy.primaries[next].clone()) else {
             return self.give_up(number, now);
         };
-        zone.ticket = Some(self.next_ticket);
+        zone.request_id = Some(self.next_request_id);
         (zone.primary, zone.checked) = (Some(primary.address), Some(now));
         let ask = Ask {
-            ticket: PrimaryRequestId {
+            request_id: PrimaryRequestId {
                 zone: number,
-                number: self.next_ticket,
+                number: self.next_request_id,
             },
             zone: zone.settings.name.to_buf(),
             primary,
@@ -109,28 +109,28 @@ impl<O: QueryPrimary> Secondaries<O> {
             step,
             octets_max: policy.transfer_octets_max,
         };
-        self.next_ticket += 1;
+        self.next_request_id += 1;
         self.outgoing.ask(ask);
     }
 
     /// Processes the answer to a query.
     pub fn answered(
         &mut self,
-        ticket: PrimaryRequestId,
+        request_id: PrimaryRequestId,
         reply: Result<PrimaryReply, PrimaryError>,
         now: Moment,
     ) {
-        let Some(zone) = self.zones.get_mut(&ticket.zone) else {
+        let Some(zone) = self.zones.get_mut(&request_id.zone) else {
             return;
         };
-        if zone.ticket != Some(ticket.number) {
+        if zone.request_id != Some(request_id.number) {
             return;
         }
-        zone.ticket = None;
+        zone.request_id = None;
         let have = zone.serial();
         let reply = match reply {
             Ok(reply) => reply,
-            Err(error) => return self.fail(ticket.zone, error.to_string(), now),
+            Err(error) => return self.fail(request_id.zone, error.to_string(), now),
         };
         let size = |word| TransferSize {
             word,
@@ -143,7 +143,7 @@ impl<O: QueryPrimary> Secondaries<O> {
                 zone.serial_there = Some(serial);
                 match have {
                     Some(here) if here == serial => {
-                        self.confirm(ticket.zone, Confirmation::Unchanged, now);
+                        self.confirm(request_id.zone, Confirmation::Unchanged, now);
                     }
                     // A primary that is behind us confirms nothing: another may be ahead.
                     Some(here) => {
@@ -151,22 +151,26 @@ impl<O: QueryPrimary> Secondaries<O> {
                         let error = format!(
                             "the primary has serial {serial}, lower than {here} on this server"
                         );
-                        self.fail(ticket.zone, error, now);
+                        self.fail(request_id.zone, error, now);
                     }
-                    None => self.fail(ticket.zone, format!("the primary has serial {serial}"), now),
+                    None => self.fail(
+                        request_id.zone,
+                        format!("the primary has serial {serial}"),
+                        now,
+                    ),
                 }
             }
             PrimaryAnswer::Newer(serial) => {
                 zone.serial_there = serial.or(zone.serial_there);
-                self.queue_transfer(ticket.zone, now);
+                self.queue_transfer(request_id.zone, now);
             }
             PrimaryAnswer::Differences(differences) => {
                 zone.transfer = Some(size("IXFR"));
-                self.commit_differences(ticket.zone, differences, now);
+                self.commit_differences(request_id.zone, differences, now);
             }
             PrimaryAnswer::Whole(version) => {
                 zone.transfer = Some(size("AXFR"));
-                self.commit_whole(ticket.zone, *version, now);
+                self.commit_whole(request_id.zone, *version, now);
             }
         }
     }
@@ -272,10 +276,10 @@ impl<O: QueryPrimary> Secondaries<O> {
         zone.serial_there = Some(serial);
         let was = std::mem::replace(&mut zone.state, ZoneState::Current);
         let (name, timers) = (zone.settings.name.to_buf(), zone.timers);
-        zone.home.confirm(&name, timers);
+        zone.storage.confirm(&name, timers);
         if was == ZoneState::Expired {
             tracing::info!("zone {name}: serial {serial} confirmed by the primary; served again");
-            zone.home.show(&zone.homed());
+            zone.storage.show(&zone.in_storage());
         }
         self.end_check(number, now);
     }
@@ -309,8 +313,8 @@ impl<O: QueryPrimary> Secondaries<O> {
             return;
         };
         zone.is_bringing = true;
-        zone.home
-            .bring_differences(&zone.homed(), differences, now, done);
+        zone.storage
+            .bring_differences(&zone.in_storage(), differences, now, done);
         self.take_reports(now);
     }
 
@@ -332,7 +336,8 @@ impl<O: QueryPrimary> Secondaries<O> {
         zone.is_bringing = true;
         let done = self.report(move |outcome| StorageReport::Brought(number, outcome));
         if let Some(zone) = self.zones.get(&number) {
-            zone.home.bring_whole(&zone.homed(), whole, now, done);
+            zone.storage
+                .bring_whole(&zone.in_storage(), whole, now, done);
         }
         self.take_reports(now);
     }

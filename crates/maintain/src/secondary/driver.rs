@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
 /// Interval at which the totals over all zones are computed.
-const SUMMARY_EVERY: Duration = Duration::from_secs(5);
+const SUMMARY_INTERVAL: Duration = Duration::from_secs(5);
 /// How long contents in the state store are kept after a start for zones that no policy names: those from catalogs
 /// appear only after the catalog was read.
 const ORPHANS_KEPT: Duration = Duration::from_secs(600);
@@ -97,8 +97,12 @@ impl SecondaryHandle {
     }
 
     /// Passes on the answer of a primary.
-    pub fn answered(&self, ticket: PrimaryRequestId, reply: Result<PrimaryReply, PrimaryError>) {
-        self.put(|inbox| inbox.answers.push((ticket, reply)));
+    pub fn answered(
+        &self,
+        request_id: PrimaryRequestId,
+        reply: Result<PrimaryReply, PrimaryError>,
+    ) {
+        self.put(|inbox| inbox.answers.push((request_id, reply)));
     }
 
     /// Passes on a NOTIFY for a secondary zone. Several for one zone count as one.
@@ -178,7 +182,7 @@ pub fn start<O: QueryPrimary + Send + 'static>(
     for database in core.databases.all() {
         let storage =
             DatabaseStorage::start(database, (&commits, &core.leases), &Handle::current())?;
-        secondaries.set_home(database.rank, Arc::new(storage));
+        secondaries.set_storage(database.rank, Arc::new(storage));
     }
     secondaries.expiry_times = Arc::clone(&handle.shared.expiries);
     let waker = handle.clone();
@@ -210,7 +214,7 @@ fn random_seed() -> u64 {
 }
 
 /// The thread's work, in the message about a bug.
-const CARE: &str = "maintaining secondary zones";
+const WORK: &str = "maintaining secondary zones";
 
 /// The state of the thread.
 struct SecondaryDriver<O> {
@@ -230,10 +234,10 @@ impl<O: QueryPrimary> SecondaryDriver<O> {
         let policies = self.policies.load();
         let all = policies.zones().map(|(zone, _)| zone.as_wire().into());
         let all: Vec<_> = all.collect();
-        panic_guard(CARE, || self.follow(&policies, all));
+        panic_guard(WORK, || self.follow(&policies, all));
         loaded();
         loop {
-            panic_guard(CARE, || {
+            panic_guard(WORK, || {
                 self.follow_clock();
                 self.secondaries.run(self.now());
                 self.sum_up();
@@ -268,10 +272,10 @@ impl<O: QueryPrimary> SecondaryDriver<O> {
         let most = match self.secondaries.next() {
             _ if !self.changed.is_empty() => Duration::ZERO,
             Some(at) => Duration::from_millis(at.0.saturating_sub(self.now().0)),
-            None => SUMMARY_EVERY,
+            None => SUMMARY_INTERVAL,
         };
         let mailbox = &self.handle.shared.mailbox;
-        mailbox.wait(Some(most.min(SUMMARY_EVERY)))
+        mailbox.wait(Some(most.min(SUMMARY_INTERVAL)))
     }
 
     fn take(&mut self, inbox: Inbox) {
@@ -281,20 +285,20 @@ impl<O: QueryPrimary> SecondaryDriver<O> {
             let now = self.now();
             self.secondaries.take_over_checks(now);
         }
-        for (ticket, reply) in inbox.answers {
+        for (request_id, reply) in inbox.answers {
             let now = self.now();
-            panic_guard(CARE, || self.secondaries.answered(ticket, reply, now));
+            panic_guard(WORK, || self.secondaries.answered(request_id, reply, now));
         }
         for (zone, serial) in inbox.notified {
             if let Ok(zone) = Name::from_wire(&zone) {
                 let now = self.now();
-                panic_guard(CARE, || {
+                panic_guard(WORK, || {
                     self.secondaries.notified(&zone.into(), serial, now);
                 });
             }
         }
         for question in inbox.questions {
-            panic_guard(CARE, || self.answer(question));
+            panic_guard(WORK, || self.answer(question));
         }
     }
 
@@ -328,7 +332,7 @@ impl<O: QueryPrimary> SecondaryDriver<O> {
             self.changed.remove(zone);
         }
         let policies = self.policies.load();
-        panic_guard(CARE, || self.follow(&policies, some));
+        panic_guard(WORK, || self.follow(&policies, some));
     }
 
     /// Applies the policies of some zones.
@@ -340,17 +344,17 @@ impl<O: QueryPrimary> SecondaryDriver<O> {
             };
             let own = policies.own(name);
             let policy =
-                own.filter(|policy| is_secondary(policy) && self.secondaries.has_home(policy));
+                own.filter(|policy| is_secondary(policy) && self.secondaries.has_storage(policy));
             let Some(policy) = policy else {
                 let is_file = own.is_some_and(|policy| {
                     policy.declared_by == PolicySource::Configured && !policy.kind.is_transferred()
                 });
-                let heir = if is_file {
+                let successor = if is_file {
                     ZoneSuccessor::File
                 } else {
                     ZoneSuccessor::Nobody
                 };
-                self.secondaries.remove(name, heir);
+                self.secondaries.remove(name, successor);
                 continue;
             };
             let now = self.now();
@@ -386,7 +390,10 @@ impl<O: QueryPrimary> SecondaryDriver<O> {
     }
 
     fn sum_up(&mut self) {
-        if self.summed.is_some_and(|at| at.elapsed() < SUMMARY_EVERY) {
+        if self
+            .summed
+            .is_some_and(|at| at.elapsed() < SUMMARY_INTERVAL)
+        {
             return;
         }
         self.summed = Some(Instant::now());
@@ -407,7 +414,10 @@ impl<O: QueryPrimary> SecondaryDriver<O> {
             return;
         };
         let (table, policies) = (self.commits.table().load(), self.policies.load());
-        for zone in kept.iter().filter(|zone| zone.home == ZoneStorage::Store) {
+        for zone in kept
+            .iter()
+            .filter(|zone| zone.storage == ZoneStorage::Store)
+        {
             let name = zone.name.as_name();
             if table.exact(name).is_none() && policies.own(name).is_none() {
                 tracing::info!("zone {name}: no longer configured: removed from the state store");

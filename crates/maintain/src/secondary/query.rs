@@ -39,7 +39,7 @@ pub enum PrimaryRequestStep {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
     /// Returned with the answer.
-    pub ticket: PrimaryRequestId,
+    pub request_id: PrimaryRequestId,
     /// The zone.
     pub zone: NameBuf,
     /// The server to query.

@@ -67,7 +67,7 @@ impl<O: QueryPrimary> Secondaries<O> {
             }
         }
         for (rank, list) in in_databases {
-            self.list_home(rank, list);
+            self.list_stored(rank, list);
         }
         let list = in_store;
         if list.is_empty() {
@@ -106,8 +106,8 @@ impl<O: QueryPrimary> Secondaries<O> {
     }
 
     /// Reads zones from their storage, before they are taken over.
-    fn list_home(&mut self, rank: u16, list: Vec<SecondarySettings>) {
-        let Some(home) = self.databases.get(&rank).map(Arc::clone) else {
+    fn list_stored(&mut self, rank: u16, list: Vec<SecondarySettings>) {
+        let Some(storage) = self.databases.get(&rank).map(Arc::clone) else {
             return;
         };
         let names: Vec<_> = list.iter().map(|zone| zone.name.to_buf()).collect();
@@ -115,7 +115,7 @@ impl<O: QueryPrimary> Secondaries<O> {
         self.listing.extend(list.into_iter().map(keyed));
         let asked = names.clone();
         let done = self.report(move |listed| StorageReport::Listed(names, listed));
-        home.read_states(asked, done);
+        storage.read_states(asked, done);
     }
 
     /// Takes over zones whose storage was read. If that failed they are read again, each when it is checked.
@@ -150,7 +150,7 @@ impl<O: QueryPrimary> Secondaries<O> {
             let PolicySource::Backend(rank) = settings.policy.declared_by else {
                 continue;
             };
-            let Some(home) = self.databases.get(&rank).map(Arc::clone) else {
+            let Some(storage) = self.databases.get(&rank).map(Arc::clone) else {
                 continue;
             };
             let (held, refreshed) =
@@ -164,11 +164,11 @@ impl<O: QueryPrimary> Secondaries<O> {
                 held,
                 timers,
             };
-            let number = self.take_in(taken, home, spread, now);
+            let number = self.take_in(taken, storage, spread, now);
             if let Some(zone) = self.zones.get(&number)
                 && zone.state == ZoneState::Expired
             {
-                zone.home.show(&zone.homed());
+                zone.storage.show(&zone.in_storage());
             }
         }
     }
@@ -186,9 +186,12 @@ impl<O: QueryPrimary> Secondaries<O> {
         {
             contents.set_rank(rank);
         }
-        let home = Arc::clone(&self.store) as Arc<dyn SecondaryStorage>;
-        let number = self.take_in(taken, home, spread, now);
-        let offer = self.zones.get(&number).map(|zone| shown(&zone.homed()));
+        let storage = Arc::clone(&self.store) as Arc<dyn SecondaryStorage>;
+        let number = self.take_in(taken, storage, spread, now);
+        let offer = self
+            .zones
+            .get(&number)
+            .map(|zone| shown(&zone.in_storage()));
         match offer {
             Some([_, offer]) => offer,
             None => TableChange::Withdraw(name.as_name().as_wire().into(), rank),
@@ -199,7 +202,7 @@ impl<O: QueryPrimary> Secondaries<O> {
     fn take_in(
         &mut self,
         taken: LoadedSecondary,
-        home: Arc<dyn SecondaryStorage>,
+        storage: Arc<dyn SecondaryStorage>,
         spread: Duration,
         now: Moment,
     ) -> ZoneNumber {
@@ -211,7 +214,7 @@ impl<O: QueryPrimary> Secondaries<O> {
             timers,
         } = taken;
         self.numbers.insert(settings.name.clone(), number);
-        let zone = Secondary::new(settings, home, held, timers, now);
+        let zone = Secondary::new(settings, storage, held, timers, now);
         let is_good = zone.state == ZoneState::Current;
         let check = if is_good {
             // A NOTIFY may have been missed while the server was down; but do not check all zones at once.

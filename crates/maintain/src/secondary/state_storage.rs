@@ -159,11 +159,11 @@ impl SecondaryStorage for StateStorage {
         self.commits.table().publish(&shown(zone));
     }
 
-    fn forget(&self, zone: &ZoneInStorage<'_>, heir: ZoneSuccessor) {
+    fn forget(&self, zone: &ZoneInStorage<'_>, successor: ZoneSuccessor) {
         let (name, rank) = (zone.settings.name.to_buf(), zone.settings.rank);
         // A later version would bring the zone back.
         self.large.wait_for(&name);
-        if heir == ZoneSuccessor::Nobody {
+        if successor == ZoneSuccessor::Nobody {
             let withdraw = TableChange::Withdraw(name.as_name().as_wire().into(), rank);
             self.commits.table().publish(&[withdraw]);
         }
@@ -316,7 +316,7 @@ fn source_of(
         author: primary.map(|primary| ChangeAuthor::new(&format!("primary {primary}"), None)),
         zone: settings.name.to_buf(),
         rank: settings.rank,
-        home: ZoneStorage::Store,
+        storage: ZoneStorage::Store,
         origin: JournalOrigin::Transfer,
         confirmed: Some(now),
     }
@@ -379,7 +379,7 @@ mod tests {
         let store = StateStore::open(directory.path(), bounds).unwrap();
         let table = Arc::new(TableWriter::default());
         let commits = Commits::new(Arc::clone(&table), Some(Arc::new(store)), ()).unwrap();
-        let home = StateStorage::new(Arc::clone(&commits));
+        let storage = StateStorage::new(Arc::clone(&commits));
         let (policy, mut first) = (PolicyFragment::closed(ZoneKind::Secondary), version(1));
         let settings = SecondarySettings {
             name: "example.".parse::<NameBuf>().unwrap().as_name().into(),
@@ -388,14 +388,14 @@ mod tests {
         };
         first.set_rank(0);
         let held = HeldVersion::from(Arc::new(first));
-        let homed = ZoneInStorage {
+        let in_storage = ZoneInStorage {
             settings: &settings,
             state: ZoneState::Current,
             held: Some(&held),
             primary: None,
             is_forced: false,
         };
-        home.show(&homed);
+        storage.show(&in_storage);
         let zone = version(2);
         assert!(zone.heap_bytes() >= LARGE);
         let contents = crate::contents::contents_of(&zone);
@@ -409,7 +409,12 @@ mod tests {
         });
         begins.recv().unwrap();
         let done = move |outcome: StorageOutcome| ended.send(outcome.error).unwrap();
-        home.bring_whole(&homed, WholeZone { zone, contents }, now(), Box::new(done));
+        storage.bring_whole(
+            &in_storage,
+            WholeZone { zone, contents },
+            now(),
+            Box::new(done),
+        );
         assert!(end.try_recv().is_err());
         go.send(()).unwrap();
         holder.join().unwrap();
@@ -417,7 +422,7 @@ mod tests {
         let served = table.version(settings.name.as_name(), settings.rank);
         assert_eq!(served.unwrap().serial().0, 2);
         // A removed zone does not come back.
-        home.forget(&homed, ZoneSuccessor::Nobody);
+        storage.forget(&in_storage, ZoneSuccessor::Nobody);
         assert!(
             table
                 .version(settings.name.as_name(), settings.rank)

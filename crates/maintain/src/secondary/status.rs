@@ -201,7 +201,7 @@ impl<O: QueryPrimary> Secondaries<O> {
             let planned = self.schedule.planned(*number, ZoneEvent::Refresh);
             let transfer = self.schedule.planned(*number, ZoneEvent::Transfer);
             let is_due = planned.is_some_and(|at| at <= now) || transfer.is_some();
-            sum.waiting += u64::from(is_due || zone.ticket.is_some() || zone.is_bringing);
+            sum.waiting += u64::from(is_due || zone.request_id.is_some() || zone.is_bringing);
             if zone.state != ZoneState::Empty {
                 let age = now.seconds().saturating_sub(zone.timers.refreshed);
                 sum.oldest_refresh_seconds = sum.oldest_refresh_seconds.max(age);

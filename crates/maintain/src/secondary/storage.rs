@@ -126,5 +126,5 @@ pub trait SecondaryStorage: Send + Sync {
     fn show(&self, zone: &ZoneInStorage<'_>);
 
     /// Removes a zone that is no longer a secondary zone.
-    fn forget(&self, zone: &ZoneInStorage<'_>, heir: ZoneSuccessor);
+    fn forget(&self, zone: &ZoneInStorage<'_>, successor: ZoneSuccessor);
 }

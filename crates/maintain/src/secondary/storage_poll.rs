@@ -24,7 +24,7 @@ impl<O: QueryPrimary> Secondaries<O> {
         }
         (zone.asked, zone.urgency) = (0, urgency);
         zone.is_forced = std::mem::take(&mut zone.is_force_requested);
-        if zone.home.is_shared() {
+        if zone.storage.is_shared() {
             self.poll_storage(number, PollReason::Check)
         } else {
             zone.is_check_asked = false;
@@ -35,7 +35,7 @@ impl<O: QueryPrimary> Secondaries<O> {
     pub(super) fn poll_storage(&self, number: ZoneNumber, reason: PollReason) {
         let done = self.report(move |seen| StorageReport::Seen(number, reason, seen));
         if let Some(zone) = self.zones.get(&number) {
-            zone.home
+            zone.storage
                 .read_states(vec![zone.settings.name.to_buf()], done);
         }
     }
@@ -76,7 +76,7 @@ impl<O: QueryPrimary> Secondaries<O> {
         if is_newer && !is_asked && !is_due {
             // Another server on the same storage has made the check.
             self.end_check(number, now)
-        } else if !is_asked && !zone.home.leads_refresh() {
+        } else if !is_asked && !zone.storage.leads_refresh() {
             self.leave_check(number, now);
         } else {
             self.ask_next(number, now)
@@ -136,7 +136,7 @@ impl<O: QueryPrimary> Secondaries<O> {
         if is_good {
             zone.state = ZoneState::Current;
             if was == ZoneState::Expired {
-                zone.home.show(&zone.homed());
+                zone.storage.show(&zone.in_storage());
             }
         }
         let expires = is_good.then(|| Moment::from_seconds(zone.timers.expires));

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(super) struct Secondary {
     pub(super) settings: SecondarySettings,
     /// Storage for its contents and timers.
-    pub(super) home: Arc<dyn SecondaryStorage>,
+    pub(super) storage: Arc<dyn SecondaryStorage>,
     pub(super) state: ZoneState,
     /// The last version, also while it is too old to be served.
     pub(super) held: Option<HeldVersion>,
@@ -25,7 +25,7 @@ pub(super) struct Secondary {
     /// When it expires, while it is served.
     pub(super) expiry: Option<Moment>,
     /// The query in flight.
-    pub(super) ticket: Option<u64>,
+    pub(super) request_id: Option<u64>,
     /// The next primary to query, and how many were tried in this check.
     pub(super) next_primary: usize,
     pub(super) asked: usize,
@@ -81,7 +81,7 @@ impl Secondary {
 
     pub(super) fn new(
         settings: SecondarySettings,
-        home: Arc<dyn SecondaryStorage>,
+        storage: Arc<dyn SecondaryStorage>,
         held: Option<HeldVersion>,
         timers: Option<ZoneTimers>,
         now: Moment,
@@ -100,11 +100,11 @@ impl Secondary {
                 (_, false) => ZoneState::Expired,
             },
             settings,
-            home,
+            storage,
             held,
             timers,
             expiry: None,
-            ticket: None,
+            request_id: None,
             next_primary: 0,
             asked: 0,
             is_check_continued: false,
@@ -148,7 +148,7 @@ impl Secondary {
     }
 
     /// Returns the facts of the zone for its storage.
-    pub(super) fn homed(&self) -> ZoneInStorage<'_> {
+    pub(super) fn in_storage(&self) -> ZoneInStorage<'_> {
         ZoneInStorage {
             settings: &self.settings,
             state: self.state,

@@ -270,7 +270,7 @@ fn commit_resident(commits: &Arc<Commits>, job: UpdateJob) {
     let source = VersionSource {
         zone,
         rank,
-        home: ZoneStorage::File,
+        storage: ZoneStorage::File,
         origin: JournalOrigin::Change,
         confirmed: None,
         author: None,

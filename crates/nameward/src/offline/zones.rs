@@ -116,7 +116,7 @@ impl StoredZones {
                 let mut files = self.files();
                 self.warn(&files.read_some(&self.sources).errors);
                 self.read_catalog_rows()?;
-                for name in self.names_at_home()? {
+                for name in self.stored_names()? {
                     self.read_at_home(&name)?;
                 }
                 Ok(())
@@ -214,7 +214,7 @@ impl StoredZones {
     }
 
     /// Lists the zones stored in the state store.
-    fn names_at_home(&self) -> Result<Vec<NameBuf>, OperationError> {
+    fn stored_names(&self) -> Result<Vec<NameBuf>, OperationError> {
         let Some(store) = self.commits.store() else {
             return Ok(Vec::new());
         };
@@ -222,7 +222,7 @@ impl StoredZones {
         let kept = kept.map_err(|error| OperationError::backend(error.to_string()))?;
         let own = kept
             .into_iter()
-            .filter(|zone| zone.home == ZoneStorage::Store);
+            .filter(|zone| zone.storage == ZoneStorage::Store);
         Ok(own.map(|zone| zone.name).collect())
     }
 
@@ -295,11 +295,11 @@ impl StoredZones {
     /// Passes on the zones stored in files and in the state store; databases are listed separately.
     pub fn each_name(&self, each: &mut dyn FnMut(Name<'_>, u16)) {
         let mut ranks = self.file_ranks().clone();
-        let at_home = self.names_at_home().unwrap_or_else(|error| {
+        let stored = self.stored_names().unwrap_or_else(|error| {
             self.warn(&[format!("zones in the state store: {error}")]);
             Vec::new()
         });
-        for name in at_home {
+        for name in stored {
             let declared_by = self.policies.load().get(name.as_name()).declared_by;
             let rank = match declared_by {
                 PolicySource::Configured => CONFIGURED_RANK,

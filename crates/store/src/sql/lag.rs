@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Interval of measurements.
-const MEASURE_EVERY: Duration = Duration::from_secs(2);
+const MEASURE_INTERVAL: Duration = Duration::from_secs(2);
 /// Measurements that are kept to find out for how long a change has been missing: at this interval, an hour.
 const KEPT: usize = 1800;
 
@@ -91,7 +91,7 @@ impl SqlBackend {
             return std::future::pending().await;
         }
         loop {
-            tokio::time::sleep(MEASURE_EVERY).await;
+            tokio::time::sleep(MEASURE_INTERVAL).await;
             // A server that does not respond is another fault; the last measurement stays.
             if let Ok(lag) = self.measure(&mut counters).await {
                 *self.inner.lag.lag.lock() = lag;

@@ -12,9 +12,9 @@ use std::time::{Duration, SystemTime};
 use tokio::task::JoinSet;
 
 /// Interval between two probes of a server. With the time that one may take and that of the status, a fault shows within five seconds.
-const PROBE_EVERY: Duration = Duration::from_secs(1);
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval at which an address with a single server is resolved again.
-const RESOLVE_EVERY: Duration = Duration::from_secs(30);
+const RESOLVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A server of a database that does not respond, while others may.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl SqlBackend {
             if servers.len() <= 1 {
                 self.inner.server_checks.0.lock().clear();
                 self.try_last(Vec::new());
-                tokio::time::sleep(RESOLVE_EVERY).await;
+                tokio::time::sleep(RESOLVE_INTERVAL).await;
                 continue;
             }
             let mut probes = JoinSet::new();
@@ -155,7 +155,7 @@ impl SqlBackend {
             let failed = failed.into_iter();
             let failed = failed.map(|(server, reason)| (server.to_string(), reason));
             self.note_failed(failed.collect());
-            tokio::time::sleep(PROBE_EVERY).await;
+            tokio::time::sleep(PROBE_INTERVAL).await;
         }
     }
 

@@ -30,7 +30,7 @@ pub enum StateChange {
         /// The zone.
         zone: NameBuf,
         /// Where its contents are stored.
-        home: ZoneStorage,
+        storage: ZoneStorage,
         /// The origin of the difference.
         origin: JournalOrigin,
         /// The difference, from one serial to another.
@@ -45,7 +45,7 @@ pub enum StateChange {
         /// The zone.
         zone: NameBuf,
         /// Where its contents are stored.
-        home: ZoneStorage,
+        storage: ZoneStorage,
         /// The zone's current serial.
         serial: Serial,
     },
@@ -111,7 +111,7 @@ pub enum StateChange {
         /// The zone.
         zone: NameBuf,
         /// The storage that it vanished from; a zone that is now stored elsewhere is kept.
-        home: ZoneStorage,
+        storage: ZoneStorage,
     },
     /// Stores the copy of a zone that is about to be deleted. [`Written::copy`] is its number.
     KeepCopy {
@@ -180,8 +180,8 @@ impl StateChange {
     /// journal of a database zone restarts if it lacks something. Entries of the audit log never make a change wait.
     pub(super) fn is_durable_elsewhere(&self) -> bool {
         match self {
-            StateChange::Append { home, .. } | StateChange::RestartJournal { home, .. } => {
-                *home == ZoneStorage::Database
+            StateChange::Append { storage, .. } | StateChange::RestartJournal { storage, .. } => {
+                *storage == ZoneStorage::Database
             }
             StateChange::Audit(_) => true,
             _ => false,

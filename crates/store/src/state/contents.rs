@@ -17,10 +17,10 @@ impl ZoneRows {
         parts: &[RecordList],
     ) -> Result<(), StateError> {
         let mut row = self.row_or_new(connection, zone, ZoneStorage::Store, serial)?;
-        if row.serial != serial || row.home != ZoneStorage::Store {
+        if row.serial != serial || row.storage != ZoneStorage::Store {
             drop_entries(connection, &mut row, i64::MAX)?;
         }
-        (row.home, row.serial, row.base) = (ZoneStorage::Store, serial, row.last);
+        (row.storage, row.serial, row.base) = (ZoneStorage::Store, serial, row.last);
         write_contents(connection, row.id, parts)?;
         self.prune(connection, &mut row)?;
         self.put(zone, row);
@@ -36,7 +36,7 @@ impl ZoneRows {
         parts: &[RecordList],
     ) -> Result<(), StateError> {
         let row = self.row(connection, zone)?;
-        let Some(mut row) = row.filter(|row| row.home == ZoneStorage::Store) else {
+        let Some(mut row) = row.filter(|row| row.storage == ZoneStorage::Store) else {
             return Ok(());
         };
         let Some(number) = number_of(connection, &row, serial)?.filter(|n| *n >= row.base) else {

@@ -32,7 +32,7 @@ impl ZoneRows {
         match change {
             StateChange::Append {
                 zone,
-                home,
+                storage,
                 origin,
                 difference,
                 time,
@@ -40,7 +40,7 @@ impl ZoneRows {
             } => {
                 let entry = NewEntry {
                     zone,
-                    home: *home,
+                    storage: *storage,
                     origin: *origin,
                     difference,
                     time: *time,
@@ -48,11 +48,15 @@ impl ZoneRows {
                 };
                 self.append(connection, &entry, written)
             }
-            StateChange::RestartJournal { zone, home, serial } => {
-                let mut row = self.row_or_new(connection, zone, *home, *serial)?;
+            StateChange::RestartJournal {
+                zone,
+                storage,
+                serial,
+            } => {
+                let mut row = self.row_or_new(connection, zone, *storage, *serial)?;
                 drop_entries(connection, &mut row, i64::MAX)?;
                 forget_rebase(connection, &mut row)?;
-                (row.home, row.serial, row.base) = (*home, *serial, row.last);
+                (row.storage, row.serial, row.base) = (*storage, *serial, row.last);
                 row.digest = None;
                 self.put(zone, row);
                 Ok(())
@@ -76,8 +80,8 @@ impl ZoneRows {
                 serial,
                 digest,
             } => self.set_digest(connection, zone, *serial, *digest),
-            StateChange::RemoveVanished { zone, home } => {
-                self.remove_vanished(connection, zone, *home, written)
+            StateChange::RemoveVanished { zone, storage } => {
+                self.remove_vanished(connection, zone, *storage, written)
             }
             StateChange::KeepCopy { zone, rows, bounds } => {
                 written.copy = Some(deleted::insert(connection, zone, rows, bounds)?);
@@ -117,7 +121,7 @@ impl ZoneRows {
         entry: &NewEntry<'_>,
         written: &mut Written,
     ) -> Result<(), StateError> {
-        let NewEntry { zone, home, .. } = *entry;
+        let NewEntry { zone, storage, .. } = *entry;
         let serials = entry.difference.serials().filter(|(from, to)| from != to);
         let (from, to) = serials.ok_or_else(|| StateError::NoSerial(zone.to_string()))?;
         let gap = |tip| StateError::Gap {
@@ -125,13 +129,13 @@ impl ZoneRows {
             tip,
             from,
         };
-        let mut row = match (self.row(connection, zone)?, home) {
+        let mut row = match (self.row(connection, zone)?, storage) {
             (Some(row), _) => row,
             // Without contents there is nothing that a difference could continue.
             (None, ZoneStorage::Store) => return Err(gap(Serial(0))),
-            (None, _) => self.row_or_new(connection, zone, home, from)?,
+            (None, _) => self.row_or_new(connection, zone, storage, from)?,
         };
-        if row.serial != from || row.home != home {
+        if row.serial != from || row.storage != storage {
             return Err(gap(row.serial));
         }
         row.last += 1;
@@ -153,7 +157,7 @@ impl ZoneRows {
         row.entries += 1;
         row.octets += entry.difference.octets() as u64;
         row.digest = row.digest.map(|digest| digest.after(entry.difference));
-        if home == ZoneStorage::Database || entry.origin == JournalOrigin::Home {
+        if storage == ZoneStorage::Database || entry.origin == JournalOrigin::Storage {
             row.base = row.last;
             forget_rebase(connection, &mut row)?;
         }
@@ -265,11 +269,11 @@ impl ZoneRows {
         &mut self,
         connection: &Connection,
         zone: &NameBuf,
-        home: ZoneStorage,
+        storage: ZoneStorage,
         written: &mut Written,
     ) -> Result<(), StateError> {
         match self.row(connection, zone)? {
-            Some(row) if row.home != home => Ok(()),
+            Some(row) if row.storage != storage => Ok(()),
             Some(row) if row.base < row.last || row.is_rebased => {
                 written.unsettled.push(*zone);
                 Ok(())

@@ -30,7 +30,7 @@ impl ZoneStorage {
     pub(super) fn from_number(number: i64) -> Option<Self> {
         [ZoneStorage::Database, ZoneStorage::File, ZoneStorage::Store]
             .into_iter()
-            .find(|home| home.number() == number)
+            .find(|storage| storage.number() == number)
     }
 }
 
@@ -38,7 +38,7 @@ impl ZoneStorage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JournalOrigin {
     /// The zone's storage was changed directly: a zone file was edited. It already has the change.
-    Home,
+    Storage,
     /// A change through this server: by an operator or DNS UPDATE.
     Change,
     /// A transfer from the primary.
@@ -48,7 +48,7 @@ pub enum JournalOrigin {
 impl JournalOrigin {
     pub(super) fn number(self) -> i64 {
         match self {
-            JournalOrigin::Home => 0,
+            JournalOrigin::Storage => 0,
             JournalOrigin::Change => 1,
             JournalOrigin::Transfer => 2,
         }
@@ -56,7 +56,7 @@ impl JournalOrigin {
 
     pub(super) fn from_number(number: i64) -> Option<Self> {
         [
-            JournalOrigin::Home,
+            JournalOrigin::Storage,
             JournalOrigin::Change,
             JournalOrigin::Transfer,
         ]
@@ -104,7 +104,7 @@ pub struct JournalEntry {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct JournalRow {
     pub(super) id: i64,
-    pub(super) home: ZoneStorage,
+    pub(super) storage: ZoneStorage,
     pub(super) serial: Serial,
     pub(super) last: i64,
     pub(super) base: i64,
@@ -130,10 +130,10 @@ pub(super) fn find_zone(
          EXISTS (SELECT 1 FROM rebase WHERE rebase.zone = zone.id) FROM zone WHERE name = ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let row = statement.query_row([name], |row| {
-        let home: i64 = row.get(1)?;
-        Ok(ZoneStorage::from_number(home).map(|home| JournalRow {
+        let storage: i64 = row.get(1)?;
+        Ok(ZoneStorage::from_number(storage).map(|storage| JournalRow {
             id: row.get_unwrap(0),
-            home,
+            storage,
             serial: Serial(row.get_unwrap(2)),
             last: row.get_unwrap(3),
             base: row.get_unwrap(4),
@@ -155,7 +155,7 @@ pub(super) fn find_zone(
 /// An entry to append.
 pub(super) struct NewEntry<'e> {
     pub(super) zone: &'e NameBuf,
-    pub(super) home: ZoneStorage,
+    pub(super) storage: ZoneStorage,
     pub(super) origin: JournalOrigin,
     pub(super) difference: &'e Difference,
     pub(super) time: u64,

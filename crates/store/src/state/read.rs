@@ -20,7 +20,7 @@ pub struct JournaledZone {
     /// Its name in lower case.
     pub name: NameBuf,
     /// Where its contents are stored.
-    pub home: ZoneStorage,
+    pub storage: ZoneStorage,
     /// The serial that its journal ends at.
     pub serial: Serial,
     /// Its timers, if it has any.
@@ -166,7 +166,7 @@ impl StateStore {
         self.read(|connection| {
             let transaction = connection.unchecked_transaction()?;
             let row = find_zone(&transaction, &stored_name(zone))?;
-            let Some(row) = row.filter(|row| row.home == ZoneStorage::Store) else {
+            let Some(row) = row.filter(|row| row.storage == ZoneStorage::Store) else {
                 return Ok(None);
             };
             let sql = "SELECT records FROM contents WHERE zone = ?1 ORDER BY part";
@@ -301,7 +301,7 @@ pub(super) fn kept_zone(row: &Row<'_>) -> Result<JournaledZone, StateError> {
     };
     Ok(JournaledZone {
         name: name.into(),
-        home: ZoneStorage::from_number(row.get(1)?)
+        storage: ZoneStorage::from_number(row.get(1)?)
             .ok_or_else(|| StateError::corrupt("unknown storage type of a zone"))?,
         serial: Serial(row.get(2)?),
         timers,

@@ -30,25 +30,25 @@ impl ZoneRows {
         let no_serial = || StateError::NoSerial(zone.to_string());
         let (before, to) = version.forward.serials().ok_or_else(no_serial)?;
         let (file, _) = version.lacking.serials().ok_or_else(no_serial)?;
-        let home = ZoneStorage::File;
-        let mut row = self.row_or_new(connection, zone, home, before)?;
+        let storage = ZoneStorage::File;
+        let mut row = self.row_or_new(connection, zone, storage, before)?;
         self.note(stored_name(zone), row);
-        if row.serial == before && row.home == home {
+        if row.serial == before && row.storage == storage {
             let entry = NewEntry {
                 zone,
-                home,
+                storage,
                 origin: JournalOrigin::Change,
                 difference: &version.forward,
                 time: version.time,
                 author: None,
             };
             self.append(connection, &entry, &mut Written::default())?;
-            row = self.row_or_new(connection, zone, home, to)?;
+            row = self.row_or_new(connection, zone, storage, to)?;
         } else {
             drop_entries(connection, &mut row, i64::MAX)?;
             row.digest = None;
         }
-        (row.home, row.serial, row.base) = (home, to, row.last);
+        (row.storage, row.serial, row.base) = (storage, to, row.last);
         row.is_rebased = true;
         let sql = "INSERT OR REPLACE INTO rebase (zone, from_serial, to_serial, time, removed, added) \
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";

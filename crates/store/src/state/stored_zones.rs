@@ -32,7 +32,7 @@ const PARTS: &str = "SELECT name, home, serial, zone.entries, zone.octets, refre
 
 impl StateStore {
     /// Reads one zone stored here; calls nothing if it is not.
-    pub fn zone_at_home(
+    pub fn stored_zone(
         &self,
         zone: &NameBuf,
         taker: &mut impl StoredZoneSink,
@@ -41,14 +41,14 @@ impl StateStore {
             let transaction = connection.unchecked_transaction()?;
             let sql = format!("{PARTS} AND name = ?2 ORDER BY part");
             let mut statement = transaction.prepare_cached(&sql)?;
-            let home = ZoneStorage::Store.number();
-            let rows = statement.query(params![home, stored_name(zone)])?;
+            let storage = ZoneStorage::Store.number();
+            let rows = statement.query(params![storage, stored_name(zone)])?;
             self.hand_over(&transaction, rows, taker)
         })
     }
 
     /// Reads all zones stored here, in one pass.
-    pub fn zones_at_home(&self, taker: &mut impl StoredZoneSink) -> Result<(), StateError> {
+    pub fn stored_zones(&self, taker: &mut impl StoredZoneSink) -> Result<(), StateError> {
         self.read(|connection| {
             let transaction = connection.unchecked_transaction()?;
             let sql = format!("{PARTS} ORDER BY zone.id, part");

@@ -43,11 +43,11 @@ fn list(zone: &str, serial: u32, data: &[&[u8]]) -> RecordList {
     list
 }
 
-fn append(zone: &str, home: ZoneStorage, from: u32, to: u32) -> StateChange {
+fn append(zone: &str, storage: ZoneStorage, from: u32, to: u32) -> StateChange {
     let text = [&[4][..], &to.to_be_bytes()].concat();
     StateChange::Append {
         zone: name(zone),
-        home,
+        storage,
         origin: JournalOrigin::Change,
         difference: Arc::new(Difference {
             removed: list(zone, from, &[]),
@@ -114,7 +114,7 @@ fn a_journal_is_a_chain_that_survives_and_refuses_a_gap() {
     assert_eq!(from(9), None);
     let restart = StateChange::RestartJournal {
         zone,
-        home: ZoneStorage::Database,
+        storage: ZoneStorage::Database,
         serial: Serial(7),
     };
     store
@@ -154,7 +154,7 @@ fn a_journal_is_bounded_in_number_and_size() {
     // One that is larger than the limit is useless.
     let StateChange::Append {
         zone,
-        home,
+        storage,
         origin,
         time,
         ..
@@ -171,7 +171,7 @@ fn a_journal_is_bounded_in_number_and_size() {
     store
         .write(vec![StateChange::Append {
             zone,
-            home,
+            storage,
             origin,
             difference,
             time,
@@ -187,7 +187,7 @@ fn a_journal_is_bounded_in_number_and_size() {
 }
 
 #[test]
-fn entries_that_the_home_lacks_are_never_dropped() {
+fn entries_that_the_storage_lacks_are_never_dropped() {
     let directory = TempDir::new().unwrap();
     let store = open(&directory);
     store.write(vec![contents("example.", 1)]).unwrap();
@@ -358,7 +358,7 @@ fn timers_and_removal() {
         .unwrap();
     let kept = store.zones().unwrap();
     assert_eq!(
-        (kept[0].timers, kept[0].home),
+        (kept[0].timers, kept[0].storage),
         (Some(timers), ZoneStorage::Store)
     );
     store.write(vec![StateChange::RemoveZone { zone }]).unwrap();

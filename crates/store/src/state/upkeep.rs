@@ -214,7 +214,7 @@ fn check_zone(connection: &Connection, name: &NameBuf) -> Result<usize, StateErr
         check_records(&entry.difference.removed)?;
         check_records(&entry.difference.added)?;
     }
-    if row.home == ZoneStorage::Store {
+    if row.storage == ZoneStorage::Store {
         let behind = (row.last - row.base) as usize;
         let after_base = &journal[journal.len().saturating_sub(behind)..];
         let mut zone = match build(connection, row.id, name)? {

@@ -65,11 +65,11 @@ pub(super) struct WriterParts {
 }
 
 /// Interval at which the file is inspected while nothing is written.
-const INSPECT_EVERY: Duration = Duration::from_secs(1);
+const INSPECT_INTERVAL: Duration = Duration::from_secs(1);
 /// Octets written by a disk probe, while the store accepts no changes.
 const PROBE_OCTETS: i64 = 64 << 10;
 /// Interval between such probes.
-const PROBE_EVERY: Duration = Duration::from_secs(5);
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// The item kind that such a probe writes.
 const PROBE: &str = "probe";
 
@@ -182,7 +182,7 @@ struct StateWriterThread {
 impl StateWriterThread {
     fn run(mut self, queue: &Queue<WriterMessage>) {
         loop {
-            let (group, then) = match queue.pop(Some(Instant::now() + INSPECT_EVERY)) {
+            let (group, then) = match queue.pop(Some(Instant::now() + INSPECT_INTERVAL)) {
                 Popped::Item(WriterMessage::Write(first)) => gather(first, queue),
                 Popped::Item(other) => (Vec::new(), Some(other)),
                 Popped::TimedOut => {
@@ -264,7 +264,7 @@ impl StateWriterThread {
 
     /// Tests whether a failing store accepts changes again: otherwise only the next change would show it.
     fn probe(&mut self) {
-        if !self.condition.is_failing() || self.probed.elapsed() < PROBE_EVERY {
+        if !self.condition.is_failing() || self.probed.elapsed() < PROBE_INTERVAL {
             return;
         }
         self.probed = Instant::now();

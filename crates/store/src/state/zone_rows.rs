@@ -65,7 +65,7 @@ impl ZoneRows {
             };
             connection.prepare_cached(sql)?.execute(params![
                 row.id,
-                row.home.number(),
+                row.storage.number(),
                 row.serial.0,
                 row.last,
                 row.base,
@@ -97,7 +97,7 @@ impl ZoneRows {
         &mut self,
         connection: &Connection,
         zone: &NameBuf,
-        home: ZoneStorage,
+        storage: ZoneStorage,
         serial: Serial,
     ) -> Result<JournalRow, StateError> {
         if let Some(row) = self.row(connection, zone)? {
@@ -105,11 +105,11 @@ impl ZoneRows {
         }
         let sql = "INSERT INTO zone (name, home, serial, last, base, entries, octets) \
                    VALUES (?1, ?2, ?3, 0, 0, 0, 0)";
-        let values = params![stored_name(zone), home.number(), serial.0];
+        let values = params![stored_name(zone), storage.number(), serial.0];
         let id = connection.prepare_cached(sql)?.insert(values)?;
         Ok(JournalRow {
             id,
-            home,
+            storage,
             serial,
             last: 0,
             base: 0,

@@ -76,7 +76,7 @@ impl KeyTemplate {
             created: now_seconds(),
             life: None,
             private,
-            home: PrivateKeyLocation::Store,
+            location: PrivateKeyLocation::Store,
         })
     }
 }

@@ -389,7 +389,7 @@ impl Operations {
         let source = VersionSource {
             zone: change.apex,
             rank: zone.version.rank(),
-            home: ZoneStorage::File,
+            storage: ZoneStorage::File,
             origin: JournalOrigin::Change,
             confirmed: None,
             author: None,

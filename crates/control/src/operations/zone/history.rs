@@ -72,7 +72,7 @@ impl Operations {
         };
         let count = versions.len() as u64;
         let _ = versions.into_iter().all(|(entry, author)| {
-            let by_itself = (entry.origin == JournalOrigin::Home).then(|| home.to_owned());
+            let by_itself = (entry.origin == JournalOrigin::Storage).then(|| home.to_owned());
             let who = author.as_ref().map(|author| author.who.to_string());
             let message = author.and_then(|author| author.message.as_deref().map(str::to_owned));
             items(ListedItem::Version(ListedVersion {
@@ -199,7 +199,7 @@ impl Operations {
 
 fn origin_word(origin: JournalOrigin) -> &'static str {
     match origin {
-        JournalOrigin::Home => "home",
+        JournalOrigin::Storage => "home",
         JournalOrigin::Change => "change",
         JournalOrigin::Transfer => "transfer",
     }

@@ -75,7 +75,7 @@ impl Operations {
         let store = move |version: &Zone| {
             let restart = StateChange::RestartJournal {
                 zone,
-                home: ZoneStorage::Store,
+                storage: ZoneStorage::Store,
                 serial: version.serial(),
             };
             let mut changes = vec![restart];

@@ -296,7 +296,7 @@ impl DatabaseFollower {
                 let is_own = self.reported.claim(id, version)
                     || version.is_some() && self.backend.unfollowed_commits(id) > 0;
                 let report = LiveChange {
-                    origin: Some(JournalOrigin::Home),
+                    origin: Some(JournalOrigin::Storage),
                     ..LiveChange::default()
                 };
                 self.outdate_zone(id, (!is_own).then_some(report));

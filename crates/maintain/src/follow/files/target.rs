@@ -50,7 +50,7 @@ impl ZoneTarget for FileTarget {
     }
 
     fn file_version(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
-        self.commits.home_of(zone, rank)
+        self.commits.stored_version(zone, rank)
     }
 
     fn zones_before(&self, directory: &Path) -> usize {

@@ -260,7 +260,7 @@ mod tests {
             created: 0,
             life: None,
             private: PrivateKey::generate(13, 0).unwrap(),
-            home: PrivateKeyLocation::Store,
+            location: PrivateKeyLocation::Store,
         };
         key.set_life(life);
         key

@@ -102,7 +102,7 @@ pub(super) fn read_row(row: &StoredKey) -> Result<ZoneKey, KeyError> {
         created: 0,
         life: None,
         private: PrivateKey::from_text(row.content.reveal().as_bytes())?,
-        home: PrivateKeyLocation::Store,
+        location: PrivateKeyLocation::Store,
     })
 }
 

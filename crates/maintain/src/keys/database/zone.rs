@@ -15,7 +15,7 @@ use nameward_store::sql::write::{
 use nameward_wire::Name;
 
 /// The interval at which managed keys are read again: others may have changed them.
-const REREAD_EVERY: u64 = 3600;
+const REREAD_INTERVAL: u64 = 3600;
 
 /// A zone of a database.
 pub struct DatabaseZoneKeys<'d> {
@@ -256,7 +256,7 @@ impl KeyStorage for DatabaseZoneKeys<'_> {
     fn advance(&self, plan: Option<&KeyPlan>, now: u64) -> Result<KeyProgress, ZoneKeysError> {
         let progress = self.take_due_steps(plan.ok_or(ZoneKeysError::NoPolicy)?, now)?;
         Ok(KeyProgress {
-            reread_at: Some(now.saturating_add(REREAD_EVERY)),
+            reread_at: Some(now.saturating_add(REREAD_INTERVAL)),
             ..progress
         })
     }

@@ -234,7 +234,7 @@ fn take_pair(
             .is_managed
             .then(|| KeyState::new(number, (role, algorithm), now)),
         private: file.private,
-        home: PrivateKeyLocation::Files {
+        location: PrivateKeyLocation::Files {
             path: path.clone(),
             times: file.times,
         },
@@ -264,15 +264,16 @@ pub(crate) fn role_of(flags: u16) -> KeyRole {
 
 /// Checks whether CDS and CDNSKEY are omitted, because the times of the keys request none.
 pub(super) fn hide_ds(keys: &[ZoneKey]) -> bool {
-    let is_timed =
-        |key: &ZoneKey| key.life.is_none() && matches!(key.home, PrivateKeyLocation::Files { .. });
+    let is_timed = |key: &ZoneKey| {
+        key.life.is_none() && matches!(key.location, PrivateKeyLocation::Files { .. })
+    };
     keys.iter().any(is_timed) && !keys.iter().any(|key| key.usage.asks_ds)
 }
 
 impl ZoneKey {
     /// Returns the key as the texts of its files; none for a key that is not stored in files.
     pub(super) fn file(&self, zone: Name<'_>) -> Option<KeyFile> {
-        let PrivateKeyLocation::Files { times, .. } = &self.home else {
+        let PrivateKeyLocation::Files { times, .. } = &self.location else {
             return None;
         };
         Some(KeyFile {
@@ -317,13 +318,13 @@ impl ZoneKey {
             }
             .into());
         }
-        self.home = PrivateKeyLocation::Files { path, times };
+        self.location = PrivateKeyLocation::Files { path, times };
         Ok(())
     }
 
     /// Returns since when the key has had its current use, as far as recorded.
     pub(crate) fn shown_since(&self, now: u64) -> u64 {
-        let PrivateKeyLocation::Files { times, .. } = &self.home else {
+        let PrivateKeyLocation::Files { times, .. } = &self.location else {
             return self.created.min(now);
         };
         let known = [Some(self.created), times.publish, times.activate];
@@ -333,7 +334,7 @@ impl ZoneKey {
 
     /// Adopts the use according to its times, if it is a pair of files that no policy manages.
     fn follow_times(&mut self, now: u64, next_at: &mut Option<u64>) {
-        let PrivateKeyLocation::Files { times, .. } = &self.home else {
+        let PrivateKeyLocation::Files { times, .. } = &self.location else {
             return;
         };
         if self.life.is_none() {

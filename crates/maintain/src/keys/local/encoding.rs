@@ -49,7 +49,7 @@ impl ZoneKey {
         let bits = [signs_keys, published, signs_zone, asks_ds];
         let bits = bits.iter().rev();
         let usage = bits.fold(0, |all, bit| all << 1 | u8::from(*bit));
-        let form = match self.home {
+        let form = match self.location {
             PrivateKeyLocation::Store => KEY_FORM,
             PrivateKeyLocation::Files { .. } => PAIR_FORM,
         };
@@ -60,7 +60,7 @@ impl ZoneKey {
         if let Some(life) = &self.life {
             put_life(life, &mut value);
         }
-        match &self.home {
+        match &self.location {
             PrivateKeyLocation::Store => value.extend(self.private.to_text().reveal().bytes()),
             PrivateKeyLocation::Files { path, .. } => value.extend(path.as_os_str().as_bytes()),
         }
@@ -126,11 +126,11 @@ pub(super) fn kept_pair(number: u32, value: &[u8]) -> Result<Option<StoredPair>,
 
 fn read_in_files(number: u32, head: CachedHead<'_>, path: &Path) -> Result<ZoneKey, ZoneKeysError> {
     let file = read_pair(path)?;
-    let home = PrivateKeyLocation::Files {
+    let location = PrivateKeyLocation::Files {
         path: path.to_path_buf(),
         times: file.times,
     };
-    Ok(head.key(number, file.private, home))
+    Ok(head.key(number, file.private, location))
 }
 
 fn read_private(number: u32, text: &[u8]) -> Result<PrivateKey, ZoneKeysError> {
@@ -155,7 +155,7 @@ fn read_first(number: u32, value: &[u8]) -> Result<ZoneKey, ZoneKeysError> {
         created: u64::from_be_bytes(created),
         life: None,
         private: read_private(number, text)?,
-        home: PrivateKeyLocation::Store,
+        location: PrivateKeyLocation::Store,
     })
 }
 
@@ -199,7 +199,7 @@ impl<'v> CachedHead<'v> {
         })
     }
 
-    fn key(self, number: u32, private: PrivateKey, home: PrivateKeyLocation) -> ZoneKey {
+    fn key(self, number: u32, private: PrivateKey, location: PrivateKeyLocation) -> ZoneKey {
         let kind = (self.role, private.algorithm());
         let new = KeyState::new(number, kind, self.created);
         ZoneKey {
@@ -210,7 +210,7 @@ impl<'v> CachedHead<'v> {
             created: self.created,
             life: self.life.and_then(|octets| read_life(octets, new)),
             private,
-            home,
+            location,
         }
     }
 }
@@ -436,7 +436,7 @@ mod tests {
             created: 1_800_000_000,
             life,
             private: PrivateKey::generate(13, 0).unwrap(),
-            home: PrivateKeyLocation::Store,
+            location: PrivateKeyLocation::Store,
         }
     }
 

@@ -372,21 +372,21 @@ mod tests {
 
     #[test]
     fn pairs_are_found_by_their_zones_and_read_as_they_were_written() {
-        let home = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let odd = "0/25.2.0.192.in-addr.arpa";
-        let written = ["example.org", odd, "."].map(|owner| pair(home.path(), owner));
-        fs::write(home.path().join("Kexample.org.+013+12345.state"), "").unwrap();
-        fs::write(home.path().join("Kexample.org.+13+1.key"), "").unwrap();
+        let written = ["example.org", odd, "."].map(|owner| pair(directory.path(), owner));
+        fs::write(directory.path().join("Kexample.org.+013+12345.state"), "").unwrap();
+        fs::write(directory.path().join("Kexample.org.+13+1.key"), "").unwrap();
         let directories = KeyDirectories::default();
         for (path, file) in &written {
-            let found = directories.pairs(home.path(), file.owner.as_name());
+            let found = directories.pairs(directory.path(), file.owner.as_name());
             assert_eq!(found.unwrap(), std::slice::from_ref(path));
             assert_eq!(&read_pair(path).unwrap(), file);
             let mode = |end| fs::metadata(with_end(path, end)).unwrap().mode() & 0o777;
             assert_eq!(mode(".private"), 0o600);
         }
         assert!(written[1].0.to_str().unwrap().contains("K0%2F25.2.0.192"));
-        let mut zones = directories.zones(home.path()).unwrap();
+        let mut zones = directories.zones(directory.path()).unwrap();
         zones.sort_by_key(ToString::to_string);
         assert_eq!(
             zones,
@@ -395,7 +395,7 @@ mod tests {
         remove_pair(&written[0].0).unwrap();
         assert!(is_away(&written[0].0));
         let found = directories.pairs(
-            home.path(),
+            directory.path(),
             "example.org".parse::<NameBuf>().unwrap().as_name(),
         );
         assert!(found.unwrap().is_empty());
@@ -403,15 +403,15 @@ mod tests {
 
     #[test]
     fn files_that_are_no_key_say_which_and_why() {
-        let home = tempfile::tempdir().unwrap();
-        let (path, _) = pair(home.path(), "example.org");
+        let directory = tempfile::tempdir().unwrap();
+        let (path, _) = pair(directory.path(), "example.org");
         let said = || read_pair(&path).unwrap_err().to_string();
         let private = with_end(&path, ".private");
         let open = fs::Permissions::from_mode(0o640);
         fs::set_permissions(&private, open).unwrap();
         assert!(said().contains("(mode 0640): run chmod 600 "), "{}", said());
         fs::set_permissions(&private, fs::Permissions::from_mode(0o600)).unwrap();
-        let (other, _) = pair(home.path(), "example.net");
+        let (other, _) = pair(directory.path(), "example.net");
         fs::copy(with_end(&other, ".key"), with_end(&path, ".key")).unwrap();
         assert!(said().contains("different keys"), "{}", said());
         fs::copy(with_end(&other, ".private"), &private).unwrap();

@@ -73,7 +73,7 @@ impl ZoneKey {
 
     pub(crate) fn set_life(&mut self, life: KeyState) {
         self.usage = ZoneKey::usage_of(&life);
-        if let PrivateKeyLocation::Files { times, .. } = &mut self.home {
+        if let PrivateKeyLocation::Files { times, .. } = &mut self.location {
             follow_life(times, &life);
         }
         self.life = Some(life);
@@ -270,10 +270,10 @@ impl ZoneKeys {
     ) -> Result<(), ZoneKeysError> {
         let of_number = |number, keys: &'_ [ZoneKey]| -> Option<PrivateKeyLocation> {
             let mut keys = keys.iter();
-            Some(keys.find(|key| key.number == number)?.home.clone())
+            Some(keys.find(|key| key.number == number)?.location.clone())
         };
         for key in keys {
-            if of_number(key.number, before).as_ref() != Some(&key.home) {
+            if of_number(key.number, before).as_ref() != Some(&key.location) {
                 self.write_files(zone, key)?;
             }
         }
@@ -281,7 +281,7 @@ impl ZoneKeys {
             .iter()
             .filter(|key| of_number(key.number, keys).is_none())
         {
-            if let PrivateKeyLocation::Files { path, .. } = &key.home {
+            if let PrivateKeyLocation::Files { path, .. } = &key.location {
                 remove_pair(path)?;
             }
         }
@@ -370,7 +370,7 @@ pub(crate) fn made_key(
             created: now,
             life: Some(life),
             private,
-            home: PrivateKeyLocation::Store,
+            location: PrivateKeyLocation::Store,
         };
         tries += 1;
         if !tags.contains(&key.key()?.tag()) || tries >= TAG_TRIES {

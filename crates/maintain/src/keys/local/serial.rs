@@ -69,19 +69,24 @@ struct ServedSerial {
     edit: SoaEdit,
 }
 
-/// Returns the offset that makes the serial rise. `home` is the serial of the contents, if known.
-fn raised_offset(home: Option<Serial>, before: ServedSerial, edit_after: SoaEdit, now: u64) -> u32 {
+/// Returns the offset that makes the serial rise. `stored` is the serial of the contents, if known.
+fn raised_offset(
+    stored: Option<Serial>,
+    before: ServedSerial,
+    edit_after: SoaEdit,
+    now: u64,
+) -> u32 {
     let next = before.offset.wrapping_add(1);
-    let Some(home) = home else {
+    let Some(stored) = stored else {
         return next;
     };
     let shown =
-        |edit: SoaEdit, offset: u32| Serial(edit.serial(home.0.wrapping_add(offset), now as u32));
+        |edit: SoaEdit, offset: u32| Serial(edit.serial(stored.0.wrapping_add(offset), now as u32));
     let shown_before = shown(before.edit, before.offset);
     if shown(edit_after, next).is_after(shown_before) {
         next
     } else {
-        shown_before.plus(1).0.wrapping_sub(home.0)
+        shown_before.plus(1).0.wrapping_sub(stored.0)
     }
 }
 
@@ -96,13 +101,13 @@ impl ZoneKeys {
     ) -> SigningSettings {
         let table = self.table.load();
         let version = table.exact(zone).filter(|version| !version.is_stand_in());
-        let home = version.map(|version| version.unsigned().serial());
+        let stored = version.map(|version| version.unsigned().serial());
         let shown = ServedSerial {
             offset: before.serial.offset,
             edit: edit_in_force(before, uses_before),
         };
         let edit = edit_in_force(&after, uses_after);
-        after.serial.offset = raised_offset(home, shown, edit, now);
+        after.serial.offset = raised_offset(stored, shown, edit, now);
         if after.managed.is_none() {
             after.serial.period = signature_week(zone, now).number;
         }
@@ -212,9 +217,9 @@ mod tests {
     const NOW: u64 = 1_794_722_400;
 
     /// Returns the served serials before and after a change.
-    fn shown(home: u32, (offset, before): (u32, SoaEdit), after: SoaEdit) -> (Serial, Serial) {
+    fn shown(stored: u32, (offset, before): (u32, SoaEdit), after: SoaEdit) -> (Serial, Serial) {
         let raised = raised_offset(
-            Some(Serial(home)),
+            Some(Serial(stored)),
             ServedSerial {
                 offset,
                 edit: before,
@@ -222,8 +227,9 @@ mod tests {
             after,
             NOW,
         );
-        let show =
-            |edit: SoaEdit, offset: u32| Serial(edit.serial(home.wrapping_add(offset), NOW as u32));
+        let show = |edit: SoaEdit, offset: u32| {
+            Serial(edit.serial(stored.wrapping_add(offset), NOW as u32))
+        };
         (show(before, offset), show(after, raised))
     }
 
@@ -235,12 +241,12 @@ mod tests {
             SoaEdit::InceptionEpoch,
             SoaEdit::InceptionIncrement,
         ];
-        for home in [0, 10, 2_026_111_201, 2_026_111_500, u32::MAX] {
+        for stored in [0, 10, 2_026_111_201, 2_026_111_500, u32::MAX] {
             for offset in [0, 1, 5] {
                 for before in edits {
                     for after in edits {
-                        let (old, new) = shown(home, (offset, before), after);
-                        assert!(new.is_after(old), "{home} {offset} {before:?} {after:?}");
+                        let (old, new) = shown(stored, (offset, before), after);
+                        assert!(new.is_after(old), "{stored} {offset} {before:?} {after:?}");
                     }
                 }
             }

@@ -27,10 +27,10 @@ const REST: Duration = Duration::from_secs(3600);
 const RETRY: Duration = Duration::from_secs(60);
 
 /// Interval at which new zones are searched that were not announced.
-const NEW_ZONES_EVERY: Duration = Duration::from_secs(60);
+const NEW_ZONES_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Interval at which signed zones are counted.
-const COUNT_EVERY: Duration = Duration::from_secs(10);
+const COUNT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Wakes the thread; clones share it.
 #[derive(Clone, Default)]
@@ -135,15 +135,15 @@ pub fn start(
         names: Vec::new(),
         waiting: HashSet::new(),
         counted_at: None,
-        new_looked_at: None,
-        said: HashMap::new(),
+        new_zones_checked_at: None,
+        logged: HashMap::new(),
         rests_until: None,
     };
     worker::start("rollover", move || driver.run()).map(drop)
 }
 
 /// The thread's work, in the message about a bug.
-const LOOKING: &str = "rolling keys";
+const WORK: &str = "rolling keys";
 
 struct KeyDriver {
     keeper: Arc<RolloverManager>,
@@ -157,9 +157,9 @@ struct KeyDriver {
     waiting: HashSet<ZoneNumber>,
     counted_at: Option<Moment>,
     /// When unannounced new zones were last searched.
-    new_looked_at: Option<Moment>,
+    new_zones_checked_at: Option<Moment>,
     /// The last error of each zone, which is logged once.
-    said: HashMap<ZoneNumber, RolloverError>,
+    logged: HashMap<ZoneNumber, RolloverError>,
     /// Until when no step is taken because the clock was set forward.
     rests_until: Option<Moment>,
 }
@@ -176,26 +176,26 @@ impl KeyDriver {
             let Some(wakes) = self.handle.shared.mailbox.wait(Some(patience)) else {
                 return;
             };
-            panic_guard(LOOKING, || {
+            panic_guard(WORK, || {
                 self.take(wakes);
                 self.work();
             });
             if self
-                .new_looked_at
-                .is_none_or(|at| now.0 >= at.plus(NEW_ZONES_EVERY).0)
+                .new_zones_checked_at
+                .is_none_or(|at| now.0 >= at.plus(NEW_ZONES_INTERVAL).0)
             {
-                self.new_looked_at = Some(now);
-                panic_guard(LOOKING, || self.check_new_zones());
+                self.new_zones_checked_at = Some(now);
+                panic_guard(WORK, || self.check_new_zones());
             }
             let waiting = self.waiting.len() as u64;
             let shared = Arc::clone(&self.handle.shared);
             shared.waiting.store(waiting, Ordering::Relaxed);
             if self
                 .counted_at
-                .is_none_or(|at| now.0 >= at.plus(COUNT_EVERY).0)
+                .is_none_or(|at| now.0 >= at.plus(COUNT_INTERVAL).0)
             {
                 self.counted_at = Some(now);
-                panic_guard(LOOKING, || {
+                panic_guard(WORK, || {
                     let summary = self.keeper.count_signed(now.seconds());
                     *shared.signed.lock() = summary;
                 });
@@ -213,7 +213,7 @@ impl KeyDriver {
             return;
         };
         self.schedule.shift(step);
-        (self.new_looked_at, self.counted_at) = (None, None);
+        (self.new_zones_checked_at, self.counted_at) = (None, None);
         if self.names.is_empty() {
             return;
         }
@@ -257,7 +257,7 @@ impl KeyDriver {
         if !self.keeper.has_policies() {
             return;
         }
-        for zone in self.keeper.zones_to_look_after() {
+        for zone in self.keeper.managed_zones() {
             if !self.numbers.contains_key(&zone) {
                 self.plan(zone, ZoneEvent::RollKeys, self.now());
             }
@@ -297,7 +297,7 @@ impl KeyDriver {
         }
         match self.keeper.take_due_steps(zone.as_name(), now.seconds()) {
             Ok(progress) => {
-                self.said.remove(&number);
+                self.logged.remove(&number);
                 if progress.is_visible {
                     (self.changed)(zone);
                 }
@@ -343,9 +343,9 @@ impl KeyDriver {
         if let RolloverError::Keys(ZoneKeysError::Refused(KeyRefusal::OtherServer)) = error {
             return tracing::debug!("zone {zone}: {error}");
         }
-        if self.said.get(&number) != Some(&error) {
+        if self.logged.get(&number) != Some(&error) {
             tracing::warn!("zone {zone}: key management disabled: {error}");
-            self.said.insert(number, error);
+            self.logged.insert(number, error);
         }
     }
 

@@ -108,7 +108,7 @@ mod tests {
             created: 0,
             life: None,
             private: PrivateKey::generate(13, 0).unwrap(),
-            home: crate::keys::local::PrivateKeyLocation::Store,
+            location: crate::keys::local::PrivateKeyLocation::Store,
         };
         let own = key.key().unwrap().ds(zone.as_name(), 4).unwrap();
         let other = vec![0; own.len()];

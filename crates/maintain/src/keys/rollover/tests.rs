@@ -482,7 +482,7 @@ fn keys_made_by_hand_are_taken_over_by_a_policy_without_a_gap() {
         created: BEGIN - 90 * DAY,
         life: None,
         private,
-        home: PrivateKeyLocation::Store,
+        location: PrivateKeyLocation::Store,
     };
     let zone = life.zone;
     let keys = life.keeper().local_keys();

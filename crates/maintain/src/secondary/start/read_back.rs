@@ -63,8 +63,8 @@ pub(super) fn read_back(
         let read = match &few {
             Some(names) => names
                 .iter()
-                .try_for_each(|name| store.zone_at_home(name, &mut reading)),
-            None => store.zones_at_home(&mut reading),
+                .try_for_each(|name| store.stored_zone(name, &mut reading)),
+            None => store.stored_zones(&mut reading),
         };
         if let Err(error) = read {
             tracing::error!("cannot read secondary zones from the state store: {error}");

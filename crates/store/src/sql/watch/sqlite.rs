@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Polling interval for SQLite.
 const SQLITE_INTERVAL: Duration = Duration::from_millis(250);
 /// After how many looks a file that is not there counts as missing.
-const MISSING_LOOKS: u32 = 4;
+const MISSING_CHECKS: u32 = 4;
 /// How far before the newest counter rows are read again: the triggers of an older `db init` write seconds, not counters.
 const WINDOW: i64 = 60;
 /// A zone ID that no database uses.
@@ -66,7 +66,7 @@ fn poll_sqlite(notices: &mut ChangeSender, own: &Driver, file: &mut DatabaseFile
         if change == FileChange::Missing {
             // A file that is being replaced may be away for a moment.
             missing += 1;
-            if missing >= MISSING_LOOKS {
+            if missing >= MISSING_CHECKS {
                 backend.hold_down(Some("the file is missing"));
             }
             notices.send_begun();

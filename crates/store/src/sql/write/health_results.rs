@@ -17,7 +17,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// How often the number of a server rises.
-const BEAT_EVERY: Duration = Duration::from_secs(5);
+const BEAT_INTERVAL: Duration = Duration::from_secs(5);
 /// How long the results of a server count after its number has risen.
 const FRESH_FOR: Duration = Duration::from_secs(20);
 /// How long a server is away before its rows are deleted.
@@ -227,7 +227,7 @@ async fn write(
     let forced = difference(stored(OPERATORS), &states);
     let forgotten = seen.forgotten(own.server, now);
     let beat = seen.last_beat;
-    let is_due = beat.is_none_or(|beat| now - beat >= BEAT_EVERY);
+    let is_due = beat.is_none_or(|beat| now - beat >= BEAT_INTERVAL);
     if results.is_empty() && forced.is_empty() && forgotten.is_empty() && !is_due {
         return Ok(());
     }

@@ -26,10 +26,10 @@ const OCTETS_MAX: i64 = 16 << 20;
 /// Octets of one difference: as base64, a third of what MySQL takes as one statement by default (16 MiB).
 const DIFFERENCE_MAX: usize = 4 << 20;
 /// Old rows are deleted with every change whose number this divides.
-const PRUNED_EVERY: i64 = 32;
+const PRUNING_INTERVAL: i64 = 32;
 
 /// How often the table of the history is looked for, which `nameward db init` may create while the server runs.
-const HISTORY_SOUGHT_EVERY: Duration = Duration::from_secs(10);
+const HISTORY_TABLE_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Returns the statement that creates the table. `total` counts the octets of all differences up to this one.
 pub(in crate::sql) fn create(engine: SqlEngine) -> String {
@@ -82,7 +82,7 @@ fn probe(engine: SqlEngine) -> &'static str {
 impl Session {
     /// Finds out whether the database has a table of the history; not within a transaction.
     pub(super) async fn find_history(&mut self) -> Result<(), SqlError> {
-        let is_due = |at: Instant| at.elapsed() >= HISTORY_SOUGHT_EVERY;
+        let is_due = |at: Instant| at.elapsed() >= HISTORY_TABLE_CHECK_INTERVAL;
         if self.history.is_there || !self.history.sought.is_none_or(is_due) {
             return Ok(());
         }
@@ -168,7 +168,7 @@ async fn note(
         Value::Int(total),
     ];
     session.run(sql, &values).await?;
-    if number % PRUNED_EVERY == 0 {
+    if number % PRUNING_INTERVAL == 0 {
         let sql =
             "DELETE FROM nameward_history WHERE domain_id = ? AND (number <= ? OR total <= ?)";
         let values = [

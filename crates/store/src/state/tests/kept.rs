@@ -60,7 +60,7 @@ fn a_digest_follows_the_differences_whenever_it_comes() {
     assert_eq!(kept(), Some(ContentsDigest::from_zone(&last)));
     let restart = StateChange::RestartJournal {
         zone: name("example."),
-        home: ZoneStorage::File,
+        storage: ZoneStorage::File,
         serial: Serial(7),
     };
     store.write(vec![restart]).unwrap();
@@ -68,12 +68,12 @@ fn a_digest_follows_the_differences_whenever_it_comes() {
 }
 
 #[test]
-fn a_zone_that_vanished_is_forgotten_unless_its_home_lacks_changes() {
+fn a_zone_that_vanished_is_forgotten_unless_its_storage_lacks_changes() {
     let directory = TempDir::new().unwrap();
     let store = open(&directory);
-    let vanished = |zone: &str, home| StateChange::RemoveVanished {
+    let vanished = |zone: &str, storage| StateChange::RemoveVanished {
         zone: name(zone),
-        home,
+        storage,
     };
     store
         .write(vec![
@@ -166,8 +166,8 @@ fn a_journal_goes_on_over_an_edited_file_and_keeps_what_the_file_lacks() {
     // A second edit.
     store.write(vec![rebase(2, 5, 6)]).unwrap();
     assert_eq!(lacking(), [(2, 6)]);
-    let home = ZoneStorage::File;
-    let vanished = store.write(vec![StateChange::RemoveVanished { zone, home }]);
+    let storage = ZoneStorage::File;
+    let vanished = store.write(vec![StateChange::RemoveVanished { zone, storage }]);
     assert_eq!(vanished.unwrap().unsettled, [zone]);
     // The file was written.
     let serial = Serial(6);

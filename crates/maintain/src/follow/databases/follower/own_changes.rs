@@ -163,7 +163,7 @@ impl DatabaseFollower {
         let source = VersionSource {
             zone,
             rank: self.rank,
-            home: ZoneStorage::Database,
+            storage: ZoneStorage::Database,
             origin: JournalOrigin::Change,
             confirmed: None,
             author: author.clone(),

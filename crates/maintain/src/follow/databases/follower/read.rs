@@ -23,7 +23,7 @@ const PUBLISH_AT: usize = 1000;
 /// Consecutive zones that may fail before the database is left alone for a while.
 const MAX_FAILURES: usize = 3;
 /// Maximum time a loaded zone waits for others.
-const PUBLISH_EVERY: Duration = Duration::from_millis(100);
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The zone list of a database, and the version of each zone before it was read.
 pub(super) struct ListedZones {
@@ -237,7 +237,7 @@ impl DatabaseFollower {
             if result.is_err() {
                 break;
             }
-            if steps.len() >= PUBLISH_AT || last.elapsed() >= PUBLISH_EVERY {
+            if steps.len() >= PUBLISH_AT || last.elapsed() >= PUBLISH_INTERVAL {
                 self.publish(std::mem::take(&mut steps));
                 last = Instant::now();
             }

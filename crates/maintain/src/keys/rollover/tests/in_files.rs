@@ -53,7 +53,7 @@ fn a_policy_rolls_keys_in_files_and_they_are_enough_to_go_on_with() {
     let keys = life.keys();
     assert_eq!(key_files(&life).len(), keys.len());
     for key in &keys {
-        let PrivateKeyLocation::Files { path, .. } = &key.home else {
+        let PrivateKeyLocation::Files { path, .. } = &key.location else {
             panic!("{key:?}");
         };
         let private = format!("{}.private", path.display());
