@@ -9,7 +9,7 @@
 //! - Only a worker writes its block, once per batch. Readers copy a block under its lock, which takes microseconds.
 //! - Sums are derived when read. A snapshot therefore satisfies every relation on the status page.
 //! - Rings are merged by the stamps of their batches when read: the newest `capacity` entries over all workers.
-//! - Reset, resize and snapshots are mutually exclusive through the `house` lock, which no worker takes.
+//! - Reset, resize and snapshots are mutually exclusive through the `reader_state` lock, which no worker takes.
 //!
 //! No tokio, no clock on the hot path, no unsafe.
 
@@ -74,7 +74,7 @@ impl Stamp {
 /// All statistics of the process.
 pub struct Stats {
     blocks: Mutex<Blocks>,
-    house: Mutex<House>,
+    reader_state: Mutex<ReaderState>,
     messages: Mutex<Messages>,
     gauges: [AtomicU64; Gauge::COUNT],
     sources: Mutex<[Option<GaugeSource>; Gauge::COUNT]>,
@@ -91,7 +91,7 @@ struct Blocks {
 }
 
 /// State that is only touched by readers, resets, resizes and the tick.
-struct House {
+struct ReaderState {
     capacities: RingCapacities,
     /// Entries compacted out of the workers' parts.
     base: [Vec<Arc<Chunk>>; Ring::COUNT],
@@ -132,7 +132,7 @@ impl Stats {
                 free: Vec::new(),
             }),
             messages: Mutex::new(Messages::new(capacities.get(Ring::Logmessages))),
-            house: Mutex::new(House {
+            reader_state: Mutex::new(ReaderState {
                 capacities,
                 base: Default::default(),
                 rates: Rates::default(),
@@ -148,10 +148,10 @@ impl Stats {
     /// Creates a recorder for one thread. Its counts are kept after it is dropped.
     pub fn recorder(self: &Arc<Self>) -> Recorder {
         // The house lock prevents a resize between reading the capacities and listing the block.
-        let house = self.house.lock();
+        let reader_state = self.reader_state.lock();
         let mut blocks = self.blocks.lock();
         let block = blocks.free.pop().unwrap_or_else(|| {
-            let block = Arc::new(SharedBlock::new(Block::new(&house.capacities)));
+            let block = Arc::new(SharedBlock::new(Block::new(&reader_state.capacities)));
             blocks.all.push(Arc::clone(&block));
             block
         });
@@ -223,37 +223,37 @@ impl Stats {
 
     /// Clears a ring.
     pub fn reset_ring(&self, ring: Ring) {
-        let mut house = self.house.lock();
-        let capacity = house.capacities.get(ring);
+        let mut reader_state = self.reader_state.lock();
+        let capacity = reader_state.capacities.get(ring);
         if ring == Ring::Logmessages {
             *self.messages.lock() = Messages::new(capacity);
         }
         drop(self.take_parts(ring, capacity));
-        house.base[ring as usize].clear();
+        reader_state.base[ring as usize].clear();
     }
 
     /// Changes the capacity of a ring, within 1 and [`Ring::MAX_CAPACITY`]; the newest entries are kept.
     pub fn resize_ring(&self, ring: Ring, capacity: usize) {
-        let mut house = self.house.lock();
-        let kept = house.capacities.get(ring);
-        house.capacities.set(ring, capacity);
-        let capacity = house.capacities.get(ring);
+        let mut reader_state = self.reader_state.lock();
+        let kept = reader_state.capacities.get(ring);
+        reader_state.capacities.set(ring, capacity);
+        let capacity = reader_state.capacities.get(ring);
         if ring == Ring::Logmessages {
             self.messages.lock().resize(capacity);
         } else {
-            self.compact(&mut house, ring, kept.min(capacity));
+            self.compact(&mut reader_state, ring, kept.min(capacity));
         }
     }
 
     /// Runs once per second: updates the rates, and compacts rings that several workers have filled beyond twice the
     /// capacity.
     pub fn tick(&self, now: Stamp) {
-        let mut house = self.house.lock();
+        let mut reader_state = self.reader_state.lock();
         let totals = self.totals();
-        house.rates.tick(now, &totals);
-        house.follow_latencies(&totals);
+        reader_state.rates.tick(now, &totals);
+        reader_state.follow_latencies(&totals);
         for ring in Ring::ALL {
-            let capacity = house.capacities.get(ring);
+            let capacity = reader_state.capacities.get(ring);
             let blocks = self.blocks();
             let in_parts: usize = blocks
                 .iter()
@@ -261,14 +261,14 @@ impl Stats {
                 .sum();
             // A chunk holds up to a few thousand entries; below that there is nothing to gain.
             if in_parts > 2 * capacity + 4096 * blocks.len() {
-                self.compact(&mut house, ring, capacity);
+                self.compact(&mut reader_state, ring, capacity);
             }
         }
     }
 
     /// Returns the rates as of the last tick.
     pub fn rates(&self) -> Rates {
-        self.house.lock().rates.clone()
+        self.reader_state.lock().rates.clone()
     }
 
     /// Returns one consistent snapshot of everything.
@@ -279,9 +279,9 @@ impl Stats {
         self.blocks()
             .iter()
             .for_each(|shared| shared.wait_for_batch());
-        let mut house = self.house.lock();
+        let mut reader_state = self.reader_state.lock();
         let mut tally = Tally::new();
-        let mut chunks = house.base.clone();
+        let mut chunks = reader_state.base.clone();
         for shared in self.blocks() {
             let block = shared.block.lock();
             tally.add(&block.tally);
@@ -290,16 +290,16 @@ impl Stats {
             }
         }
         let mut messages = self.messages.lock().share();
-        house.follow_latencies(&tally);
-        house.host = host.not_below(&house.host);
+        reader_state.follow_latencies(&tally);
+        reader_state.host = host.not_below(&reader_state.host);
         let mut chunks = chunks.into_iter();
         Snapshot {
             tally,
             gauges,
-            latencies_us: house.latencies.map(|average| average.average_us),
+            latencies_us: reader_state.latencies.map(|average| average.average_us),
             rings: Ring::ALL.map(|ring| {
                 let chunks = chunks.next().unwrap_or_default();
-                let capacity = house.capacities.get(ring);
+                let capacity = reader_state.capacities.get(ring);
                 match ring {
                     Ring::Logmessages => {
                         RingView::messages(capacity, std::mem::take(&mut messages))
@@ -307,8 +307,8 @@ impl Stats {
                     _ => RingView::new(ring, capacity, chunks),
                 }
             }),
-            rates: house.rates.clone(),
-            host: house.host,
+            rates: reader_state.rates.clone(),
+            host: reader_state.host,
             uptime_seconds: self.started.elapsed().as_secs(),
         }
     }
@@ -343,20 +343,20 @@ impl Stats {
 
     /// Moves the newest `keep` entries of a ring into the base and leaves the workers' parts empty. Workers do not wait
     /// for this: their chunks are taken as a whole and merged here.
-    fn compact(&self, house: &mut House, ring: Ring, keep: usize) {
-        let capacity = house.capacities.get(ring);
+    fn compact(&self, reader_state: &mut ReaderState, ring: Ring, keep: usize) {
+        let capacity = reader_state.capacities.get(ring);
         let taken = self.take_parts(ring, capacity);
-        let base = std::mem::take(&mut house.base[ring as usize]);
+        let base = std::mem::take(&mut reader_state.base[ring as usize]);
         let chunks = base.iter().chain(taken.iter().flatten()).map(Arc::as_ref);
         let mut merged = Part::new(keep);
         for batch in merge_newest(chunks, keep) {
             merged.push(&batch);
         }
-        house.base[ring as usize] = merged.take(0).into();
+        reader_state.base[ring as usize] = merged.take(0).into();
     }
 }
 
-impl House {
+impl ReaderState {
     fn follow_latencies(&mut self, totals: &Tally) {
         for (n, average) in self.latencies.iter_mut().enumerate() {
             average.follow(totals.samples[n], totals.sample_ns[n]);

@@ -37,20 +37,20 @@ pub enum Ring {
     UnauthQueries,
 }
 
-struct RingFacts {
+struct RingProperties {
     name: &'static str,
     title: &'static str,
     capacity: usize,
     kind: EntryKind,
 }
 
-const fn facts(
+const fn properties(
     name: &'static str,
     title: &'static str,
     capacity: usize,
     kind: EntryKind,
-) -> RingFacts {
-    RingFacts {
+) -> RingProperties {
+    RingProperties {
         name,
         title,
         capacity,
@@ -59,47 +59,47 @@ const fn facts(
 }
 
 use EntryKind::{Address, Message, Prefix, Question};
-static FACTS: [RingFacts; Ring::COUNT] = [
-    facts("logmessages", "Log Messages", 1000, Message),
-    facts(
+static PROPERTIES: [RingProperties; Ring::COUNT] = [
+    properties("logmessages", "Log Messages", 1000, Message),
+    properties(
         "noerror-queries",
         "Queries for existing records, but for type we don't have",
         1000,
         Question,
     ),
-    facts(
+    properties(
         "nxdomain-queries",
         "Queries for nonexistent records within existent zones",
         10,
         Question,
     ),
-    facts("queries", "UDP Queries Received", 100, Question),
-    facts("remotes", "Remote server IP addresses", 10_000, Address),
-    facts(
+    properties("queries", "UDP Queries Received", 100, Question),
+    properties("remotes", "Remote server IP addresses", 10_000, Address),
+    properties(
         "remotes-corrupt",
         "Remote hosts sending corrupt packets",
         1000,
         Address,
     ),
-    facts(
+    properties(
         "remotes-limited",
         "Client prefixes limited by response rate limiting",
         1000,
         Prefix,
     ),
-    facts(
+    properties(
         "remotes-unauth",
         "Remote hosts querying zones for which we are not auth",
         500_000,
         Address,
     ),
-    facts(
+    properties(
         "servfail-queries",
         "Queries that could not be answered due to backend errors",
         100,
         Question,
     ),
-    facts(
+    properties(
         "unauth-queries",
         "Queries for zones that we are not authoritative for",
         10,
@@ -141,22 +141,22 @@ impl Ring {
 
     /// Returns the name in variables, settings and page URLs.
     pub fn name(self) -> &'static str {
-        FACTS[self as usize].name
+        PROPERTIES[self as usize].name
     }
 
     /// Returns the title of its table.
     pub fn title(self) -> &'static str {
-        FACTS[self as usize].title
+        PROPERTIES[self as usize].title
     }
 
     /// Returns the kind of its entries.
     pub fn kind(self) -> EntryKind {
-        FACTS[self as usize].kind
+        PROPERTIES[self as usize].kind
     }
 
     /// Returns the default capacity.
     pub fn default_capacity(self) -> usize {
-        FACTS[self as usize].capacity
+        PROPERTIES[self as usize].capacity
     }
 
     /// Returns the ring with this name.

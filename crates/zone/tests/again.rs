@@ -67,7 +67,7 @@ fn a_used_builder_makes_the_same_zones_and_findings_as_a_new_one() {
             for is_ended in [true, false] {
                 used.restart(first_name.as_name(), first.len());
                 used.tolerate_broken_names();
-                used.pass_over_warnings();
+                used.skip_warnings();
                 used.add_empty(first_name.as_name());
                 used.add_broken(first_name.as_name(), None);
                 fill(&mut used, first_apex, &first, first_limit);
@@ -98,7 +98,7 @@ fn a_builder_that_passes_over_warnings_makes_the_same_zone_and_reports_errors_on
     for (apex, text, limit) in zones() {
         let name: NameBuf = apex.parse().unwrap();
         let [mut whole, mut silent] = [(); 2].map(|()| ZoneBuilder::new(name.as_name()));
-        silent.pass_over_warnings();
+        silent.skip_warnings();
         fill(&mut whole, apex, &text, limit);
         fill(&mut silent, apex, &text, limit);
         let ((expected, reported), (zone, findings)) = (whole.finish(), silent.finish());

@@ -59,14 +59,14 @@ impl<'n> Encoder<'n, '_> {
                 SigningState::Unsigned => Ok(0),
                 SigningState::Online(signing) if entry.section == Section::Answer => {
                     let name = Name::from_valid_wire(self.spelled(entry.owner, made));
-                    self.asked_nsec((owner, name), (entry, claim), signing)
+                    self.queried_nsec((owner, name), (entry, claim), signing)
                 }
                 SigningState::Chained(chained) if entry.section == Section::Answer => {
                     let name = Name::from_valid_wire(self.spelled(entry.owner, made));
                     if name == entry.node.name() {
                         self.proof_of_chain(entry, (claim, name), chained.as_ref().into())
                     } else {
-                        self.asked_nsec((owner, name), (entry, claim), &chained.signing)
+                        self.queried_nsec((owner, name), (entry, claim), &chained.signing)
                     }
                 }
                 SigningState::Online(signing) => {
@@ -84,7 +84,7 @@ impl<'n> Encoder<'n, '_> {
                         Some(chain) if name == entry.node.name() => {
                             self.listed_nsec((entry, claim), name, (&chain, &listed.signing))
                         }
-                        _ => self.asked_nsec((owner, name), (entry, claim), &listed.signing),
+                        _ => self.queried_nsec((owner, name), (entry, claim), &listed.signing),
                     }
                 }
                 SigningState::Listed(listed) => {

@@ -32,10 +32,10 @@ const DEPTH_MAX: usize = 16;
 const FILES_MAX: usize = 20_000;
 const BYTES_MAX: u64 = 256 << 20;
 /// Number of errors after which reading stops.
-const WRONGS_MAX: usize = MAX_ERRORS;
+const DIAGNOSTICS_MAX: usize = MAX_ERRORS;
 
 /// Statements that are not imported are listed by keyword, up to this many.
-const PASSED_OVER_MAX: usize = 500;
+const SKIPPED_MAX: usize = 500;
 /// Maximum number of statements outside zones with their own line in the migration report.
 const SEEN_MAX: usize = 10_000;
 
@@ -85,7 +85,7 @@ pub(super) struct NamedConfReader<'f> {
     /// For each view.
     pub(super) matches: Vec<ViewMatch>,
     pub(super) zones: Vec<RawZone>,
-    passed_over: Vec<SkippedStatement>,
+    skipped: Vec<SkippedStatement>,
     pub(super) diagnostics: Vec<Diagnostic>,
     /// Statements about the server, if everything is migrated and not only its zones served.
     pub(super) moved: Option<Box<ServerStatements>>,
@@ -128,7 +128,7 @@ impl<'f> NamedConfReader<'f> {
             defaults: vec![Inherited::default()],
             matches: vec![ViewMatch::default()],
             zones: Vec::new(),
-            passed_over: Vec::new(),
+            skipped: Vec::new(),
             diagnostics: Vec::new(),
             moved: None,
         }
@@ -150,7 +150,7 @@ impl<'f> NamedConfReader<'f> {
     }
 
     fn is_full(&self) -> bool {
-        self.diagnostics.len() >= WRONGS_MAX
+        self.diagnostics.len() >= DIAGNOSTICS_MAX
     }
 
     pub(super) fn report(&mut self, file: usize, place: Option<TextLocation>, message: String) {
@@ -173,26 +173,25 @@ impl<'f> NamedConfReader<'f> {
     }
 
     /// Records a statement that is not imported.
-    fn pass_over(&mut self, keyword: &Word<'_>, level: Level) {
+    fn skip(&mut self, keyword: &Word<'_>, level: Level) {
         let word = keyword.string().to_ascii_lowercase();
         if self.moved.is_some() && settings::is_term(&word) {
             return;
         }
         let text = named_in(&word, level);
-        let mut known = self.passed_over.iter_mut();
+        let mut known = self.skipped.iter_mut();
         if let Some(known) = known.find(|known| known.text == text) {
             known.count += 1;
-        } else if self.passed_over.len() < PASSED_OVER_MAX {
+        } else if self.skipped.len() < SKIPPED_MAX {
             let spot = (self.file_now(), keyword.place);
             let count = 1;
-            self.passed_over
-                .push(SkippedStatement { text, spot, count });
+            self.skipped.push(SkippedStatement { text, spot, count });
         }
     }
 
     /// Returns a warning for each statement that is not imported.
     pub(super) fn take_notes(&mut self) -> Vec<(Spot, String)> {
-        let passed_over = std::mem::take(&mut self.passed_over).into_iter();
+        let skipped = std::mem::take(&mut self.skipped).into_iter();
         let line = |SkippedStatement { text, spot, count }| match count {
             _ if text.starts_with("allow-new-zones") => {
                 let elsewhere = "zones added with rndc addzone are stored elsewhere";
@@ -205,7 +204,7 @@ impl<'f> NamedConfReader<'f> {
                 format!("{text} ignored, here and {} more times", count - 1),
             ),
         };
-        passed_over.map(line).collect()
+        skipped.map(line).collect()
     }
 
     fn wrong(&mut self, wrong: ConfMistake) {
@@ -352,7 +351,7 @@ impl<'f> NamedConfReader<'f> {
             return Ok(());
         }
         if keyword.is_one_of(TOP) {
-            self.pass_over(keyword, Level::Top);
+            self.skip(keyword, Level::Top);
             return Ok(());
         }
         let found = quoted(&keyword.text);
@@ -382,7 +381,7 @@ impl<'f> NamedConfReader<'f> {
             .as_mut()
             .is_some_and(|moved| moved.see_option(keyword, statement, file));
         if !self.defaults[0].read(keyword, statement, file)? && !is_moved {
-            self.pass_over(keyword, Level::Options);
+            self.skip(keyword, Level::Options);
         }
         Ok(())
     }
@@ -416,7 +415,7 @@ impl<'f> NamedConfReader<'f> {
         } else if keyword.is("match-recursive-only") {
             matches.recursive_only = is_on(statement).then_some((file, keyword.place));
         } else if !self.defaults[view].read(keyword, statement, file)? {
-            self.pass_over(keyword, Level::View(view));
+            self.skip(keyword, Level::View(view));
         }
         Ok(())
     }
@@ -474,7 +473,7 @@ impl<'f> NamedConfReader<'f> {
             } else if keyword.is_one_of(&["allow-update", "update-policy"]) {
                 raw.zone.is_dynamic = allows_somebody(statement);
             }
-            self.pass_over(keyword, Level::Zone(index));
+            self.skip(keyword, Level::Zone(index));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use crate::migrate::ImportVerdict;
 
 /// Statements that are not converted, with their outcome.
-const PASSED_OVER: &[(&str, ImportVerdict, &str)] = &[
+const SKIPPED: &[(&str, ImportVerdict, &str)] = &[
     (
         "allow-new-zones",
         ImportVerdict::Breaks,
@@ -230,7 +230,7 @@ pub(super) fn verdict_of_message(message: &str) -> (ImportVerdict, String) {
     }
     let keyword = message.split(' ').next().unwrap_or_default();
     let subject = message.split(" ignored").next().unwrap_or(message);
-    if let Some((_, verdict, reason)) = PASSED_OVER.iter().find(|row| row.0 == keyword) {
+    if let Some((_, verdict, reason)) = SKIPPED.iter().find(|row| row.0 == keyword) {
         return (*verdict, format!("{subject}: {reason}"));
     }
     if NOT_NEEDED.contains(&keyword) {

@@ -35,7 +35,7 @@ impl ZoneBuilder {
         records: impl Iterator<Item = Record<'r>>,
     ) -> Option<PackedApex> {
         self.restart(apex, 0);
-        self.pass_over_warnings();
+        self.skip_warnings();
         records.for_each(|record| self.add(&record));
         self.pack_current();
         let is_alone = self.names == 1

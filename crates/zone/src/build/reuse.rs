@@ -167,7 +167,7 @@ impl ZoneBuilder {
     }
 
     /// Suppresses warnings: a fragment is built for a single answer, and they would never be read.
-    pub fn pass_over_warnings(&mut self) {
+    pub fn skip_warnings(&mut self) {
         self.findings.silence();
     }
 

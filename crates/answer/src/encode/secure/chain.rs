@@ -160,8 +160,8 @@ impl<'n> Encoder<'n, '_> {
         (entry, claim): (&PlanEntry<'n, V>, Claim),
         node: Node<'_>,
     ) -> Option<Type> {
-        let is_asked = claim == Claim::NoType && entry.node.name() == node.name();
-        self.absent.filter(|_| is_asked)
+        let is_queried = claim == Claim::NoType && entry.node.name() == node.name();
+        self.absent.filter(|_| is_queried)
     }
 
     /// Writes one record of the chain with its signatures, unless the answer already has it.

@@ -172,7 +172,7 @@ impl<'n> Encoder<'n, '_> {
     /// Writes the NSEC of a name for which NSEC was queried, and its signatures. A name matched by a wildcard has its
     /// own (RFC 4592 section 4.8 allows the one of the wildcard, but that would seem to deny other names, RFC 8198
     /// section 5.3).
-    pub(super) fn asked_nsec<V: ZoneView>(
+    pub(super) fn queried_nsec<V: ZoneView>(
         &mut self,
         (owner, name): (OwnerForm<'n>, Name<'_>),
         (entry, claim): (&PlanEntry<'n, V>, Claim),

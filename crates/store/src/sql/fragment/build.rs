@@ -162,7 +162,7 @@ impl Gathering {
             Some(packed) => builder.restart_with(packed, room),
             None => builder.restart(apex, room),
         }
-        builder.pass_over_warnings();
+        builder.skip_warnings();
         packed.is_some()
     }
 
