@@ -4,8 +4,8 @@
 //! `cargo run --release -p nameward-maintain --example take_over [ZONES] [RECORDS]`
 
 use nameward_maintain::policy::{PolicyFragment, PolicySource, RemoteServer, ZoneKind};
-use nameward_maintain::secondary::{Ask, QueryPrimary, Secondaries};
-use nameward_maintain::transfer::{AskedQuestion, TransferAnswer, TransferReader, TransferStep};
+use nameward_maintain::secondary::{PrimaryRequest, QueryPrimary, Secondaries};
+use nameward_maintain::transfer::{SentRequest, TransferAnswer, TransferReader, TransferStep};
 use nameward_maintain::zone::SecondarySettings;
 use nameward_maintain::{Commits, Moment, TableWriter, VersionSource};
 use nameward_store::state::{
@@ -24,7 +24,7 @@ const BOUNDS: JournalBounds = JournalBounds {
 struct Nobody;
 
 impl QueryPrimary for Nobody {
-    fn ask(&mut self, _: Ask) {}
+    fn ask(&mut self, _: PrimaryRequest) {}
 }
 
 fn main() {
@@ -167,7 +167,7 @@ fn transfer(records: usize) {
     let messages = messages(records);
     let zone: NameBuf = "large.example.".parse().expect("a name");
     let began = Instant::now();
-    let asked = AskedQuestion::query(0x1234, zone, Type::AXFR);
+    let asked = SentRequest::query(0x1234, zone, Type::AXFR);
     let mut reader = TransferReader::new(asked, None, None, u64::MAX);
     let mut answer = None;
     for message in &messages {

@@ -3,7 +3,7 @@
 //! It accepts any bytes and panics only if a promise of this crate is broken.
 
 use crate::transfer::{
-    AskedQuestion, TransferAnswer, TransferReader, TransferStep, read_notify_reply, read_soa_reply,
+    SentRequest, TransferAnswer, TransferReader, TransferStep, read_notify_reply, read_soa_reply,
 };
 use nameward_wire::{Class, Name, NameBuf, Type};
 use nameward_zone::Serial;
@@ -20,7 +20,7 @@ pub fn transfer(bytes: &[u8]) {
         (Type::AXFR, Some(Serial(1))),
         (Type::IXFR, Some(Serial(1))),
     ] {
-        let asked = AskedQuestion::query(0x1234, zone, qtype);
+        let asked = SentRequest::query(0x1234, zone, qtype);
         let mut reader = TransferReader::new(asked, have, None, OCTETS_MAX);
         let mut rest = bytes;
         while let Some((len, behind)) = rest.split_first_chunk::<2>() {
@@ -38,8 +38,8 @@ pub fn transfer(bytes: &[u8]) {
         }
     }
     for asked in [
-        AskedQuestion::query(0x1234, zone, Type::SOA),
-        AskedQuestion::notify(0x1234, zone),
+        SentRequest::query(0x1234, zone, Type::SOA),
+        SentRequest::notify(0x1234, zone),
     ] {
         let _ = read_soa_reply(&asked, bytes);
         let _ = read_notify_reply(&asked, bytes);

@@ -13,7 +13,7 @@ pub use targets::{
 
 use crate::policy::RemoteServer;
 use crate::schedule::Moment;
-use crate::transfer::{AskedQuestion, notify_message};
+use crate::transfer::{SentRequest, notify_message};
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, Zone};
 use std::collections::{BTreeSet, HashMap};
@@ -58,7 +58,7 @@ impl NotifyChange {
         NotifyChange {
             zone: name,
             serial: version.map(Zone::serial),
-            message: notify_message(&AskedQuestion::notify(0, name), version).into(),
+            message: notify_message(&SentRequest::notify(0, name), version).into(),
         }
     }
 
@@ -210,10 +210,10 @@ impl NotifyQueue {
     }
 
     /// Finds the entry that a reply belongs to: its number, its query, and how often it was sent.
-    pub fn find(&self, id: u16, from: SocketAddr) -> Option<(u64, AskedQuestion, u32)> {
+    pub fn find(&self, id: u16, from: SocketAddr) -> Option<(u64, SentRequest, u32)> {
         let number = *self.by_id.get(&(id, from))?;
         let waiting = self.waiting.get(&number)?;
-        let asked = AskedQuestion::notify(id, waiting.change.zone);
+        let asked = SentRequest::notify(id, waiting.change.zone);
         Some((number, asked, waiting.tries))
     }
 

@@ -78,7 +78,7 @@ pub enum EventUrgency {
     /// Its time has come.
     Timed,
     /// A client or an operator requested it: it goes before all timed events of its lane.
-    Asked,
+    Requested,
 }
 
 /// A number that the caller assigns to a zone.
@@ -179,7 +179,8 @@ impl Schedule {
         let Some(there) = there.copied() else {
             return self.plan(zone, event, at, (urgency, lane));
         };
-        let is_more_urgent = urgency == EventUrgency::Asked && there.urgency == EventUrgency::Timed;
+        let is_more_urgent =
+            urgency == EventUrgency::Requested && there.urgency == EventUrgency::Timed;
         if at < there.at || is_more_urgent {
             self.plan(zone, event, at, (urgency, lane));
         } else if lane != there.lane {

@@ -44,8 +44,8 @@ use zone_state::{PollReason, Secondary, StorageReport};
 
 pub use database_storage::DatabaseStorage;
 pub use query::{
-    Ask, PrimaryAnswer, PrimaryError, PrimaryReply, PrimaryRequestId, PrimaryRequestStep,
-    QueryPrimary, TransferWay,
+    PrimaryAnswer, PrimaryError, PrimaryReply, PrimaryRequest, PrimaryRequestId,
+    PrimaryRequestStep, QueryPrimary, TransferWay,
 };
 pub use status::{
     BehindPrimary, SecondariesSummary, SecondaryStatus, UntransferredZone, UntransferredZones,
@@ -191,10 +191,10 @@ impl<O: QueryPrimary> Secondaries<O> {
         let before = std::mem::replace(&mut secondary.settings.policy, policy);
         if before.primaries != secondary.settings.policy.primaries {
             secondary.next_primary = 0;
-            secondary.is_check_asked = true;
+            secondary.is_check_requested = true;
             // A transfer that has not started waits for a slot of the previous primary.
             self.schedule.cancel(number, ZoneEvent::Transfer);
-            self.plan_check(number, now, EventUrgency::Asked);
+            self.plan_check(number, now, EventUrgency::Requested);
         }
         true
     }
@@ -240,8 +240,8 @@ impl<O: QueryPrimary> Secondaries<O> {
         // A transfer that waits for its turn fetches the newest version anyway.
         let is_waiting = self.schedule.planned(number, ZoneEvent::Transfer).is_some();
         if !is_known && !is_waiting {
-            secondary.is_check_asked = true;
-            self.plan_check(number, now, EventUrgency::Asked);
+            secondary.is_check_requested = true;
+            self.plan_check(number, now, EventUrgency::Requested);
         }
         true
     }
@@ -254,9 +254,9 @@ impl<O: QueryPrimary> Secondaries<O> {
         let Some(secondary) = self.zones.get_mut(&number) else {
             return false;
         };
-        (secondary.is_check_asked, secondary.is_force_requested) = (true, true);
+        (secondary.is_check_requested, secondary.is_force_requested) = (true, true);
         self.schedule.cancel(number, ZoneEvent::Transfer);
-        self.plan_check(number, now, EventUrgency::Asked);
+        self.plan_check(number, now, EventUrgency::Requested);
         true
     }
 

@@ -20,6 +20,6 @@ mod stream;
 
 pub use failure::TransferFailure;
 pub use memory::{MemoryRefused, MemoryShare, TransferMemory};
-pub use question::{AskedQuestion, notify_message};
+pub use question::{SentRequest, notify_message};
 pub use reply::{SoaReply, read_name_servers, read_notify_reply, read_soa_reply};
 pub use stream::{TransferAnswer, TransferReader, TransferStep, WholeZone};

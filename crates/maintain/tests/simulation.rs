@@ -8,8 +8,8 @@
 use crate::common::{BOUNDS, Hosts, Random, TIMES, build, hosts_of, name, open_store, set_host};
 use nameward_maintain::policy::{PolicyFragment, PolicySource, RemoteServer, ZoneKind, ZonePolicy};
 use nameward_maintain::secondary::{
-    Ask, PrimaryAnswer, PrimaryError, PrimaryReply, PrimaryRequestStep, QueryPrimary, Secondaries,
-    SecondaryStatus,
+    PrimaryAnswer, PrimaryError, PrimaryReply, PrimaryRequest, PrimaryRequestStep, QueryPrimary,
+    Secondaries, SecondaryStatus,
 };
 use nameward_maintain::transfer::WholeZone;
 use nameward_maintain::zone::{SecondarySettings, ZoneState};
@@ -74,11 +74,11 @@ impl Durable for Disk {
 /// Questions that wait for an answer of the world.
 #[derive(Default)]
 struct Net {
-    asked: Vec<Ask>,
+    asked: Vec<PrimaryRequest>,
 }
 
 impl QueryPrimary for Net {
-    fn ask(&mut self, ask: Ask) {
+    fn ask(&mut self, ask: PrimaryRequest) {
         self.asked.push(ask);
     }
 }
@@ -351,7 +351,7 @@ impl World {
     }
 
     /// The primaries of the world, of which some lie.
-    fn answer(&mut self, ask: &Ask) -> Result<PrimaryAnswer, PrimaryError> {
+    fn answer(&mut self, ask: &PrimaryRequest) -> Result<PrimaryAnswer, PrimaryError> {
         let failed = |text: &str| Err(PrimaryError(text.into()));
         if self.is_net_down || self.random.one_in(6) {
             return failed("timed out");

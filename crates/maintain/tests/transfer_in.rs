@@ -4,7 +4,7 @@ use crate::common::{Random, name, soa};
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, TsigKeys, sign_request, verify_request};
 use nameward_maintain::fuzzing;
 use nameward_maintain::transfer::{
-    AskedQuestion, SoaReply, TransferAnswer, TransferFailure, TransferReader, TransferStep,
+    SentRequest, SoaReply, TransferAnswer, TransferFailure, TransferReader, TransferStep,
     read_soa_reply,
 };
 use nameward_testkit::property_cases;
@@ -80,8 +80,8 @@ fn message(qtype: Option<Type>, records: &[Sent]) -> Vec<u8> {
     out
 }
 
-fn asked(qtype: Type) -> AskedQuestion {
-    AskedQuestion::query(ID, name("example."), qtype)
+fn asked(qtype: Type) -> SentRequest {
+    SentRequest::query(ID, name("example."), qtype)
 }
 
 fn axfr() -> TransferReader {

@@ -142,7 +142,7 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
     let summary = check_files(&table, &sources, &mut counts, &mut printer)?;
     let databases = db::check_all(&config, &mut printer)?;
     counts.good += summary.loaded;
-    counts.errors += summary.troubles + databases.wrong;
+    counts.errors += summary.problems + databases.wrong;
     counts.warnings += databases.warnings;
     let (zones, warned) = (
         counted(counts.good, "zone"),
@@ -182,7 +182,7 @@ fn check_files(
                 counts.errors += 1;
                 print(diagnostics, printer)
             }
-            LoadEvent::Trouble(text) => message("error", text, printer),
+            LoadEvent::Problem(text) => message("error", text, printer),
             LoadEvent::Note(text) => {
                 counts.warnings += 1;
                 message("warning", text, printer)

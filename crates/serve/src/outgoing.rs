@@ -33,11 +33,11 @@ use nameward_dnssec::tsig::TsigKey;
 use nameward_maintain::policy::{PolicyTable, RemoteServer};
 use nameward_maintain::secondary::driver::SecondaryHandle;
 use nameward_maintain::secondary::{
-    Ask, PrimaryAnswer, PrimaryError, PrimaryReply, PrimaryRequestId, PrimaryRequestStep,
-    QueryPrimary, TransferWay,
+    PrimaryAnswer, PrimaryError, PrimaryReply, PrimaryRequest, PrimaryRequestId,
+    PrimaryRequestStep, QueryPrimary, TransferWay,
 };
 use nameward_maintain::transfer::{
-    AskedQuestion, MemoryShare, SoaReply, TransferAnswer, TransferFailure, TransferMemory,
+    MemoryShare, SentRequest, SoaReply, TransferAnswer, TransferFailure, TransferMemory,
 };
 use nameward_wire::Type;
 use nameward_zone::Serial;
@@ -71,7 +71,7 @@ enum QuestionForm {
 
 impl QuestionForm {
     /// Returns the message; `have` is our serial, for an IXFR.
-    fn message(self, asked: &AskedQuestion, have: Option<Serial>) -> Vec<u8> {
+    fn message(self, asked: &SentRequest, have: Option<Serial>) -> Vec<u8> {
         match self {
             QuestionForm::WithExpire => asked.message_with_expire(have),
             QuestionForm::Plain => asked.message(have),
@@ -163,7 +163,7 @@ pub struct PrimaryQuerier {
 }
 
 impl QueryPrimary for PrimaryQuerier {
-    fn ask(&mut self, ask: Ask) {
+    fn ask(&mut self, ask: PrimaryRequest) {
         let shared = Arc::clone(&self.outgoing.shared);
         let mut answer = PrimaryAnswerGuard {
             life: self.life.clone(),
@@ -199,7 +199,7 @@ impl Drop for PrimaryAnswerGuard {
 
 impl OutgoingShared {
     /// Queries a primary for its serial, or transfers a newer version.
-    async fn ask_primary(&self, ask: &Ask) -> Result<PrimaryReply, QueryFailure> {
+    async fn ask_primary(&self, ask: &PrimaryRequest) -> Result<PrimaryReply, QueryFailure> {
         let began = Instant::now();
         let address = ask.primary.address;
         if let Some(ago) = self.silent.silent_since(address) {
@@ -220,7 +220,7 @@ impl OutgoingShared {
 
     async fn ask_in_form(
         &self,
-        ask: &Ask,
+        ask: &PrimaryRequest,
         form: QuestionForm,
     ) -> Result<PrimaryReply, QueryFailure> {
         let key = self.key_of(&ask.primary)?;
@@ -235,7 +235,7 @@ impl OutgoingShared {
     /// Queries a primary for its serial.
     async fn check(
         &self,
-        ask: &Ask,
+        ask: &PrimaryRequest,
         form: QuestionForm,
         key: Option<&Arc<TsigKey>>,
     ) -> Result<PrimaryReply, QueryFailure> {
@@ -264,7 +264,7 @@ impl OutgoingShared {
 
     async fn transfer_in_time(
         &self,
-        (ask, way, form): (&Ask, TransferWay, QuestionForm),
+        (ask, way, form): (&PrimaryRequest, TransferWay, QuestionForm),
         key: Option<&Arc<TsigKey>>,
     ) -> Result<PrimaryReply, QueryFailure> {
         let progress = self.transfers.begin(ask.zone, ask.primary.address);
@@ -297,7 +297,7 @@ impl OutgoingShared {
     /// whole zone.
     async fn transfer(
         &self,
-        (ask, way, form): (&Ask, TransferWay, QuestionForm),
+        (ask, way, form): (&PrimaryRequest, TransferWay, QuestionForm),
         key: Option<&Arc<TsigKey>>,
         (progress, memory): (&TransferProgress, &mut MemoryShare),
     ) -> Result<TransferAnswer, QueryFailure> {

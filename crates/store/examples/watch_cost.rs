@@ -4,7 +4,7 @@
 use std::{env, fs, path::PathBuf, time::Instant};
 
 use arc_swap::ArcSwap;
-use nameward_store::file::{FileBackend, FileSource, Look, Watcher};
+use nameward_store::file::{FileBackend, FileSource, ScanScope, Watcher};
 use nameward_zone::ZoneTable;
 
 const ZONE: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\nwww A 192.0.2.2\n";
@@ -30,7 +30,7 @@ fn main() {
     let (sources, table) = ([source], ArcSwap::from_pointee(ZoneTable::default()));
     let watcher = Watcher::start(|_| true).expect("a thread can be started");
     let mut backend = FileBackend::new().watched_by(watcher);
-    let mut look = |what: &str, look: Option<Look>| {
+    let mut look = |what: &str, look: Option<ScanScope>| {
         let begun = Instant::now();
         let summary = match &look {
             None => backend.load(&table, &sources, &mut |_| ()),
@@ -39,15 +39,18 @@ fn main() {
         println!("{what}: {:?} {summary:?}", begun.elapsed());
     };
     look("first load", None);
-    look("all, unchanged", Some(Look::AtAll));
+    look("all, unchanged", Some(ScanScope::All));
     let one = directory.join("00/z0.example.zone");
     for _ in 0..3 {
         fs::write(&one, format!("{ZONE}new A 192.0.2.3\n")).expect("a file can be written");
-        look("the one that changed", Some(Look::At(vec![one.clone()])));
+        look(
+            "the one that changed",
+            Some(ScanScope::Files(vec![one.clone()])),
+        );
     }
     let new = directory.join("00/new.example.zone");
     fs::write(&new, ZONE).expect("a file can be written");
-    look("a new one", Some(Look::At(vec![new.clone()])));
+    look("a new one", Some(ScanScope::Files(vec![new.clone()])));
     fs::remove_file(&new).expect("a file can be removed");
-    look("one that is gone", Some(Look::At(vec![new])));
+    look("one that is gone", Some(ScanScope::Files(vec![new])));
 }

@@ -35,7 +35,7 @@ use nameward_wire::{
 };
 use nameward_zone::{AccessSource, ScriptCheck, Serial, ViewRule, Zone, ZoneLimits};
 
-use discovery::{Candidates, Configurations, Said};
+use discovery::{Candidates, Configurations, SearchMessage};
 use inventory::KnownZones;
 pub use list::{FileList, ListedFile};
 use load::Load;
@@ -44,10 +44,10 @@ use missing::MissingFiles;
 pub use missing::{MissingOutlook, MissingZones, Withdrawal};
 use publish::Publisher;
 pub use publish::ZoneTarget;
-use scan::Aim;
+use scan::CheckPlan;
 pub use subset::{each_zone_name, sources_of};
 use watch::Interest;
-pub use watch::{Look, Watcher};
+pub use watch::{ScanScope, Watcher};
 pub use write_back::WrittenFiles;
 
 /// A source of zones in files.
@@ -96,7 +96,7 @@ pub enum LoadEvent<'a> {
     /// A zone was read and is served. The diagnostics are warnings.
     Served(Name<'a>, &'a Zone, &'a [Diagnostic]),
     /// A zone has errors; with whether an older version of it stays in service.
-    Refused(Name<'a>, &'a [Diagnostic], Standing),
+    Refused(Name<'a>, &'a [Diagnostic], Fallback),
     /// A zone is no longer served because its file was removed.
     Removed(Name<'a>),
     /// Zones of a directory are served although their files are missing.
@@ -106,7 +106,7 @@ pub enum LoadEvent<'a> {
     /// Another source has the zone too; the first of the two ranks is served, the second is not.
     Contested(Name<'a>, u16, u16),
     /// A source is unusable, in part or completely; one line with the path.
-    Trouble(&'a str),
+    Problem(&'a str),
     /// Something of a source is not served, or not as before; one line with the path.
     Note(&'a str),
     /// The copy of a secondary does not exist yet; the path where it should be.
@@ -119,7 +119,7 @@ pub enum LoadEvent<'a> {
 
 /// How a rejected zone is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum Fallback {
     /// From the previous version.
     OldVersion,
     /// From the last version without errors, which has this serial and was kept over a restart.
@@ -144,7 +144,7 @@ pub struct LoadSummary {
     /// Secondaries whose copy does not exist yet.
     pub waiting: usize,
     /// Unusable sources.
-    pub troubles: usize,
+    pub problems: usize,
 }
 
 /// The zones stored in files.
@@ -205,14 +205,14 @@ impl FileBackend {
         &mut self,
         table: &dyn ZoneTarget,
         sources: &[FileSource],
-        look: &Look,
+        scope: &ScanScope,
         events: &mut dyn FnMut(LoadEvent<'_>),
     ) -> LoadSummary {
         let watched = sources.iter().filter(|source| source.watch);
-        if let Look::At(paths) = look
-            && let Some(aim) = self.aim(watched, Aim::within(sources), paths)
+        if let ScanScope::Files(paths) = scope
+            && let Some(plan) = self.plan_checks(watched, CheckPlan::within(sources), paths)
         {
-            return self.check_files(table, sources, aim, events);
+            return self.check_files(table, sources, plan, events);
         }
         let (watched, others): (Vec<_>, Vec<_>) =
             sources.iter().cloned().partition(|source| source.watch);
@@ -231,19 +231,19 @@ impl FileBackend {
     ) -> LoadSummary {
         let begun = Instant::now();
         let mut summary = LoadSummary::default();
-        let mut say = |said: Said<'_>| match said {
-            Said::Trouble(text) => {
-                summary.troubles += 1;
-                events(LoadEvent::Trouble(text));
+        let mut report = |message: SearchMessage<'_>| match message {
+            SearchMessage::Problem(text) => {
+                summary.problems += 1;
+                events(LoadEvent::Problem(text));
             }
-            Said::Note(text) => events(LoadEvent::Note(text)),
+            SearchMessage::Note(text) => events(LoadEvent::Note(text)),
         };
         if let Some(watcher) = &self.watcher {
             watcher.begin();
         }
         let watcher = self.watcher.as_ref();
-        let scanned = discovery::scan(sources, &mut self.configurations, watcher, &mut say);
-        let jobs = self.admit(&scanned.candidates, spared, &mut say);
+        let scanned = discovery::scan(sources, &mut self.configurations, watcher, &mut report);
+        let jobs = self.admit(&scanned.candidates, spared, &mut report);
         let mut load = Load {
             candidates: &scanned.candidates,
             summary,
@@ -322,7 +322,7 @@ impl FileBackend {
         &mut self,
         candidates: &Candidates,
         spared: &[u16],
-        say: &mut dyn FnMut(Said<'_>),
+        report: &mut dyn FnMut(SearchMessage<'_>),
     ) -> Vec<Job> {
         self.known.begin(candidates.len());
         self.has_rivals = false;
@@ -357,7 +357,7 @@ impl FileBackend {
                     candidates.path_into(candidate, &mut path);
                     let path = path.display();
                     let text = format!("{path}: ignored: zone {name} already has a file");
-                    say(Said::Trouble(&text));
+                    report(SearchMessage::Problem(&text));
                 }
             }
         }

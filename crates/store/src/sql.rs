@@ -41,7 +41,7 @@ mod row;
 mod schema;
 mod server_checks;
 mod shared_fragments;
-mod signing_facts;
+mod signing_data;
 mod source;
 mod sqlite;
 pub(crate) mod sqlite_file;
@@ -78,7 +78,7 @@ use row::{Cells, read_zone_name, shown};
 pub use server_checks::FailedServer;
 use server_checks::ServerChecks;
 use shared_fragments::SharedFragments;
-use signing_facts::metadata::{self, Metadata};
+use signing_data::metadata::{self, Metadata};
 use sqlite::Sqlite;
 use std::collections::HashMap;
 use std::hash::RandomState;
@@ -288,7 +288,7 @@ struct BackendParts {
     /// Where changes are written.
     primary: ConnectTarget,
     reads: Driver,
-    above: AncestorSets,
+    ancestors: AncestorSets,
     apexes: Apexes,
     parts: SharedFragments,
     /// Seed of the zone fingerprints.
@@ -307,7 +307,7 @@ struct BackendParts {
     metadata: ZoneCache<Metadata>,
     iterations: metadata::IterationWarnings,
     stale_digests: stale_digest::StaleDigests,
-    readable: signing_facts::Readable,
+    readable: signing_data::Readable,
 }
 
 impl SqlBackend {
@@ -332,7 +332,7 @@ impl SqlBackend {
             }
             ConnectTarget::Mysql(target) => Driver::Mysql(Mysql::new(target, connections, timeout)),
         };
-        let above = AncestorSets::new(MAX_AGE);
+        let ancestors = AncestorSets::new(MAX_AGE);
         let own_commits = write::OwnCommits::new(&options.address);
         let keys = ZoneCache::new(options.security.keys);
         let metadata = ZoneCache::new(options.security.metadata);
@@ -341,7 +341,7 @@ impl SqlBackend {
                 options,
                 primary,
                 reads,
-                above,
+                ancestors,
                 apexes: Apexes::default(),
                 parts: SharedFragments::default(),
                 seed: RandomState::new(),
@@ -357,7 +357,7 @@ impl SqlBackend {
                 metadata,
                 iterations: metadata::IterationWarnings::default(),
                 stale_digests: stale_digest::StaleDigests::default(),
-                readable: signing_facts::Readable::default(),
+                readable: signing_data::Readable::default(),
             }),
         })
     }
@@ -437,7 +437,7 @@ impl SqlBackend {
     pub fn forget(&self, zone: Option<i64>) -> usize {
         self.inner.apexes.forget(zone);
         self.inner.parts.forget(zone);
-        self.inner.above.forget(zone);
+        self.inner.ancestors.forget(zone);
         self.inner.keys.forget(zone) + self.inner.metadata.forget(zone)
     }
 

@@ -53,7 +53,7 @@ pub use condition::StoreFault;
 use condition::{StoreCondition, StoreFile};
 pub use deleted::{CopyBounds, CopyBoundsInForce, DeletedCopy, DeletedZone};
 pub use digest::ContentsDigest;
-pub use error::{LostHow, StateError, StoreUser};
+pub use error::{LossCause, StateError, StoreUser};
 pub use file_copy::{FileCopy, ListedFileCopy};
 pub use journal_rows::{JournalBounds, JournalEntry, JournalOrigin, ZoneStorage, ZoneTimers};
 use key_register::KeyRegister;

@@ -335,8 +335,8 @@ async fn check_terms(database: &Database) {
         )
         .unwrap();
     let backend = backend(&database.url());
-    let all = backend.term_items(None).await.unwrap();
-    let one = backend.term_items(Some(60)).await.unwrap();
+    let all = backend.setting_items(None).await.unwrap();
+    let one = backend.setting_items(Some(60)).await.unwrap();
     assert_eq!((all.len(), one.len()), (1, 1));
     for items in [all, one] {
         let mut items: Vec<_> = items[&60]

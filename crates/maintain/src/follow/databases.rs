@@ -294,10 +294,10 @@ async fn await_followed(followed: Followed) -> Result<(), PublishError> {
 pub fn start(
     commits: &Arc<Commits>,
     sources: Vec<DatabaseSource>,
-    terms: &FollowSettings<'_>,
+    settings: &FollowSettings<'_>,
 ) -> std::io::Result<(Databases, Vec<oneshot::Receiver<()>>)> {
     let mut all = Databases::default();
-    let mut asked = Vec::new();
+    let mut queried = Vec::new();
     let first_read = FirstRead::new(commits, sources.len());
     for source in sources {
         unknown::begin(commits.table(), source.rank);
@@ -317,24 +317,25 @@ pub fn start(
             reported: Arc::clone(&reported),
             faults: Arc::clone(&faults),
         });
-        let (first, first_asked) = oneshot::channel();
+        let (first, first_queried) = oneshot::channel();
         let name = format!("database-{}", source.rank);
-        let mut follower = DatabaseFollower::new(commits, source, terms, Arc::clone(&first_read));
+        let mut follower =
+            DatabaseFollower::new(commits, source, settings, Arc::clone(&first_read));
         follower.refresh = refresh;
         follower.relist = relist;
         follower.own_changes = own_changes;
         follower.withheld = withheld;
         follower.reported = reported;
         follower.faults = faults;
-        follower.first_asked = Some(first);
+        follower.first_queried = Some(first);
         let (runtime, mut stopped) = (Handle::current(), all.followers.stop.subscribe());
         // A thread of its own: reading many zones would keep others of the runtime waiting.
         let run = move || follow_to_the_end(&mut follower, &runtime, &mut stopped);
         let thread = worker::start(name, run)?;
         all.followers.threads.lock().push(thread);
-        asked.push(first_asked);
+        queried.push(first_queried);
     }
-    Ok((all, asked))
+    Ok((all, queried))
 }
 
 /// Runs a follower until the watch on its database ends, or it is stopped. A panic is a bug and must not leave zones
@@ -355,6 +356,6 @@ fn follow_to_the_end(
             return;
         }
         // A panic leaves the list of zones and their contents half done: both are read again.
-        follower.begin_anew();
+        follower.restart();
     }
 }

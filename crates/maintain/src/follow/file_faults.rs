@@ -3,7 +3,7 @@
 //! Written by the thread that loads files, event by event; read by status displays.
 
 use nameward_base::sync::{Mutex, MutexGuard};
-use nameward_store::file::{LoadEvent, MissingZones, Standing};
+use nameward_store::file::{Fallback, LoadEvent, MissingZones};
 use nameward_wire::Name;
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const ERRORS_MAX: usize = 1000;
 /// Maximum number of zones named per kind.
 const NAMED_MAX: usize = 5;
 /// Maximum number of lines kept about sources.
-const TROUBLES_MAX: usize = 20;
+const PROBLEMS_MAX: usize = 20;
 
 /// A zone whose file has errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct FileFaults(Mutex<KnownFaults>);
 struct KnownFaults {
     /// First error and whether an older version is served, by zone.
     zones: BTreeMap<String, (String, bool)>,
-    troubles: Vec<String>,
+    problems: Vec<String>,
     missing: Vec<MissingZones>,
 }
 
@@ -68,20 +68,20 @@ impl FileFaults {
                     known.zones.remove(&name.to_string());
                 }
             }
-            LoadEvent::Refused(name, diagnostics, standing) => {
+            LoadEvent::Refused(name, diagnostics, fallback) => {
                 let mut known = self.known();
                 let has_room = known.zones.len() < ERRORS_MAX;
                 let first = diagnostics.first().filter(|_| has_room);
                 let error = first.map(ToString::to_string).unwrap_or_default();
-                let has_old_version = *standing != Standing::NotReady;
+                let has_old_version = *fallback != Fallback::NotReady;
                 let fault = (error, has_old_version);
                 known.zones.insert(name.to_string(), fault);
             }
-            LoadEvent::Trouble(text) => {
+            LoadEvent::Problem(text) => {
                 let mut known = self.known();
-                let is_new = known.troubles.iter().all(|known| known != text);
-                if is_new && known.troubles.len() < TROUBLES_MAX {
-                    known.troubles.push((*text).to_string());
+                let is_new = known.problems.iter().all(|known| known != text);
+                if is_new && known.problems.len() < PROBLEMS_MAX {
+                    known.problems.push((*text).to_string());
                 }
             }
             _ => {}
@@ -90,7 +90,7 @@ impl FileFaults {
 
     /// Starts a scan of all sources, which determines again which of them are unreadable.
     pub(super) fn forget_troubles(&self) {
-        self.known().troubles.clear();
+        self.known().problems.clear();
     }
 
     /// Returns the zones whose files have errors: their number, and the first few by name.
@@ -131,7 +131,7 @@ impl FileFaults {
     }
 
     /// Returns the lines about sources that are unusable, in part or completely.
-    pub fn troubles(&self) -> Vec<String> {
-        self.known().troubles.clone()
+    pub fn problems(&self) -> Vec<String> {
+        self.known().problems.clone()
     }
 }

@@ -20,8 +20,8 @@ use crate::sync::{SyncError, SyncMode, SyncOutcome, sync_zone};
 use nameward_base::text::counted;
 use nameward_base::text::zone_text;
 use nameward_store::file::{
-    FileBackend, FileSource, LoadEvent, LoadSummary, Look, MissingOutlook, MissingZones, Standing,
-    Watcher, Withdrawal,
+    Fallback, FileBackend, FileSource, LoadEvent, LoadSummary, MissingOutlook, MissingZones,
+    ScanScope, Watcher, Withdrawal,
 };
 use nameward_store::state::ZoneStorage;
 use nameward_wire::NameBuf;
@@ -64,13 +64,13 @@ pub struct FileFollower {
 }
 
 impl FileFollower {
-    /// Starts watching files; `look` requests that [`FileFollower::check`] is called, and returns whether it will be.
+    /// Starts watching files; `scan` requests that [`FileFollower::check`] is called, and returns whether it will be.
     pub fn start(
         commits: Arc<Commits>,
-        look: impl Fn(&Look) -> bool + Send + 'static,
+        scan: impl Fn(&ScanScope) -> bool + Send + 'static,
         give_back: fn(),
     ) -> Self {
-        let backend = match Watcher::start(look) {
+        let backend = match Watcher::start(scan) {
             Ok(watcher) => FileBackend::new().watched_by(watcher),
             Err(error) => {
                 tracing::warn!("cannot watch zone files: {error}");
@@ -147,12 +147,12 @@ impl FileFollower {
             .backend
             .load_withdrawing(target, sources, withdrawal, each);
         self.faults.set_missing(self.backend.missing_zones());
-        if summary.troubles == 0 {
+        if summary.problems == 0 {
             self.note_directory_sizes(sources);
         }
         if let Some(copies) = &self.copies {
             let ranks = sources.iter().map(|source| source.rank).collect();
-            let is_complete = summary.troubles == 0 && self.backend.missing_zones().is_empty();
+            let is_complete = summary.problems == 0 && self.backend.missing_zones().is_empty();
             copies.compare_all(ranks, is_complete);
         }
         (self.give_back)();
@@ -162,7 +162,7 @@ impl FileFollower {
             tracing::info!("{} in {took:.2} s", describe(&summary));
         }
         self.logged = log.logged;
-        if summary.troubles == 0 {
+        if summary.problems == 0 {
             self.target.reconciler.forget_vanished(ZoneStorage::File);
         }
         self.target.reconciler.end_start();
@@ -185,10 +185,10 @@ impl FileFollower {
     }
 
     /// Checks what was seen to change. Faults that were logged before and persist are not logged again.
-    pub fn check(&mut self, sources: &[FileSource], what: &Look) {
+    pub fn check(&mut self, sources: &[FileSource], what: &ScanScope) {
         let start = Instant::now();
         let mut log = LoadLog::default();
-        if let Look::AtAll = what {
+        if let ScanScope::All = what {
             log.before = std::mem::take(&mut self.logged);
             self.faults.forget_troubles();
         }
@@ -207,7 +207,7 @@ impl FileFollower {
         };
         let summary = self.backend.check(&self.target, sources, what, each);
         self.faults.set_missing(self.backend.missing_zones());
-        if summary.troubles == 0 {
+        if summary.problems == 0 {
             self.note_directory_sizes(sources);
         }
         if let Some(copies) = &self.copies {
@@ -215,7 +215,7 @@ impl FileFollower {
             copies.forget(removed);
         }
         log.finish();
-        if let Look::AtAll = what {
+        if let ScanScope::All = what {
             (self.give_back)();
             self.logged = log.logged;
         }
@@ -249,8 +249,8 @@ impl FileFollower {
 
     /// Withdraws the zones whose files are still missing at the end of their grace period.
     pub fn withdraw_overdue(&mut self, sources: &[FileSource]) {
-        if let Some(look) = self.backend.overdue() {
-            self.check(sources, &look);
+        if let Some(scan) = self.backend.overdue() {
+            self.check(sources, &scan);
             self.backend.postpone_overdue();
         }
     }
@@ -403,16 +403,16 @@ impl LoadLog {
                     self.line(diagnostic.to_string(), |text| tracing::warn!("{text}"));
                 }
             }
-            LoadEvent::Refused(name, diagnostics, standing) => {
+            LoadEvent::Refused(name, diagnostics, fallback) => {
                 for diagnostic in *diagnostics {
                     self.error(diagnostic.to_string());
                 }
-                let consequence = match standing {
-                    Standing::OldVersion => "the previous version is still being served".into(),
-                    Standing::Copy(serial) => format!(
+                let consequence = match fallback {
+                    Fallback::OldVersion => "the previous version is still being served".into(),
+                    Fallback::Copy(serial) => format!(
                         "serving the last valid version from the state store, serial {serial}"
                     ),
-                    Standing::NotReady => {
+                    Fallback::NotReady => {
                         String::from("no previous version to serve; answered SERVFAIL")
                     }
                 };
@@ -443,7 +443,7 @@ impl LoadLog {
                 let text = contested(*name, *served, *other);
                 self.line(text, |text| tracing::warn!("{text}"));
             }
-            LoadEvent::Trouble(text) => self.error((*text).to_string()),
+            LoadEvent::Problem(text) => self.error((*text).to_string()),
             LoadEvent::Note(text) => {
                 self.line((*text).to_string(), |text| tracing::warn!("{text}"))
             }

@@ -53,7 +53,7 @@ enum Position {
 impl LaneEvents {
     fn set(&mut self, urgency: EventUrgency) -> &mut BTreeSet<DueEvent> {
         match urgency {
-            EventUrgency::Asked => &mut self.asked,
+            EventUrgency::Requested => &mut self.asked,
             EventUrgency::Timed => &mut self.timed,
         }
     }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 const REFRESH: ZoneEvent = ZoneEvent::Refresh;
 const TIMED: (EventUrgency, Lane) = (EventUrgency::Timed, None);
-const ASKED: (EventUrgency, Lane) = (EventUrgency::Asked, None);
+const REQUESTED: (EventUrgency, Lane) = (EventUrgency::Requested, None);
 
 fn lane(octet: u8) -> Lane {
     Some(IpAddr::from([192, 0, 2, octet]))
@@ -32,7 +32,7 @@ fn a_notify_overtakes_a_hundred_thousand_checks_that_are_due() {
     for zone in 0..100_000 {
         schedule.plan(zone, REFRESH, Moment(u64::from(zone)), TIMED);
     }
-    schedule.hasten(99_999, REFRESH, Moment(200_000), ASKED);
+    schedule.hasten(99_999, REFRESH, Moment(200_000), REQUESTED);
     assert_eq!(begin(&mut schedule, 200_000), Some((99_999, REFRESH)));
     assert_eq!(begin(&mut schedule, 200_000), Some((0, REFRESH)));
 }
@@ -46,8 +46,8 @@ fn two_hundred_thousand_zones_of_one_primary_delay_another_by_one_event() {
     }
     // It becomes due long after all of them, and each of them was requested by a NOTIFY.
     for zone in 0..1000 {
-        let asked = (EventUrgency::Asked, lane(1));
-        schedule.hasten(zone, REFRESH, Moment(2), asked);
+        let requested = (EventUrgency::Requested, lane(1));
+        schedule.hasten(zone, REFRESH, Moment(2), requested);
     }
     schedule.plan(200_000, REFRESH, Moment(5000), timed(2));
     assert_eq!(begin(&mut schedule, 5000).unwrap().0, 0);
@@ -101,7 +101,7 @@ fn a_zone_has_one_event_running_and_the_others_wait() {
     assert_eq!(begin(&mut schedule, 9), Some((1, REFRESH)));
     assert_eq!(begin(&mut schedule, 9), Some((2, REFRESH)));
     // Scheduled again while it runs.
-    schedule.plan(1, REFRESH, Moment(5), ASKED);
+    schedule.plan(1, REFRESH, Moment(5), REQUESTED);
     assert_eq!((begin(&mut schedule, 9), schedule.next()), (None, None));
     schedule.finish(1);
     assert_eq!(begin(&mut schedule, 9), Some((1, REFRESH)));
@@ -127,7 +127,7 @@ fn a_removed_zone_gives_its_place_back_once() {
 fn all_times_move_with_a_clock_that_is_set() {
     let mut schedule = Schedule::default();
     schedule.plan(1, REFRESH, Moment(10_000), TIMED);
-    schedule.plan(2, REFRESH, Moment(3000), ASKED);
+    schedule.plan(2, REFRESH, Moment(3000), REQUESTED);
     schedule.shift(-5000);
     assert_eq!(schedule.next(), Some(Moment(0)));
     assert_eq!(schedule.planned(1, REFRESH), Some(Moment(5000)));
@@ -151,7 +151,7 @@ proptest! {
             let (event, at, own) = (events[number as usize % 3], Moment(number), lane(zone as u8 % 3));
             match step {
                 0 | 1 => {
-                    let urgency = if step == 0 { EventUrgency::Timed } else { EventUrgency::Asked };
+                    let urgency = if step == 0 { EventUrgency::Timed } else { EventUrgency::Requested };
                     schedule.plan(zone, event, at, (urgency, own));
                     list.insert((zone, event), (own, step == 1, at));
                 }
@@ -177,7 +177,7 @@ proptest! {
                     let lanes = lanes.filter(|(own, ..)| has_place(running.len(), *own));
                     let expected = lanes.and_then(|(.., lane)| {
                         let own = due.iter().filter(|(_, (of, ..))| *of == lane);
-                        own.map(|((z, e), (_, asked, time))| (!asked, *time, *e, *z)).min()
+                        own.map(|((z, e), (_, requested, time))| (!requested, *time, *e, *z)).min()
                     });
                     prop_assert_eq!(begin(&mut schedule, at.0), expected.map(|(_, _, e, z)| (z, e)));
                     if let Some((_, _, e, z)) = expected {

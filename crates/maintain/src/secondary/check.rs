@@ -3,8 +3,8 @@
 
 use super::Secondaries;
 use super::query::{
-    Ask, PrimaryAnswer, PrimaryError, PrimaryReply, PrimaryRequestId, PrimaryRequestStep,
-    QueryPrimary, TransferWay,
+    PrimaryAnswer, PrimaryError, PrimaryReply, PrimaryRequest, PrimaryRequestId,
+    PrimaryRequestStep, QueryPrimary, TransferWay,
 };
 use super::storage::StorageOutcome;
 use super::zone_state::{StorageReport, TransferSize};
@@ -56,7 +56,7 @@ impl<O: QueryPrimary> Secondaries<O> {
         };
         // A newer version of a served zone takes precedence over zones that were never transferred.
         let urgency = if zone.serial().is_some() {
-            EventUrgency::Asked
+            EventUrgency::Requested
         } else {
             zone.urgency
         };
@@ -97,7 +97,7 @@ impl<O: QueryPrimary> Secondaries<O> {
         };
         zone.request_id = Some(self.next_request_id);
         (zone.primary, zone.checked) = (Some(primary.address), Some(now));
-        let ask = Ask {
+        let ask = PrimaryRequest {
             request_id: PrimaryRequestId {
                 zone: number,
                 number: self.next_request_id,
@@ -195,7 +195,7 @@ impl<O: QueryPrimary> Secondaries<O> {
         }
         zone.is_check_continued = true;
         self.schedule.finish(number);
-        self.plan_check(number, now, EventUrgency::Asked);
+        self.plan_check(number, now, EventUrgency::Requested);
     }
 
     /// Handles differences that do not fit: there is no reason to wait, the same primary is asked for the whole zone.

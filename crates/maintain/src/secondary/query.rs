@@ -14,7 +14,7 @@ use super::Secondaries;
 /// Queries primaries; the answer comes back through [`Secondaries::answered`].
 pub trait QueryPrimary {
     /// Starts a query. It must not block.
-    fn ask(&mut self, ask: Ask);
+    fn ask(&mut self, ask: PrimaryRequest);
 }
 
 /// The transfer method.
@@ -37,7 +37,7 @@ pub enum PrimaryRequestStep {
 
 /// A query to a primary: whether it has a newer version of a zone, or for that version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask {
+pub struct PrimaryRequest {
     /// Returned with the answer.
     pub request_id: PrimaryRequestId,
     /// The zone.

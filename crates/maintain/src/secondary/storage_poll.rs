@@ -27,7 +27,7 @@ impl<O: QueryPrimary> Secondaries<O> {
         if zone.storage.is_shared() {
             self.poll_storage(number, PollReason::Check)
         } else {
-            zone.is_check_asked = false;
+            zone.is_check_requested = false;
             self.ask_next(number, now);
         }
     }
@@ -71,12 +71,12 @@ impl<O: QueryPrimary> Secondaries<O> {
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
         };
-        let is_asked = std::mem::take(&mut zone.is_check_asked);
+        let is_requested = std::mem::take(&mut zone.is_check_requested);
         let is_due = now.seconds() >= zone.timers.next_check || zone.state != ZoneState::Current;
-        if is_newer && !is_asked && !is_due {
+        if is_newer && !is_requested && !is_due {
             // Another server on the same storage has made the check.
             self.end_check(number, now)
-        } else if !is_asked && !zone.storage.leads_refresh() {
+        } else if !is_requested && !zone.storage.leads_refresh() {
             self.leave_check(number, now);
         } else {
             self.ask_next(number, now)

@@ -55,7 +55,7 @@ pub(super) struct Secondary {
     /// When the last check started; not stored.
     pub(super) checked: Option<Moment>,
     /// The next check was requested explicitly: it is made even if another server has just made one.
-    pub(super) is_check_asked: bool,
+    pub(super) is_check_requested: bool,
     /// A version is being stored.
     pub(super) is_bringing: bool,
     pub(super) transfer: Option<TransferSize>,
@@ -121,7 +121,7 @@ impl Secondary {
             is_confirmed: false,
             listed: now,
             checked: None,
-            is_check_asked: false,
+            is_check_requested: false,
             is_bringing: false,
             transfer: None,
             memory: None,

@@ -7,14 +7,14 @@ use nameward_zone::{Serial, Zone};
 
 /// An OPT record with an empty EXPIRE option (RFC 7314 section 2), which requests the remaining lifetime of the
 /// primary's own copy. UDP responses may have 1232 octets.
-const ASK_EXPIRE: [u8; 15] = [0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 4, 0, 9, 0, 0];
+const EXPIRE_OPT: [u8; 15] = [0, 0, 41, 0x04, 0xd0, 0, 0, 0, 0, 0, 4, 0, 9, 0, 0];
 
 /// Size of the data of a SOA record with the root as both of its names, in octets.
 const BARE_SOA: usize = 22;
 
 /// A query about a zone that was sent and that responses must match.
 #[derive(Debug, Clone, Copy)]
-pub struct AskedQuestion {
+pub struct SentRequest {
     /// The message ID.
     pub id: u16,
     /// QUERY or NOTIFY.
@@ -25,10 +25,10 @@ pub struct AskedQuestion {
     pub qtype: Type,
 }
 
-impl AskedQuestion {
+impl SentRequest {
     /// Creates a query to a primary about a zone; which of our versions it is about is not for the primary to know.
     pub fn query(id: u16, zone: NameBuf, qtype: Type) -> Self {
-        AskedQuestion {
+        SentRequest {
             id,
             opcode: Opcode::QUERY,
             zone: zone.as_name().zone().into(),
@@ -38,7 +38,7 @@ impl AskedQuestion {
 
     /// Creates the NOTIFY for a changed zone (RFC 1996).
     pub fn notify(id: u16, zone: NameBuf) -> Self {
-        AskedQuestion {
+        SentRequest {
             id,
             opcode: Opcode::NOTIFY,
             zone: zone.as_name().zone().into(),
@@ -74,7 +74,7 @@ impl AskedQuestion {
     pub fn message_with_expire(&self, have: Option<Serial>) -> Vec<u8> {
         let mut message = self.message(have);
         message[11] = 1;
-        message.extend_from_slice(&ASK_EXPIRE);
+        message.extend_from_slice(&EXPIRE_OPT);
         message
     }
 
@@ -107,7 +107,7 @@ impl AskedQuestion {
 }
 
 /// Returns a NOTIFY with the SOA of a version as a hint (RFC 1996 section 3.7), or without one.
-pub fn notify_message(asked: &AskedQuestion, version: Option<&Zone>) -> Vec<u8> {
+pub fn notify_message(asked: &SentRequest, version: Option<&Zone>) -> Vec<u8> {
     let mut message = asked.message(None);
     let soa = version.and_then(Zone::soa);
     let record = soa.and_then(|soa| Some((soa.ttl(), soa.records().next()?)));
@@ -133,6 +133,6 @@ fn push_soa(message: &mut Vec<u8>, ttl: u32, rdata: &[u8]) {
 }
 
 /// Checks whether a name is that of the queried zone.
-pub(super) fn is_zone(asked: &AskedQuestion, name: Name<'_>) -> bool {
+pub(super) fn is_zone(asked: &SentRequest, name: Name<'_>) -> bool {
     name == asked.zone.as_name()
 }

@@ -1,7 +1,7 @@
 //! Single-message responses: to an SOA query, and to a NOTIFY.
 
 use super::failure::TransferFailure;
-use super::question::{AskedQuestion, is_zone};
+use super::question::{SentRequest, is_zone};
 use super::records::{RecordCursor, RecordScratch};
 use nameward_wire::message::{Message, MessageSection};
 use nameward_wire::{Class, Name, NameBuf, Type};
@@ -24,7 +24,7 @@ pub enum SoaReply {
 ///
 /// RFC 1034 section 4.3.5 has the secondary query the primary, so a non-authoritative answer is rejected: it may come
 /// from a resolver in between.
-pub fn read_soa_reply(asked: &AskedQuestion, octets: &[u8]) -> Result<SoaReply, TransferFailure> {
+pub fn read_soa_reply(asked: &SentRequest, octets: &[u8]) -> Result<SoaReply, TransferFailure> {
     let message = Message::parse(octets)?;
     let at = asked.check(&message)?;
     if message.rcode() != 0 {
@@ -70,7 +70,7 @@ pub(super) fn expire_of(message: &Message<'_>) -> Option<u32> {
 
 /// Reads the response to a query for the NS records of a zone, which must be authoritative.
 pub fn read_name_servers(
-    asked: &AskedQuestion,
+    asked: &SentRequest,
     octets: &[u8],
 ) -> Result<Vec<NameBuf>, TransferFailure> {
     let message = Message::parse(octets)?;
@@ -95,7 +95,7 @@ pub fn read_name_servers(
 
 /// Reads the response to a NOTIFY. Any response ends the notification (RFC 1996 section 3.6); one with an error is a
 /// failure.
-pub fn read_notify_reply(asked: &AskedQuestion, octets: &[u8]) -> Result<(), TransferFailure> {
+pub fn read_notify_reply(asked: &SentRequest, octets: &[u8]) -> Result<(), TransferFailure> {
     let message = Message::parse(octets)?;
     asked.check(&message)?;
     match message.rcode() {

@@ -11,7 +11,7 @@
 
 use super::chain::{DifferenceChain, listed};
 use super::failure::TransferFailure;
-use super::question::{AskedQuestion, is_zone};
+use super::question::{SentRequest, is_zone};
 use super::records::{RecordCursor, RecordScratch, ScannedRecord};
 use super::reply::expire_of;
 use crate::contents::PART;
@@ -89,7 +89,7 @@ enum Phase {
 
 /// Reads the messages of one transfer.
 pub struct TransferReader {
-    asked: AskedQuestion,
+    asked: SentRequest,
     have: Option<Serial>,
     verifier: Option<ReplyVerifier>,
     octets_max: u64,
@@ -105,7 +105,7 @@ impl TransferReader {
     /// Starts reading the response to an AXFR or IXFR query. `have` is our serial; only a newer version is
     /// transferred. `verifier` belongs to the signed query.
     pub fn new(
-        asked: AskedQuestion,
+        asked: SentRequest,
         have: Option<Serial>,
         verifier: Option<ReplyVerifier>,
         octets_max: u64,

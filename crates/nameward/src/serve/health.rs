@@ -258,7 +258,7 @@ impl ServerHealth {
             ended_listeners: &self.sources.listeners.ended(),
             sums: &zones.sums,
             files: &zones.files,
-            file_sources: &core.notes.files.troubles(),
+            file_sources: &core.notes.files.problems(),
             missing_files: &core.notes.files.missing(),
             conflicts: &core.maintain.commits.conflicts(),
             store: store_fault.as_ref(),

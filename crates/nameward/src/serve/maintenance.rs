@@ -22,7 +22,7 @@ use nameward_maintain::{
     policy::PolicySource,
     sync::{SyncError, SyncMode, SyncOutcome},
 };
-use nameward_store::file::{FileSource, Look, Withdrawal};
+use nameward_store::file::{FileSource, ScanScope, Withdrawal};
 use nameward_wire::NameBuf;
 use nameward_zone::{AccessSource, ViewRule};
 
@@ -53,7 +53,7 @@ type ReloadOutcome = Result<ReloadReport, OperationError>;
 enum MaintenanceRequest {
     /// A reload that an operator waits for.
     Reload(Withdrawal, SyncSender<ReloadOutcome>),
-    Look(Look),
+    Scan(ScanScope),
     /// Writes a zone file; an operator waits for the result.
     Sync(
         Box<NameBuf>,
@@ -177,14 +177,14 @@ pub fn start(
     let requests = Arc::new(QueueOwner::new(&queue));
     // The watcher must not keep the queue open by itself.
     let weak = Arc::downgrade(&requests);
-    let look = move |look: &Look| match weak.upgrade() {
+    let scan = move |scan: &ScanScope| match weak.upgrade() {
         Some(requests) => requests
-            .try_push(MaintenanceRequest::Look(look.clone()))
+            .try_push(MaintenanceRequest::Scan(scan.clone()))
             .is_ok(),
         None => true,
     };
     let (maintain, notes) = (&current.core.maintain, &current.core.notes);
-    let files = FileFollower::start(Arc::clone(&maintain.commits), look, memory::give_back)
+    let files = FileFollower::start(Arc::clone(&maintain.commits), scan, memory::give_back)
         .noting_faults(&notes.files)
         .judged_by(&maintain.policies)
         .keeping_copies(current.config.journal.file_copy_octets())?;
@@ -263,7 +263,7 @@ fn carry_out(request: MaintenanceRequest, current: &mut CurrentConfig, files: &m
         MaintenanceRequest::Reload(withdrawal, reply) => {
             let _ = reply.try_send(announced_reload(current, files, withdrawal));
         }
-        MaintenanceRequest::Look(what) => {
+        MaintenanceRequest::Scan(what) => {
             files.check(&current.sources, &what);
         }
         MaintenanceRequest::Sync(zone, mode, reply) => {
@@ -412,7 +412,7 @@ fn reload(
         summary: outcome.describe(),
         warnings,
     };
-    match outcome.summary.refused + outcome.summary.troubles {
+    match outcome.summary.refused + outcome.summary.problems {
         0 => Ok(report),
         _ => {
             let mut lines = vec![report.summary];
@@ -441,12 +441,12 @@ mod tests {
             requests: Arc::new(requests),
             is_reload_wanted,
         };
-        let look = || MaintenanceRequest::Look(Look::AtAll);
-        while maintenance.requests.try_push(look()).is_ok() {}
+        let scan = || MaintenanceRequest::Scan(ScanScope::All);
+        while maintenance.requests.try_push(scan()).is_ok() {}
         maintenance.request_reload();
         maintenance.request_reload();
         let first = requested.queue.try_pop();
-        assert!(matches!(first, Some(MaintenanceRequest::Look(_))));
+        assert!(matches!(first, Some(MaintenanceRequest::Scan(_))));
         assert!(requested.begin_reload());
         assert!(!requested.begin_reload());
     }

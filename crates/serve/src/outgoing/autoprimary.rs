@@ -21,7 +21,7 @@ use nameward_maintain::notify::{Notification, NotifyOutcome, NotifySink};
 use nameward_maintain::policy::{
     Autoprimary, AutoprimarySecondary, Policies, PolicySource, RemoteServer, ZoneKind, address_text,
 };
-use nameward_maintain::transfer::{AskedQuestion, read_name_servers};
+use nameward_maintain::transfer::{SentRequest, read_name_servers};
 use nameward_store::sql::write::{MASTER_MAX, NewZone, WriteError};
 use nameward_wire::{NameBuf, Type};
 use tokio::runtime::Handle;
@@ -166,7 +166,7 @@ impl AutoprimaryShared {
         zone: NameBuf,
         key: Option<&Arc<TsigKey>>,
     ) -> io::Result<Vec<NameBuf>> {
-        let asked = AskedQuestion::query(random_id(), zone, Type::NS);
+        let asked = SentRequest::query(random_id(), zone, Type::NS);
         let mut question = asked.message(None);
         let verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));
         let reply = self.connections.exchange(server, &question, PATIENCE).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nameward_dnssec::tsig::{ReplyVerifier, TsigFailure, TsigKey, sign_request};
 use nameward_maintain::policy::RemoteServer;
-use nameward_maintain::transfer::{AskedQuestion, SoaReply, TransferFailure, read_soa_reply};
+use nameward_maintain::transfer::{SentRequest, SoaReply, TransferFailure, read_soa_reply};
 use nameward_wire::{NameBuf, Type};
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout_at};
@@ -38,12 +38,12 @@ pub(super) async fn ask_soa(
     form: QuestionForm,
 ) -> Result<SoaReply, QueryFailure> {
     if primary.tls.is_some() {
-        let asked = AskedQuestion::query(random_id(), zone, Type::SOA);
+        let asked = SentRequest::query(random_id(), zone, Type::SOA);
         return ask_over_tls(connections, (primary, key), &asked, form).await;
     }
     for patience in TRIES {
         // A new port and a random ID for each try, so that a response cannot be guessed.
-        let asked = AskedQuestion::query(random_id(), zone, Type::SOA);
+        let asked = SentRequest::query(random_id(), zone, Type::SOA);
         if let Some(reply) = try_once((primary, key), &asked, form, patience).await? {
             return Ok(reply);
         }
@@ -55,7 +55,7 @@ pub(super) async fn ask_soa(
 async fn ask_over_tls(
     connections: &PeerConnections,
     (primary, key): (&RemoteServer, Option<&Arc<TsigKey>>),
-    asked: &AskedQuestion,
+    asked: &SentRequest,
     form: QuestionForm,
 ) -> Result<SoaReply, QueryFailure> {
     let mut question = form.message(asked, None);
@@ -87,7 +87,7 @@ fn verify(
 
 async fn try_once(
     (primary, key): (&RemoteServer, Option<&Arc<TsigKey>>),
-    asked: &AskedQuestion,
+    asked: &SentRequest,
     form: QuestionForm,
     patience: Duration,
 ) -> Result<Option<SoaReply>, QueryFailure> {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use nameward_dnssec::tsig::{TsigKey, sign_request};
 use nameward_maintain::policy::RemoteServer;
-use nameward_maintain::secondary::Ask;
+use nameward_maintain::secondary::PrimaryRequest;
 use nameward_maintain::transfer::{
-    AskedQuestion, MemoryShare, TransferAnswer, TransferFailure, TransferReader, TransferStep,
+    MemoryShare, SentRequest, TransferAnswer, TransferFailure, TransferReader, TransferStep,
 };
 use nameward_wire::Type;
 use tokio::io::AsyncReadExt;
@@ -25,7 +25,7 @@ const BUFFER: usize = 2 * (2 + u16::MAX as usize);
 
 /// Transfers a zone from its primary.
 pub(super) async fn transfer(
-    (ask, qtype, form): (&Ask, Type, QuestionForm),
+    (ask, qtype, form): (&PrimaryRequest, Type, QuestionForm),
     key: Option<&Arc<TsigKey>>,
     shared: &OutgoingShared,
     (progress, memory): (&TransferProgress, &mut MemoryShare),
@@ -39,7 +39,7 @@ pub(super) async fn transfer(
         .open(&ask.primary, settings.connect_timeout)
         .await?;
     loop {
-        let asked = AskedQuestion::query(message_id(&ask.primary), ask.zone, qtype);
+        let asked = SentRequest::query(message_id(&ask.primary), ask.zone, qtype);
         let mut question = form.message(&asked, ask.have.filter(|_| qtype == Type::IXFR));
         let verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));
         let mut reader = TransferReader::new(asked, ask.have, verifier, ask.octets_max);

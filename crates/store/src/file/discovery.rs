@@ -201,9 +201,9 @@ pub(super) struct Scanned {
 }
 
 /// A message of a search.
-pub(super) enum Said<'s> {
+pub(super) enum SearchMessage<'s> {
     /// Something is unusable.
-    Trouble(&'s str),
+    Problem(&'s str),
     /// Something is not accepted, or not as before.
     Note(&'s str),
 }
@@ -275,19 +275,19 @@ impl Configurations {
         &mut self,
         path: &Path,
         watcher: Option<&Watcher>,
-        say: &mut dyn FnMut(Said<'_>),
+        report: &mut dyn FnMut(SearchMessage<'_>),
     ) -> Option<&[bind::BindZone]> {
         let found = bind::read(path, &mut Watched(watcher));
         for diagnostic in &found.diagnostics {
-            say(Said::Trouble(&diagnostic.to_string()));
+            report(SearchMessage::Problem(&diagnostic.to_string()));
         }
         if found.diagnostics.is_empty() {
             let taken = found.take();
             for note in &taken.notes {
-                say(Said::Note(&note.to_string()));
+                report(SearchMessage::Note(&note.to_string()));
             }
             if let Some(note) = journals(&taken.zones) {
-                say(Said::Note(&format!("{}: {note}", path.display())));
+                report(SearchMessage::Note(&format!("{}: {note}", path.display())));
             }
             let imported = Imported {
                 zones: taken.zones,
@@ -344,7 +344,7 @@ pub(super) fn scan(
     sources: &[FileSource],
     configurations: &mut Configurations,
     watcher: Option<&Watcher>,
-    say: &mut dyn FnMut(Said<'_>),
+    report: &mut dyn FnMut(SearchMessage<'_>),
 ) -> Scanned {
     let mut scanned = Scanned {
         candidates: Candidates::bounded_by(sources),
@@ -358,7 +358,7 @@ pub(super) fn scan(
         }
         scanned.candidates.push_list(&source.zones);
         if let Some(path) = &source.named_conf {
-            match configurations.read(path, watcher, say) {
+            match configurations.read(path, watcher, report) {
                 None => scanned.incomplete = true,
                 Some(zones) => {
                     for zone in zones {
@@ -376,7 +376,7 @@ pub(super) fn scan(
                 scanned: &mut scanned,
                 written: &source.written,
                 watcher,
-                say,
+                report,
             };
             walk.directory(directory, DEPTH_MAX);
         }
@@ -402,7 +402,7 @@ struct DirectoryWalk<'w> {
     scanned: &'w mut Scanned,
     written: &'w WrittenFiles,
     watcher: Option<&'w Watcher>,
-    say: &'w mut dyn FnMut(Said<'_>),
+    report: &'w mut dyn FnMut(SearchMessage<'_>),
 }
 
 impl DirectoryWalk<'_> {
@@ -432,7 +432,7 @@ impl DirectoryWalk<'_> {
     }
 
     fn trouble(&mut self, text: &str) {
-        (self.say)(Said::Trouble(text));
+        (self.report)(SearchMessage::Problem(text));
     }
 
     fn list(&mut self, directory: &Path, subdirectories: &mut Vec<PathBuf>) -> io::Result<()> {

@@ -12,7 +12,7 @@ use nameward_wire::{
 use nameward_zone::Zone;
 
 use super::{
-    LoadEvent, LoadSummary, Standing,
+    Fallback, LoadEvent, LoadSummary,
     discovery::{Candidates, FileRole},
     inventory::Slot,
     loader::{self, Job},
@@ -92,12 +92,12 @@ impl Load<'_> {
                 return;
             }
             self.summary.refused += 1;
-            let standing = if slot.served {
-                Standing::OldVersion
+            let fallback = if slot.served {
+                Fallback::OldVersion
             } else {
                 self.serve_copy(job, slot)
             };
-            (self.events)(LoadEvent::Refused(name, &read.diagnostics, standing));
+            (self.events)(LoadEvent::Refused(name, &read.diagnostics, fallback));
             return;
         };
         self.summary.loaded += 1;
@@ -114,16 +114,16 @@ impl Load<'_> {
     }
 
     /// Serves the copy of a zone whose file has errors and that has no version in the table.
-    fn serve_copy(&mut self, job: &Job, slot: &mut Slot) -> Standing {
+    fn serve_copy(&mut self, job: &Job, slot: &mut Slot) -> Fallback {
         let name = self.candidates.name(job.candidate);
         let Some(zone) = self.publisher.last_good(name) else {
-            return Standing::NotReady;
+            return Fallback::NotReady;
         };
         let (serial, rank) = (zone.serial(), self.candidates.rank(job.candidate));
         self.publisher.offer(zone, rank, slot.rank);
         slot.record_version(None, Vec::new(), rank);
         self.summary.kept += 1;
-        Standing::Copy(serial)
+        Fallback::Copy(serial)
     }
 
     /// Creates a warning at the SOA of a zone.

@@ -55,15 +55,15 @@ pub(super) fn check_all<'j>(
     };
     let next = AtomicUsize::new(0);
     // Checks one group after the other until none is left, or until `deliver` returns false.
-    let look = &|deliver: &mut dyn FnMut(Vec<Outcome<'j>>) -> bool| {
-        let mut looker = Looker::new(candidates);
+    let check_files = &|deliver: &mut dyn FnMut(Vec<Outcome<'j>>) -> bool| {
+        let mut checker = FileChecker::new(candidates);
         loop {
             let start = next.fetch_add(group, Ordering::Relaxed);
             let end = jobs.len().min(start.saturating_add(group));
             let Some(mine @ [_, ..]) = jobs.get(start..end) else {
                 return;
             };
-            let outcomes = mine.iter().map(|job| (job, looker.check(job)));
+            let outcomes = mine.iter().map(|job| (job, checker.check(job)));
             if !deliver(outcomes.collect()) {
                 return;
             }
@@ -73,9 +73,9 @@ pub(super) fn check_all<'j>(
     thread::scope(|scope| {
         for _ in 0..cores.min(jobs.len()) {
             let sender = sender.clone();
-            let looking = move || look(&mut |outcomes| sender.send(outcomes).is_ok());
+            let check = move || check_files(&mut |outcomes| sender.send(outcomes).is_ok());
             // Without memory for another stack, the threads that there are read all files.
-            if thread::Builder::new().spawn_scoped(scope, looking).is_err() {
+            if thread::Builder::new().spawn_scoped(scope, check).is_err() {
                 break;
             }
         }
@@ -83,20 +83,20 @@ pub(super) fn check_all<'j>(
         receiver.into_iter().for_each(&mut take);
     });
     // Nothing is left unless no thread could be started.
-    look(&mut |outcomes| {
+    check_files(&mut |outcomes| {
         take(outcomes);
         true
     });
 }
 
 /// One thread's buffers.
-struct Looker<'l> {
+struct FileChecker<'l> {
     candidates: &'l Candidates,
     reader: ZoneFileReader,
     path: PathBuf,
 }
 
-impl<'l> Looker<'l> {
+impl<'l> FileChecker<'l> {
     fn new(candidates: &'l Candidates) -> Self {
         Self {
             candidates,
@@ -142,10 +142,10 @@ mod tests {
         assert!(or_none(|| panic!("on purpose")).is_none());
         let left = left_by_a_bug(path);
         assert!(left.zone.is_none() && left.fingerprint.is_none() && !left.is_missing);
-        let said = left.diagnostics[0].to_string();
+        let message = left.diagnostics[0].to_string();
         assert!(
-            said.contains("/zones/one") && said.contains("internal error"),
-            "{said}"
+            message.contains("/zones/one") && message.contains("internal error"),
+            "{message}"
         );
     }
 }

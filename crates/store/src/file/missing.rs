@@ -12,7 +12,7 @@ use std::{
 
 use nameward_wire::{Name, NameBuf};
 
-use super::{FileBackend, FileSource, LoadEvent, load::Load, loader::Job, watch::Look};
+use super::{FileBackend, FileSource, LoadEvent, load::Load, loader::Job, watch::ScanScope};
 
 /// Fewer files than this never count as the loss of a directory.
 const LOSS_MIN: usize = 2;
@@ -169,15 +169,15 @@ impl MissingFiles {
     }
 
     /// Returns what to inspect because grace periods have ended.
-    pub(super) fn overdue(&self, now: Instant) -> Option<Look> {
+    pub(super) fn overdue(&self, now: Instant) -> Option<ScanScope> {
         let overdue = self.zones.values();
         let overdue = overdue.filter(|file| file.due.is_some_and(|due| due <= now));
         let paths: Vec<Option<PathBuf>> = overdue.map(|file| file.path.clone()).collect();
         let known: Vec<PathBuf> = paths.iter().flatten().cloned().collect();
         match (paths.len(), known.len()) {
             (0, _) => None,
-            (all, found) if all == found => Some(Look::At(known)),
-            _ => Some(Look::AtAll),
+            (all, found) if all == found => Some(ScanScope::Files(known)),
+            _ => Some(ScanScope::All),
         }
     }
 
@@ -355,7 +355,7 @@ impl FileBackend {
                 self.known.forget(name.as_name());
             }
             if loss.is_kept {
-                load.summary.troubles += 1;
+                load.summary.problems += 1;
             }
             if let Some(missing) = self.missing.describe(&judged) {
                 let is_known = self.reported.get(&rank) == Some(&missing);
@@ -380,7 +380,7 @@ impl FileBackend {
     }
 
     /// Returns what to inspect because the grace periods of missing files have ended.
-    pub fn overdue(&self) -> Option<Look> {
+    pub fn overdue(&self) -> Option<ScanScope> {
         self.missing.overdue(Instant::now())
     }
 

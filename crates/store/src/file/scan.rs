@@ -22,18 +22,18 @@ use super::{
 
 /// Files to check, and zones whose files no longer exist.
 #[derive(Default)]
-pub(super) struct Aim {
+pub(super) struct CheckPlan {
     candidates: Candidates,
     jobs: Vec<Job>,
     gone: Vec<(NameBuf, u16, PathBuf)>,
 }
 
-impl Aim {
+impl CheckPlan {
     /// Creates an empty aim with the limits of the sources.
     pub(super) fn within(sources: &[FileSource]) -> Self {
-        Aim {
+        CheckPlan {
             candidates: Candidates::bounded_by(sources),
-            ..Aim::default()
+            ..CheckPlan::default()
         }
     }
 }
@@ -49,23 +49,23 @@ enum FileOrigin {
 
 impl FileBackend {
     /// Returns the zones that sources have in these files; `None` if more must be checked.
-    pub(super) fn aim<'s>(
+    pub(super) fn plan_checks<'s>(
         &mut self,
         sources: impl Iterator<Item = &'s FileSource> + Clone,
-        mut aim: Aim,
+        mut plan: CheckPlan,
         paths: &[PathBuf],
-    ) -> Option<Aim> {
+    ) -> Option<CheckPlan> {
         if self.has_rivals {
             return None;
         }
         for path in paths {
             for source in sources.clone() {
                 for (name, origin) in self.zones_of(source, path) {
-                    self.aim_at(&mut aim, name.as_name(), (path, origin), source.rank)?;
+                    self.plan_check(&mut plan, name.as_name(), (path, origin), source.rank)?;
                 }
             }
         }
-        Some(aim)
+        Some(plan)
     }
 
     /// Checks one file that an operator has edited, whether it is watched or not.
@@ -76,8 +76,8 @@ impl FileBackend {
         path: PathBuf,
         events: &mut dyn FnMut(LoadEvent<'_>),
     ) -> LoadSummary {
-        match self.aim(sources.iter(), Aim::within(sources), &[path]) {
-            Some(aim) => self.check_files(table, sources, aim, events),
+        match self.plan_checks(sources.iter(), CheckPlan::within(sources), &[path]) {
+            Some(plan) => self.check_files(table, sources, plan, events),
             None => self.load(table, sources, events),
         }
     }
@@ -146,9 +146,9 @@ impl FileBackend {
         listed.chain(configured).chain(found).collect()
     }
 
-    fn aim_at(
+    fn plan_check(
         &mut self,
-        aim: &mut Aim,
+        plan: &mut CheckPlan,
         name: Name<'_>,
         (path, origin): (&Path, FileOrigin),
         rank: u16,
@@ -169,7 +169,7 @@ impl FileBackend {
             match (&metadata, slot) {
                 (None, None) => return Some(()),
                 (None, Some(_)) => {
-                    aim.gone.push((name.into(), rank, path.to_path_buf()));
+                    plan.gone.push((name.into(), rank, path.to_path_buf()));
                     return Some(());
                 }
                 (Some(metadata), _) if metadata.is_dir() || metadata.is_symlink() => return None,
@@ -177,7 +177,7 @@ impl FileBackend {
             }
         }
         let slot = slot.or_else(|| self.known.see(name))?;
-        let candidates = &mut aim.candidates;
+        let candidates = &mut plan.candidates;
         let role = match origin {
             FileOrigin::Listed(role) => role,
             FileOrigin::Found => FileRole::Zone,
@@ -188,7 +188,7 @@ impl FileBackend {
         }
         let known = &mut self.known.slots[slot];
         known.is_found = origin == FileOrigin::Found;
-        aim.jobs.push(known.job((candidate, key), slot, rank));
+        plan.jobs.push(known.job((candidate, key), slot, rank));
         Some(())
     }
 
@@ -197,19 +197,19 @@ impl FileBackend {
         &mut self,
         table: &dyn ZoneTarget,
         sources: &[FileSource],
-        aim: Aim,
+        plan: CheckPlan,
         events: &mut dyn FnMut(LoadEvent<'_>),
     ) -> LoadSummary {
         let mut load = Load {
-            candidates: &aim.candidates,
+            candidates: &plan.candidates,
             summary: LoadSummary::default(),
             publisher: Publisher::new(table),
             events,
         };
-        load.announce(&aim.jobs, &mut self.known.slots);
-        load.run(&aim.jobs, &mut self.known.slots);
-        self.note_returned(&mut load, &aim.jobs);
-        for (name, rank, path) in &aim.gone {
+        load.announce(&plan.jobs, &mut self.known.slots);
+        load.run(&plan.jobs, &mut self.known.slots);
+        self.note_returned(&mut load, &plan.jobs);
+        for (name, rank, path) in &plan.gone {
             self.note_missing(&mut load, name.as_name(), *rank, path);
         }
         self.withdraw_missing(&mut load, sources, Withdrawal::AfterGrace);
@@ -219,7 +219,7 @@ impl FileBackend {
             return summary;
         };
         let mut is_new = false;
-        for job in &aim.jobs {
+        for job in &plan.jobs {
             for path in self.known.slots[job.slot].includes() {
                 is_new |= watcher.file(path, Interest::All);
             }

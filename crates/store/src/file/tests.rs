@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::*;
 
 mod faulty;
-mod look;
+mod scan;
 
 const GOOD: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
 const BROKEN: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1000\n";
@@ -29,11 +29,11 @@ struct Fixture {
 
 /// The events of a load as text.
 #[derive(Default)]
-struct Said {
+struct LoadedFiles {
     summary: LoadSummary,
     refused: Vec<String>,
     removed: Vec<String>,
-    troubles: Vec<String>,
+    problems: Vec<String>,
     warnings: Vec<String>,
 }
 
@@ -67,21 +67,21 @@ impl Fixture {
         file.set_modified(past).unwrap();
     }
 
-    fn load(&mut self) -> Said {
-        let mut said = Said::default();
+    fn load(&mut self) -> LoadedFiles {
+        let mut result = LoadedFiles::default();
         let text = |diagnostics: &[Diagnostic]| -> Vec<String> {
             diagnostics.iter().map(ToString::to_string).collect()
         };
         let summary = self
             .backend
             .load(&self.table, &self.sources, &mut |event| match event {
-                LoadEvent::Served(_, _, diagnostics) => said.warnings.extend(text(diagnostics)),
-                LoadEvent::Refused(name, diagnostics, standing) => {
-                    said.refused.push(format!("{name} {standing:?}"));
-                    said.refused.extend(text(diagnostics));
+                LoadEvent::Served(_, _, diagnostics) => result.warnings.extend(text(diagnostics)),
+                LoadEvent::Refused(name, diagnostics, fallback) => {
+                    result.refused.push(format!("{name} {fallback:?}"));
+                    result.refused.extend(text(diagnostics));
                 }
-                LoadEvent::Removed(name) => said.removed.push(name.to_string()),
-                LoadEvent::Trouble(text) => said.troubles.push(text.into()),
+                LoadEvent::Removed(name) => result.removed.push(name.to_string()),
+                LoadEvent::Problem(text) => result.problems.push(text.into()),
                 LoadEvent::Contested(..)
                 | LoadEvent::Progress(..)
                 | LoadEvent::Note(_)
@@ -90,7 +90,7 @@ impl Fixture {
                 | LoadEvent::Missing(_)
                 | LoadEvent::Returned(_) => {}
             });
-        Said { summary, ..said }
+        LoadedFiles { summary, ..result }
     }
 
     /// Returns the names of the served zones, sorted.
@@ -127,11 +127,11 @@ fn files_below_a_directory_are_zones_of_their_names() {
     fixture.write("0\\04763.2.0.192.in-addr.arpa.zone", GOOD);
     fixture.write("README", "not a zone");
     fixture.write(".hidden.zone", BROKEN);
-    let said = fixture.load();
+    let result = fixture.load();
     assert_eq!(
-        said.summary.loaded, 4,
+        result.summary.loaded, 4,
         "{:?} {:?}",
-        said.refused, said.troubles
+        result.refused, result.problems
     );
     let expected = [
         ".",
@@ -147,11 +147,11 @@ fn a_file_name_that_is_no_zone_name_is_reported_and_passed_over() {
     let mut fixture = Fixture::new();
     fixture.write("a..b.c.zone", GOOD);
     fixture.write("good.example.zone", GOOD);
-    let said = fixture.load();
+    let result = fixture.load();
     assert!(
-        said.troubles[0].contains("a..b.c.zone: ignored: the file name is not a zone name"),
+        result.problems[0].contains("a..b.c.zone: ignored: the file name is not a zone name"),
         "{:?}",
-        said.troubles
+        result.problems
     );
     assert_eq!(fixture.served(), ["good.example."]);
 }
@@ -169,8 +169,8 @@ fn listed_zones_come_first_and_a_second_file_for_a_zone_is_reported() {
     );
     let name = NameBuf::from_text(b"EXAMPLE.org", Name::ROOT).unwrap();
     fixture.list(&[(name, "elsewhere")]);
-    let said = fixture.load();
-    assert!(said.troubles[0].contains("zone example.org. already has a file"));
+    let result = fixture.load();
+    assert!(result.problems[0].contains("zone example.org. already has a file"));
     assert!(fixture.has("from-list.example.org"));
     assert!(!fixture.has("from-directory.example.org"));
 }
@@ -271,8 +271,8 @@ fn a_removed_file_removes_its_zone_and_a_new_one_adds_it() {
     fixture.load();
     fs::remove_file(fixture.path("one.example.zone")).unwrap();
     fixture.write("two.example.zone", GOOD);
-    let said = fixture.load();
-    assert_eq!(said.removed, ["one.example."]);
+    let result = fixture.load();
+    assert_eq!(result.removed, ["one.example."]);
     assert_eq!(fixture.served(), ["two.example."]);
 }
 
@@ -283,8 +283,8 @@ fn a_directory_that_cannot_be_read_removes_nothing() {
     fixture.sources[0].directory = Some(fixture.path("zones"));
     fixture.load();
     fs::rename(fixture.path("zones"), fixture.path("away")).unwrap();
-    let said = fixture.load();
-    assert_eq!(said.troubles.len(), 1, "{:?}", said.troubles);
+    let result = fixture.load();
+    assert_eq!(result.problems.len(), 1, "{:?}", result.problems);
     assert_eq!(fixture.served(), ["one.example."]);
 }
 
@@ -298,9 +298,11 @@ fn a_listed_zone_whose_file_is_missing_is_reported_before_and_by_a_load() {
         preflight(&fixture.sources).unwrap_err().to_string(),
         format!("cannot read {}: No such file or directory", path.display())
     );
-    let said = fixture.load();
-    assert_eq!(said.summary.refused, 1);
-    assert!(said.refused[1].ends_with("missing: error: cannot be read: No such file or directory"));
+    let result = fixture.load();
+    assert_eq!(result.summary.refused, 1);
+    assert!(
+        result.refused[1].ends_with("missing: error: cannot be read: No such file or directory")
+    );
 }
 
 #[test]
@@ -313,8 +315,8 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
     symlink("/dev/zero", fixture.path("zero.example.zone")).unwrap();
     fixture.write("target", GOOD);
     symlink("target", fixture.path("linked.example.zone")).unwrap();
-    let said = fixture.load();
-    assert_eq!(said.summary.refused, 2, "{:?}", said.refused);
+    let result = fixture.load();
+    assert_eq!(result.summary.refused, 2, "{:?}", result.refused);
     assert_eq!(fixture.served(), ["linked.example."]);
 }
 
@@ -330,8 +332,8 @@ fn a_file_in_the_raw_form_of_bind_is_the_same_zone() {
         .output()
         .expect("bind9-utils is installed");
     assert!(output.status.success(), "{output:?}");
-    let said = fixture.load();
-    assert_eq!(said.summary.loaded, 1, "{:?}", said.refused);
+    let result = fixture.load();
+    assert_eq!(result.summary.loaded, 1, "{:?}", result.refused);
     for name in [
         "raw.one.example",
         "*.one.example",
@@ -342,11 +344,11 @@ fn a_file_in_the_raw_form_of_bind_is_the_same_zone() {
     }
     let bytes = fs::read(&raw).unwrap();
     fs::write(&raw, &bytes[..bytes.len() - 1]).unwrap();
-    let said = fixture.load();
+    let result = fixture.load();
     assert!(
-        said.refused[1].contains("file truncated in the RRset at octet "),
+        result.refused[1].contains("file truncated in the RRset at octet "),
         "{:?}",
-        said.refused
+        result.refused
     );
 }
 

@@ -25,7 +25,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use pending::Look;
+pub use pending::ScanScope;
 
 use nameward_import::reason_of;
 use pending::Pending;
@@ -71,7 +71,7 @@ struct WatcherInner {
     state: Mutex<WatchState>,
     keys: RandomState,
     /// A check of everything was requested.
-    is_asked: AtomicBool,
+    is_requested: AtomicBool,
 }
 
 #[derive(Default)]
@@ -97,9 +97,9 @@ struct Directory {
 }
 
 impl Watcher {
-    /// Starts watching. `look` is called from a separate thread for whatever changed; if it returns false because it
+    /// Starts watching. `scan` is called from a separate thread for whatever changed; if it returns false because it
     /// has no room, it is called again soon.
-    pub fn start(look: impl Fn(&Look) -> bool + Send + 'static) -> io::Result<Self> {
+    pub fn start(scan: impl Fn(&ScanScope) -> bool + Send + 'static) -> io::Result<Self> {
         let (inotify, error) = match Inotify::new() {
             Ok(inotify) => (Some(inotify), None),
             Err(error) => (None, Some(error)),
@@ -108,17 +108,17 @@ impl Watcher {
             inotify,
             state: Mutex::default(),
             keys: RandomState::new(),
-            is_asked: AtomicBool::new(false),
+            is_requested: AtomicBool::new(false),
         });
         if let Some(error) = error {
             inner.fall_back(&reason_of(&error));
         }
         let weak = Arc::downgrade(&inner);
         worker::start("file-watch", move || {
-            while !panic_guard("watching zone files", || run(&weak, &look)) {
+            while !panic_guard("watching zone files", || run(&weak, &scan)) {
                 // Events may be lost: everything is scanned again.
                 if let Some(inner) = weak.upgrade() {
-                    inner.is_asked.store(true, Ordering::Relaxed);
+                    inner.is_requested.store(true, Ordering::Relaxed);
                 }
             }
         })?;
@@ -241,7 +241,7 @@ impl Watcher {
 
     /// Requests another check of everything.
     pub(super) fn ask(&self) {
-        self.0.is_asked.store(true, Ordering::Relaxed);
+        self.0.is_requested.store(true, Ordering::Relaxed);
     }
 }
 
@@ -348,7 +348,7 @@ impl WatcherInner {
     }
 }
 
-fn run(weak: &Weak<WatcherInner>, look: impl Fn(&Look) -> bool) {
+fn run(weak: &Weak<WatcherInner>, scan: impl Fn(&ScanScope) -> bool) {
     let mut pending = Pending::default();
     let mut polled = Instant::now();
     let mut refused = false;
@@ -368,12 +368,12 @@ fn run(weak: &Weak<WatcherInner>, look: impl Fn(&Look) -> bool) {
         let now = Instant::now();
         let poll = inner.lock().poll;
         let is_poll = poll.is_some_and(|poll| now - polled >= poll);
-        if is_poll || inner.is_asked.swap(false, Ordering::Relaxed) {
+        if is_poll || inner.is_requested.swap(false, Ordering::Relaxed) {
             pending.all(now);
             polled = now;
         }
         refused = match pending.due(now) {
-            Some(what) if look(&what) => {
+            Some(what) if scan(&what) => {
                 pending.take(&what);
                 false
             }

@@ -460,9 +460,12 @@ mod tests {
             });
             assert_eq!(reads, expected);
             assert_eq!(read.zone.is_some(), changes < READS);
-            let said = read.diagnostics.iter().map(ToString::to_string);
-            let said: String = said.collect();
-            assert_eq!(said.contains("the file is being written"), changes == READS);
+            let message = read.diagnostics.iter().map(ToString::to_string);
+            let message: String = message.collect();
+            assert_eq!(
+                message.contains("the file is being written"),
+                changes == READS
+            );
         }
     }
 }

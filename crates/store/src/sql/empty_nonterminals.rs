@@ -45,13 +45,13 @@ impl Hasher for Same {
 
 /// The names of one zone that have descendants.
 #[derive(Default)]
-pub(crate) struct Above {
+pub(crate) struct AncestorSet {
     names: HashSet<u64, BuildHasherDefault<Same>>,
     /// Some names are missing.
     pub(crate) is_partial: bool,
 }
 
-impl Above {
+impl AncestorSet {
     /// Checks whether the suffix with `labels` labels has descendants.
     pub(crate) fn contains(&self, key: &NameKey, labels: usize) -> bool {
         self.names.contains(&key.hash(labels))
@@ -60,7 +60,7 @@ impl Above {
 
 /// Collects the names while they are read.
 pub(crate) struct Collector {
-    above: Above,
+    ancestors: AncestorSet,
     apex_labels: usize,
     key: NameKey,
     name: NameBuf,
@@ -71,7 +71,7 @@ pub(crate) struct Collector {
 impl Collector {
     pub(crate) fn new(apex: &NameBuf) -> Self {
         Collector {
-            above: Above::default(),
+            ancestors: AncestorSet::default(),
             apex_labels: apex.as_name().label_count(),
             key: NameKey::default(),
             name: NameBuf::root(),
@@ -97,31 +97,31 @@ impl Collector {
         self.key.set(self.name.as_name());
         // From the bottom up: if a name is known already, so are its ancestors.
         for labels in (self.apex_labels..self.key.labels()).rev() {
-            if self.above.names.len() >= MAX_NAMES {
-                self.above.is_partial = true;
+            if self.ancestors.names.len() >= MAX_NAMES {
+                self.ancestors.is_partial = true;
                 return;
             }
-            if !self.above.names.insert(self.key.hash(labels)) {
+            if !self.ancestors.names.insert(self.key.hash(labels)) {
                 return;
             }
         }
     }
 
-    pub(crate) fn finish(self) -> Above {
-        self.above
+    pub(crate) fn finish(self) -> AncestorSet {
+        self.ancestors
     }
 }
 
 /// The names of a zone.
 pub(crate) struct NamesRead {
-    pub(crate) above: Above,
+    pub(crate) ancestors: AncestorSet,
     pub(crate) chain: ChainProgress,
 }
 
 /// How far the chain of a zone is known.
 pub(crate) enum ChainProgress {
     /// None was requested when the names were read, or it is outdated.
-    NotAsked,
+    NotRequested,
     /// It takes too much memory.
     TooLarge,
     /// It is available.
@@ -142,7 +142,7 @@ impl ChainProgress {
     /// Drops an outdated chain.
     pub(crate) fn forget(&mut self) {
         if let ChainProgress::Made(_) = self {
-            *self = ChainProgress::NotAsked;
+            *self = ChainProgress::NotRequested;
         }
     }
 
@@ -158,13 +158,13 @@ impl ChainProgress {
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
             ChainProgress::Made(chain) => chain.heap_bytes(),
-            ChainProgress::NotAsked | ChainProgress::TooLarge => 0,
+            ChainProgress::NotRequested | ChainProgress::TooLarge => 0,
         }
     }
 }
 
 struct CachedAncestors {
-    above: Arc<Above>,
+    ancestors: Arc<AncestorSet>,
     chain: ChainProgress,
     read_at: Instant,
     took: Duration,
@@ -227,7 +227,7 @@ impl AncestorSets {
                 }
             }
             // Keys or metadata have changed since the names were read.
-            ChainProgress::Made(_) | ChainProgress::NotAsked => {
+            ChainProgress::Made(_) | ChainProgress::NotRequested => {
                 entry.is_stale = true;
                 ChainFound::Later
             }
@@ -242,7 +242,7 @@ impl AncestorSets {
     }
 
     /// Returns the set if it is usable; the second value is an outdated one to fall back to.
-    fn cached(&self, zone: i64) -> (Option<Arc<Above>>, Option<Arc<Above>>) {
+    fn cached(&self, zone: i64) -> (Option<Arc<AncestorSet>>, Option<Arc<AncestorSet>>) {
         let zones = self.zones.lock();
         let Some(entry) = zones.get(&zone) else {
             return (None, None);
@@ -250,14 +250,14 @@ impl AncestorSets {
         let age = entry.read_at.elapsed();
         let wants_new = entry.is_stale || age > self.max_age;
         if wants_new && age > entry.took * REST {
-            (None, Some(entry.above.clone()))
+            (None, Some(entry.ancestors.clone()))
         } else {
-            (Some(entry.above.clone()), None)
+            (Some(entry.ancestors.clone()), None)
         }
     }
 
     /// Returns the set of a zone if nothing has to be read for it.
-    pub(crate) fn usable(&self, zone: i64) -> Option<Arc<Above>> {
+    pub(crate) fn usable(&self, zone: i64) -> Option<Arc<AncestorSet>> {
         let (current, old) = self.cached(zone);
         // Another reader is working: the outdated set can be used a little longer.
         current.or_else(|| old.filter(|_| self.is_being_read(zone)))
@@ -272,13 +272,17 @@ impl AncestorSets {
     }
 
     /// Returns the set of a zone, reading it with `read` if there is none or it is outdated.
-    pub(crate) async fn get_or_read<F>(&self, zone: i64, read: F) -> Result<Arc<Above>, SqlError>
+    pub(crate) async fn get_or_read<F>(
+        &self,
+        zone: i64,
+        read: F,
+    ) -> Result<Arc<AncestorSet>, SqlError>
     where
         F: AsyncFnOnce() -> Result<NamesRead, SqlError>,
     {
         let (current, old) = self.cached(zone);
-        if let Some(above) = current {
-            return Ok(above);
+        if let Some(ancestors) = current {
+            return Ok(ancestors);
         }
         let turn = self.turns.lock().entry(zone).or_default().clone();
         let reader = match old {
@@ -289,9 +293,9 @@ impl AncestorSets {
                 Err(_) => return Ok(old),
             },
         };
-        if let (Some(above), _) = self.cached(zone) {
+        if let (Some(ancestors), _) = self.cached(zone) {
             end_turn(&mut self.turns.lock(), zone, &turn);
-            return Ok(above);
+            return Ok(ancestors);
         }
         turn.has_changed.store(false, Ordering::Relaxed);
         let started = Instant::now();
@@ -299,10 +303,10 @@ impl AncestorSets {
         let took = started.elapsed();
         let mut turns = self.turns.lock();
         end_turn(&mut turns, zone, &turn);
-        let NamesRead { above, chain } = result?;
-        let above = Arc::new(above);
+        let NamesRead { ancestors, chain } = result?;
+        let ancestors = Arc::new(ancestors);
         let entry = CachedAncestors {
-            above: above.clone(),
+            ancestors: ancestors.clone(),
             chain,
             read_at: Instant::now(),
             took,
@@ -311,7 +315,7 @@ impl AncestorSets {
         self.insert(zone, entry);
         drop(turns);
         drop(reader);
-        Ok(above)
+        Ok(ancestors)
     }
 
     fn insert(&self, zone: i64, mut entry: CachedAncestors) {
@@ -359,7 +363,7 @@ fn bound_chains(zones: &mut HashMap<i64, CachedAncestors>) {
 mod tests {
     use super::*;
 
-    fn of(names: &[&str]) -> Above {
+    fn of(names: &[&str]) -> AncestorSet {
         let mut collector = Collector::new(&"example.org".parse().unwrap());
         for name in names {
             collector.take(name.as_bytes());
@@ -369,14 +373,14 @@ mod tests {
 
     fn read(names: &[&str]) -> NamesRead {
         NamesRead {
-            above: of(names),
-            chain: ChainProgress::NotAsked,
+            ancestors: of(names),
+            chain: ChainProgress::NotRequested,
         }
     }
 
-    fn has(above: &Above, name: &str) -> bool {
+    fn has(ancestors: &AncestorSet, name: &str) -> bool {
         let name: NameBuf = name.parse().unwrap();
-        above.contains(&NameKey::new(name.as_name()), name.as_name().label_count())
+        ancestors.contains(&NameKey::new(name.as_name()), name.as_name().label_count())
     }
 
     /// Waits until names may be read again after a read that just ended: reading takes at most one twentieth of the
@@ -387,7 +391,7 @@ mod tests {
 
     #[test]
     fn names_with_something_below_are_known_and_no_others() {
-        let above = of(&[
+        let ancestors = of(&[
             "example.org",
             "a.b.example.org",
             "c.example.org",
@@ -395,7 +399,7 @@ mod tests {
             "x..y",
         ]);
         for name in ["example.org", "b.example.org", "D.example.org"] {
-            assert!(has(&above, name), "{name}");
+            assert!(has(&ancestors, name), "{name}");
         }
         for name in [
             "org",
@@ -404,7 +408,7 @@ mod tests {
             "*.d.example.org",
             "e.example.org",
         ] {
-            assert!(!has(&above, name), "{name}");
+            assert!(!has(&ancestors, name), "{name}");
         }
     }
 

@@ -18,7 +18,7 @@ mod walk;
 use super::LiveZone;
 use super::apex::Apex;
 use super::dialect::MAX_ROWS;
-use super::empty_nonterminals::Above;
+use super::empty_nonterminals::AncestorSet;
 use super::error::SqlError;
 use super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type};
 use super::shared_fragments::{FragmentKind, SharedFragment, SharedFragments, too_many_rows};
@@ -89,7 +89,7 @@ impl Gathering {
     pub(crate) fn new(
         known: Arc<KnownZone>,
         key: &NameKey,
-        above: Option<&Above>,
+        ancestors: Option<&AncestorSet>,
         parts: &SharedFragments,
     ) -> Self {
         let (id, apex_labels) = (known.zone.id, known.apex_labels);
@@ -127,7 +127,7 @@ impl Gathering {
                 // Nothing at or above the encloser of a cached fragment has to be fetched again.
                 let top = shared.as_ref().map_or(apex_labels, |part| part.labels + 1);
                 gathering.shared = shared;
-                gathering.want_path(key, top, above);
+                gathering.want_path(key, top, ancestors);
             }
         }
         gathering
@@ -220,7 +220,7 @@ impl Gathering {
 
     /// Continues with a name, whose ancestors and their wildcards are then needed too. A name that would form a loop is
     /// ignored.
-    fn follow(&mut self, name: Name<'_>, above: Option<&Above>) {
+    fn follow(&mut self, name: Name<'_>, ancestors: Option<&AncestorSet>) {
         if self.visited.iter().any(|visited| visited.as_name() == name) || name == self.question() {
             return;
         }
@@ -233,16 +233,16 @@ impl Gathering {
         self.visited.push(lower);
         self.pending.push(lower);
         let key = NameKey::new(lower.as_name());
-        self.want_path(&key, self.known.apex_labels, above);
+        self.want_path(&key, self.known.apex_labels, ancestors);
     }
 
     /// Requests the rows of a name, of its ancestors down from the one with `top` labels, and of their wildcards.
-    fn want_path(&mut self, key: &NameKey, top: usize, above: Option<&Above>) {
+    fn want_path(&mut self, key: &NameKey, top: usize, ancestors: Option<&AncestorSet>) {
         let apex_labels = self.known.apex_labels;
         if key.labels() == apex_labels {
             self.fetch_apex();
         }
-        let limit = self.deepest(key, above);
+        let limit = self.deepest(key, ancestors);
         for n in (top..=limit).rev() {
             self.wanted.add(key.suffix(n));
             if n < limit
@@ -256,12 +256,12 @@ impl Gathering {
 
     /// Returns the label count of the deepest ancestor that may have rows: there is nothing below a name without
     /// descendants. A query with a hundred labels then costs no more than others.
-    fn deepest(&self, key: &NameKey, above: Option<&Above>) -> usize {
-        let Some(above) = above.filter(|above| !above.is_partial) else {
+    fn deepest(&self, key: &NameKey, ancestors: Option<&AncestorSet>) -> usize {
+        let Some(ancestors) = ancestors.filter(|ancestors| !ancestors.is_partial) else {
             return key.labels();
         };
         let mut limit = self.known.apex_labels;
-        while limit < key.labels() && above.contains(key, limit) {
+        while limit < key.labels() && ancestors.contains(key, limit) {
             limit += 1;
         }
         // The wildcard below the closest encloser is one label deeper.

@@ -6,7 +6,7 @@
 //! records are made for each answer.
 
 use super::dialect::Statement;
-use super::empty_nonterminals::{Above, ChainProgress, Collector, NamesRead};
+use super::empty_nonterminals::{AncestorSet, ChainProgress, Collector, NamesRead};
 use super::error::SqlError;
 use super::row::read_type;
 use super::{LiveZone, SqlBackend};
@@ -23,15 +23,18 @@ const RECORDS_AT_ONCE: usize = 5_000;
 
 impl SqlBackend {
     /// Returns the names of a zone that have descendants, and the number of statements it took.
-    pub(super) async fn above(&self, zone: &LiveZone) -> Result<(Arc<Above>, u32), SqlError> {
+    pub(super) async fn ancestors(
+        &self,
+        zone: &LiveZone,
+    ) -> Result<(Arc<AncestorSet>, u32), SqlError> {
         let mut statements = 0;
         let read = async || {
             statements = 1;
             let lister = self.lister(zone).await;
             self.read_names(zone, lister).await
         };
-        let above = self.inner.above.get_or_read(zone.id, read).await?;
-        Ok((above, statements))
+        let ancestors = self.inner.ancestors.get_or_read(zone.id, read).await?;
+        Ok((ancestors, statements))
     }
 
     /// Starts the chain of a zone that has one.
@@ -59,11 +62,11 @@ impl SqlBackend {
         })
         .await?;
         let chain = match lister {
-            None => ChainProgress::NotAsked,
+            None => ChainProgress::NotRequested,
             Some(lister) => self.finish_list(zone, lister).await,
         };
-        let above = collector.finish();
-        Ok(NamesRead { above, chain })
+        let ancestors = collector.finish();
+        Ok(NamesRead { ancestors, chain })
     }
 
     async fn finish_list(&self, zone: &LiveZone, lister: ChainLister) -> ChainProgress {
@@ -79,7 +82,7 @@ impl SqlBackend {
         if let Some(chain) = made {
             return ChainProgress::Made(Arc::new(chain));
         }
-        if is_full && !self.inner.above.is_too_large(zone.id) {
+        if is_full && !self.inner.ancestors.is_too_large(zone.id) {
             tracing::warn!(
                 "zone {}: too many names for an NSEC chain in live mode; using white lies instead (mode = \"resident\" \
                  uses the chain)",

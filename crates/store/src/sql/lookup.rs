@@ -8,11 +8,11 @@
 
 use super::apex::ApexScope;
 use super::dialect::{MAX_NAMES, MAX_ROWS, Statement};
-use super::empty_nonterminals::{Above, ChainFound};
+use super::empty_nonterminals::{AncestorSet, ChainFound};
 use super::error::SqlError;
 use super::fragment::{Gathering, KnownZone};
 use super::row::{read_name, write_name};
-use super::signing_facts::Facts;
+use super::signing_data::SigningData;
 use super::{LiveZone, SqlBackend};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{NameKey, ZoneFragment};
@@ -57,7 +57,7 @@ struct Open {
     /// How the zone is signed was not known when the lookup started.
     needs_facts: bool,
     gathering: Gathering,
-    above: Option<Arc<Above>>,
+    ancestors: Option<Arc<AncestorSet>>,
     /// It cannot continue without reading all names of its zone.
     is_stuck: bool,
     failed: Option<SqlError>,
@@ -84,17 +84,17 @@ impl<'b> SqlLookupBatch<'b> {
     /// Adds a lookup of `qname`, at or below the apex of `zone`. Its index is the number of lookups added before.
     pub fn add(&mut self, zone: &LiveZone, qname: Name<'_>) {
         let is_deep = qname.label_count() > zone.apex.as_name().label_count() + DEEP;
-        let ancestors = &self.backend.inner.above;
-        let above = is_deep.then(|| ancestors.usable(zone.id)).flatten();
-        let is_stuck = is_deep && above.is_none();
-        self.add_with(zone, qname, above, is_stuck);
+        let ancestors = &self.backend.inner.ancestors;
+        let ancestors = is_deep.then(|| ancestors.usable(zone.id)).flatten();
+        let is_stuck = is_deep && ancestors.is_none();
+        self.add_with(zone, qname, ancestors, is_stuck);
     }
 
     fn add_with(
         &mut self,
         zone: &LiveZone,
         qname: Name<'_>,
-        above: Option<Arc<Above>>,
+        ancestors: Option<Arc<AncestorSet>>,
         is_stuck: bool,
     ) {
         let last = self.last_zone.take().filter(|last| last.zone == *zone);
@@ -106,8 +106,8 @@ impl<'b> SqlLookupBatch<'b> {
         self.open.push(Open {
             place: self.open.len(),
             needs_facts,
-            gathering: Gathering::new(known, &self.key, above.as_deref(), parts),
-            above,
+            gathering: Gathering::new(known, &self.key, ancestors.as_deref(), parts),
+            ancestors,
             is_stuck,
             failed: None,
         });
@@ -132,14 +132,14 @@ impl<'b> SqlLookupBatch<'b> {
         self.names.sort();
         let backend = self.backend;
         let unknown = self.unknown_zones();
-        let facts = async {
+        let data = async {
             (!unknown.is_empty()).then_some(())?;
-            Some(backend.read_facts(&unknown).await)
+            Some(backend.read_signing_data(&unknown).await)
         };
-        let (statements, facts) = tokio::join!(self.fetch_names(), facts);
+        let (statements, data) = tokio::join!(self.fetch_names(), data);
         round.statements += statements;
-        if let Some(facts) = facts {
-            round.statements += self.take_facts(&facts);
+        if let Some(data) = data {
+            round.statements += self.take_signing_data(&data);
         }
         let key = &mut *self.key;
         self.open.retain_mut(|open| {
@@ -166,17 +166,17 @@ impl SqlLookupBatch<'_> {
 
     /// Passes the signing state of its zone to each lookup; returns the number of statements it took. A lookup whose
     /// state cannot be determined fails.
-    fn take_facts(&mut self, facts: &Facts) -> u32 {
+    fn take_signing_data(&mut self, data: &SigningData) -> u32 {
         let unknown = self.open.iter_mut();
         for open in unknown.filter(|open| open.needs_facts && !open.is_stuck) {
             open.needs_facts = false;
-            open.gathering.add_statements(facts.statements);
-            match facts.signing(self.backend, open.zone()) {
+            open.gathering.add_statements(data.statements);
+            match data.signing(self.backend, open.zone()) {
                 Ok(signing) => open.gathering.set_signing(signing),
                 Err(error) => drop(open.failed.get_or_insert(error)),
             }
         }
-        facts.statements
+        data.statements
     }
 
     /// Fetches the listed names; returns the number of statements it took.
@@ -288,9 +288,9 @@ impl Open {
         backend: &SqlBackend,
         key: &mut NameKey,
     ) -> Result<LookupProgress, SqlError> {
-        while !self.gathering.walk(key, self.above.as_deref())? {
-            match backend.inner.above.usable(self.zone().id) {
-                Some(above) => self.above = Some(above),
+        while !self.gathering.walk(key, self.ancestors.as_deref())? {
+            match backend.inner.ancestors.usable(self.zone().id) {
+                Some(ancestors) => self.ancestors = Some(ancestors),
                 None => return Ok(LookupProgress::NeedsAbove),
             }
         }
@@ -324,7 +324,7 @@ impl Open {
         let signing = self.gathering.signing();
         let is_signed = signing.is_some();
         let chain = match signing.filter(|signing| signing.lists_live_names()) {
-            Some(signing) => inner.above.chain(id, signing),
+            Some(signing) => inner.ancestors.chain(id, signing),
             None => ChainFound::Never,
         };
         let usable = match &chain {
@@ -397,9 +397,9 @@ impl SqlBackend {
         zone: &LiveZone,
         qname: Name<'_>,
     ) -> Result<ZoneFragment, SqlError> {
-        let (above, names_read) = self.above(zone).await?;
+        let (ancestors, names_read) = self.ancestors(zone).await?;
         let mut batch = self.batch();
-        batch.add_with(zone, qname, Some(above), false);
+        batch.add_with(zone, qname, Some(ancestors), false);
         match only(batch).await {
             (Found::Ended(result), statements) => counted(result, statements + names_read),
             // With all names known there is nothing left to wait for.

@@ -7,7 +7,7 @@ use super::dialect::{NAME_COUNTS, STATEMENTS, SqlEngine, Statement};
 use super::error::SqlError;
 use super::hosts::{Hosts, ListedHost, OpenConnection, Server, Suitable};
 use super::row::Cells;
-use super::tls::{Tls, Wish};
+use super::tls::{Tls, TlsUrlSettings};
 use mysql_async::prelude::Queryable;
 use mysql_async::{
     ClientIdentity, Conn, Error, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOpts, Row,
@@ -146,10 +146,10 @@ pub(crate) async fn connect(
 
 /// Parses a URL, including its `sslmode`, which determines encryption.
 pub(crate) fn target(url: &str) -> Result<MysqlTarget, SqlError> {
-    let wish = Wish::read(url)?;
+    let settings = TlsUrlSettings::read(url)?;
     // The parser's message may quote the URL, including the password.
     let expected = || SqlError::Address("expected mysql://user@host:port/database".into());
-    let (first, others) = split_hosts(&wish.url).ok_or_else(expected)?;
+    let (first, others) = split_hosts(&settings.url).ok_or_else(expected)?;
     let options = Opts::from_url(&first).map_err(|_| expected())?;
     let mut listed = vec![match options.socket() {
         Some(path) => ListedHost::Socket(path.into(), 0),
@@ -161,10 +161,10 @@ pub(crate) fn target(url: &str) -> Result<MysqlTarget, SqlError> {
     let mut options = OptsBuilder::from_opts(options)
         .prefer_socket(false)
         .tcp_keepalive(Some(KEEPALIVE_IDLE));
-    if let Some(path) = wish.authorities {
+    if let Some(path) = settings.authorities {
         // A file that cannot be read is an error now, not when the first connection fails.
-        Tls::new(Some(&path), wish.identity.as_ref())?;
-        let identity = wish
+        Tls::new(Some(&path), settings.identity.as_ref())?;
+        let identity = settings
             .identity
             .map(|identity| ClientIdentity::new(identity.certificate.into(), identity.key.into()));
         let tls = SslOpts::default()
@@ -215,7 +215,7 @@ fn bare(host: &str) -> String {
 }
 
 /// A connection for one statement.
-struct Seated<'m> {
+struct PooledConnection<'m> {
     connection: Conn,
     server: Server,
     _seat: SemaphorePermit<'m>,
@@ -250,9 +250,9 @@ impl Mysql {
             has_rows.store(true, Ordering::Relaxed);
             each(row)
         };
-        let mut seated = self.connection().await?;
+        let mut pooled = self.connection().await?;
         let mut result = self
-            .run(&mut seated.connection, statement, zone, names, &mut each)
+            .run(&mut pooled.connection, statement, zone, names, &mut each)
             .await;
         let is_repeated = match &result {
             // It may have been idle while the server restarted, or the server has left its cluster.
@@ -262,35 +262,35 @@ impl Mysql {
         };
         if is_repeated && !has_rows.load(Ordering::Relaxed) {
             if let Err(SqlError::Timeout(_)) = &result {
-                self.kill(&seated);
+                self.kill(&pooled);
             }
-            self.leave(&seated.server);
-            let Seated {
+            self.leave(&pooled.server);
+            let PooledConnection {
                 connection, _seat, ..
-            } = seated;
+            } = pooled;
             drop(_seat);
             tokio::spawn(connection.disconnect());
-            seated = self.connection().await?;
+            pooled = self.connection().await?;
             result = self
-                .run(&mut seated.connection, statement, zone, names, &mut each)
+                .run(&mut pooled.connection, statement, zone, names, &mut each)
                 .await;
         }
         let Err(error) = &result else {
             return result;
         };
         if let SqlError::Timeout(_) = error {
-            self.kill(&seated);
+            self.kill(&pooled);
         }
         match error {
             // Other connections to a server that is merely slow are still useful.
             SqlError::Timeout(_) | SqlError::Cancelled(_) if !self.target.hosts.are_several() => {}
             SqlError::Timeout(_) | SqlError::Cancelled(_) | SqlError::Unavailable(_) => {
-                self.leave(&seated.server)
+                self.leave(&pooled.server)
             }
             _ => {}
         }
         // Rows that are no longer read may still be in transit.
-        tokio::spawn(seated.connection.disconnect());
+        tokio::spawn(pooled.connection.disconnect());
         result
     }
 
@@ -317,9 +317,9 @@ impl Mysql {
 
     /// Makes the server terminate a connection whose statement has been abandoned; otherwise it would run to
     /// completion.
-    fn kill(&self, seated: &Seated<'_>) {
-        let (options, timeout) = (self.target.options(&seated.server), self.timeout);
-        let connection = seated.connection.id();
+    fn kill(&self, pooled: &PooledConnection<'_>) {
+        let (options, timeout) = (self.target.options(&pooled.server), self.timeout);
+        let connection = pooled.connection.id();
         tokio::spawn(async move {
             let killing = async {
                 let mut own = Conn::new(options).await?;
@@ -332,7 +332,7 @@ impl Mysql {
         });
     }
 
-    async fn connection(&self) -> Result<Seated<'_>, SqlError> {
+    async fn connection(&self) -> Result<PooledConnection<'_>, SqlError> {
         self.back_off().check()?;
         // Too many statements are not a reason to back off from the database.
         let seat = tokio::time::timeout(self.timeout, self.seats.acquire())
@@ -345,7 +345,7 @@ impl Mysql {
             match self.within(pool.get_conn()).await {
                 Ok(connection) => {
                     self.back_off().succeed();
-                    return Ok(Seated {
+                    return Ok(PooledConnection {
                         connection,
                         server,
                         _seat: seat,
@@ -359,7 +359,7 @@ impl Mysql {
                 self.back_off().succeed();
                 self.within(connection.query_drop(INIT)).await?;
                 self.use_server(&server);
-                Ok(Seated {
+                Ok(PooledConnection {
                     connection,
                     server,
                     _seat: seat,

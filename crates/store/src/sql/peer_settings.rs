@@ -69,7 +69,7 @@ pub struct StoredAutoprimary {
 
 impl SqlBackend {
     /// Reads the settings of all zones, or of one; zones without any are not in the result.
-    pub async fn term_items(&self, zone: Option<i64>) -> Result<SettingItems, SqlError> {
+    pub async fn setting_items(&self, zone: Option<i64>) -> Result<SettingItems, SqlError> {
         let mut items = SettingItems::new();
         let mut take = |row: &dyn Cells| {
             let kind = row.text(1).unwrap_or_default();

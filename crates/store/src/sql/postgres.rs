@@ -13,7 +13,7 @@ use super::postgres_error;
 use super::postgres_pooler::Pooler;
 use super::postgres_role;
 use super::row::Cells;
-use super::tls::{Encrypted, Tls, Wish};
+use super::tls::{Encrypted, Tls, TlsUrlSettings};
 use nameward_base::sync::Mutex;
 use std::pin::pin;
 use std::sync::Arc;
@@ -143,10 +143,10 @@ pub(crate) type Connection = tokio_postgres::Connection<Socket, Encrypted<Socket
 
 /// Parses a URL.
 pub(crate) fn target(url: &str) -> Result<PostgresTarget, SqlError> {
-    let wish = Wish::read(url)?;
+    let settings = TlsUrlSettings::read(url)?;
     // The parser's message may quote the URL, including the password.
     let expected = || SqlError::Address("expected postgres://user@host:port/database".into());
-    let read: Config = wish.url.parse().map_err(|_| expected())?;
+    let read: Config = settings.url.parse().map_err(|_| expected())?;
     let mut config = without_hosts(&read);
     config
         .keepalives_idle(KEEPALIVE_IDLE)
@@ -155,12 +155,12 @@ pub(crate) fn target(url: &str) -> Result<PostgresTarget, SqlError> {
         .tcp_user_timeout(USER_TIMEOUT)
         .application_name("nameward")
         // No fallback: if encryption is requested, it is used or the connection fails.
-        .ssl_mode(match wish.authorities {
+        .ssl_mode(match settings.authorities {
             Some(_) => SslMode::Require,
             None => SslMode::Disable,
         });
     let listed = listed_hosts(&read).ok_or_else(expected)?;
-    let tls = Tls::new(wish.authorities.as_deref(), wish.identity.as_ref())?;
+    let tls = Tls::new(settings.authorities.as_deref(), settings.identity.as_ref())?;
     Ok(PostgresTarget {
         config,
         hosts: Arc::new(Hosts::new(listed)),

@@ -9,7 +9,7 @@ use super::engine::SqlEngine;
 
 /// The kind of data in a column.
 #[derive(Clone, Copy)]
-pub(crate) enum Holds {
+pub(crate) enum ColumnKind {
     /// The primary key, assigned by the database.
     Id,
     /// The ID of a zone; rows are deleted with the zone.
@@ -39,11 +39,11 @@ pub(crate) struct Index {
 
 pub(crate) struct SqlTable {
     pub(crate) name: &'static str,
-    pub(crate) columns: &'static [(&'static str, Holds)],
+    pub(crate) columns: &'static [(&'static str, ColumnKind)],
     pub(crate) indexes: &'static [Index],
 }
 
-use Holds::{Bool, Id, Int, Text, Zone};
+use ColumnKind::{Bool, Id, Int, Text, Zone};
 use Null::{No, Yes};
 
 const fn index(
@@ -187,7 +187,7 @@ pub(crate) const TABLES: &[SqlTable] = &[
     },
 ];
 
-impl Holds {
+impl ColumnKind {
     fn sql(self, engine: SqlEngine) -> String {
         let null = |null| if null == No { " NOT NULL" } else { "" };
         match (self, engine) {

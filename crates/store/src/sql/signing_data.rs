@@ -20,18 +20,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Facts of one kind by zone ID.
-type FactsOf<T> = HashMap<i64, Arc<T>>;
+type ByZoneId<T> = HashMap<i64, Arc<T>>;
 
 /// The keys and metadata read for several zones.
-pub(super) struct Facts {
-    keys: FactsOf<Keys>,
-    metadata: FactsOf<Metadata>,
+pub(super) struct SigningData {
+    keys: ByZoneId<Keys>,
+    metadata: ByZoneId<Metadata>,
     /// Why data is missing for the other zones.
     failed: Option<SqlError>,
     pub(super) statements: u32,
 }
 
-impl Facts {
+impl SigningData {
     /// Returns how a zone is signed; `None` if it has no keys.
     pub(super) fn signing(
         &self,
@@ -65,13 +65,13 @@ impl SqlBackend {
         }
         let zones = [*zone];
         let (keys, metadata) = self.read_both(&zones).await;
-        let facts = Facts {
+        let data = SigningData {
             keys: keys?,
             metadata: metadata?,
             failed: None,
             statements: 2,
         };
-        facts.signing(self, zone)
+        data.signing(self, zone)
     }
 
     /// Returns how zones are currently signed, in order.
@@ -86,15 +86,15 @@ impl SqlBackend {
         } else {
             self.read_both(&unknown).await
         };
-        let facts = Facts {
+        let data = SigningData {
             keys: keys?,
             metadata: metadata?,
             failed: None,
             statements: 2,
         };
         let signing = |zone: &LiveZone| {
-            if facts.keys.contains_key(&zone.id) {
-                return facts.signing(self, zone);
+            if data.keys.contains_key(&zone.id) {
+                return data.signing(self, zone);
             }
             // It may have been dropped from the cache meanwhile.
             self.known_signing(zone).ok_or_else(|| {
@@ -105,7 +105,7 @@ impl SqlBackend {
     }
 
     /// Reads keys and metadata of zones for lookups. If the database refuses, the data last read is used.
-    pub(super) async fn read_facts(&self, zones: &[LiveZone]) -> Facts {
+    pub(super) async fn read_signing_data(&self, zones: &[LiveZone]) -> SigningData {
         let generations = (
             self.inner.keys.generation(),
             self.inner.metadata.generation(),
@@ -120,7 +120,7 @@ impl SqlBackend {
             generations.1,
             &mut failed,
         );
-        Facts {
+        SigningData {
             keys,
             metadata,
             failed,
@@ -133,8 +133,8 @@ impl SqlBackend {
         &self,
         zones: &[LiveZone],
     ) -> (
-        Result<FactsOf<Keys>, SqlError>,
-        Result<FactsOf<Metadata>, SqlError>,
+        Result<ByZoneId<Keys>, SqlError>,
+        Result<ByZoneId<Metadata>, SqlError>,
     ) {
         let (keys, metadata) = tokio::join!(self.read_keys(zones), self.read_metadata(zones));
         let result = keys.as_ref().map(|_| ()).and(metadata.as_ref().map(|_| ()));
@@ -192,14 +192,14 @@ impl SqlBackend {
 
 /// Returns the data read, or else the data last known about each zone.
 fn or_last<T>(
-    read: Result<FactsOf<T>, SqlError>,
+    read: Result<ByZoneId<T>, SqlError>,
     cache: &ZoneCache<T>,
     zones: &[LiveZone],
     generation: u64,
     failed: &mut Option<SqlError>,
-) -> FactsOf<T> {
+) -> ByZoneId<T> {
     match read {
-        Ok(facts) => facts,
+        Ok(data) => data,
         Err(error) => {
             *failed = Some(error);
             let last = |zone: &LiveZone| Some((zone.id, cache.fall_back(zone, generation)?));

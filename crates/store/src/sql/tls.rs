@@ -25,7 +25,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName}
 
 /// The TLS settings in a URL.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct TlsUrlSettings {
     /// The URL without them.
     pub(crate) url: String,
     /// The authorities to trust, if TLS is requested.
@@ -41,7 +41,7 @@ pub(crate) struct ClientFiles {
     pub(crate) key: PathBuf,
 }
 
-impl Wish {
+impl TlsUrlSettings {
     /// Extracts `sslmode`, `sslrootcert`, `sslcert` and `sslkey` from a URL.
     pub(crate) fn read(url: &str) -> Result<Self, SqlError> {
         let (place, query) = url.split_once('?').unwrap_or((url, ""));
@@ -79,7 +79,7 @@ impl Wish {
             return Err(SqlError::Address(text.into()));
         }
         let mark = if others.is_empty() { "" } else { "?" };
-        Ok(Wish {
+        Ok(TlsUrlSettings {
             url: format!("{place}{mark}{}", others.join("&")),
             authorities: is_wanted
                 .then(|| authorities.unwrap_or_else(|| SYSTEM_AUTHORITIES.into())),
@@ -217,8 +217,8 @@ mod tests {
 
     #[test]
     fn an_address_says_whether_to_encrypt_and_whom_to_trust() {
-        let read = |url: &str| Wish::read(url).unwrap();
-        let plain = Wish {
+        let read = |url: &str| TlsUrlSettings::read(url).unwrap();
+        let plain = TlsUrlSettings {
             url: "postgres://u@h/d".into(),
             authorities: None,
             identity: None,
@@ -232,7 +232,7 @@ mod tests {
         let all = read("mysql://u@h/d?a=1&sslmode=verify-full&sslrootcert=/ca.pem&b=2");
         assert_eq!(all.url, "mysql://u@h/d?a=1&b=2");
         assert_eq!(all.authorities, Some("/ca.pem".into()));
-        assert!(Wish::read("postgres://u@h/d?sslmode=yes").is_err());
+        assert!(TlsUrlSettings::read("postgres://u@h/d?sslmode=yes").is_err());
         let files = read("mysql://u@h/d?sslmode=require&sslcert=/c.pem&sslkey=/k.pem").identity;
         let expected = ClientFiles {
             certificate: "/c.pem".into(),
@@ -244,7 +244,7 @@ mod tests {
             "sslcert=/c.pem&sslkey=/k.pem",
         ] {
             assert!(
-                Wish::read(&format!("mysql://u@h/d?{bad}")).is_err(),
+                TlsUrlSettings::read(&format!("mysql://u@h/d?{bad}")).is_err(),
                 "{bad}"
             );
         }

@@ -68,8 +68,8 @@ use nameward_wire::NameBuf;
 use nameward_zone::change::{ChangeAuthor, ConditionalChange, Difference, ZoneChange};
 use nameward_zone::{Serial, Zone};
 pub use overview::{EachOverview, ZoneOverview};
-use request::Asked;
 pub use request::KEY_SERVER;
+use request::RequestedChange;
 use retry::ConflictRetries;
 use session::{Failure, Session};
 use std::collections::HashMap;
@@ -367,7 +367,7 @@ async fn attempt(
             vec![Ok(history::change(
                 session,
                 &mut zone,
-                Asked::Change(change),
+                RequestedChange::Change(change),
             )
             .await?)]
         }
@@ -484,5 +484,5 @@ async fn conditional(
             unknown.insert(LockedZone::from_row(session, row).await?)
         }
     };
-    history::change(session, zone, Asked::When(asked)).await
+    history::change(session, zone, RequestedChange::When(asked)).await
 }

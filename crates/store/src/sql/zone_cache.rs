@@ -23,30 +23,30 @@ pub struct CacheBounds {
 }
 
 /// A fact and its expiry time.
-struct TimedFact<T> {
-    fact: Arc<T>,
+struct TimedValue<T> {
+    value: Arc<T>,
     until: Instant,
 }
 
-impl<T> Clone for TimedFact<T> {
+impl<T> Clone for TimedValue<T> {
     fn clone(&self) -> Self {
-        TimedFact {
-            fact: self.fact.clone(),
+        TimedValue {
+            value: self.value.clone(),
             until: self.until,
         }
     }
 }
 
 /// The fact last read about a zone. The name is part of it: an ID may be reused for another zone.
-struct LastFact<T> {
-    fact: Arc<T>,
+struct LastValue<T> {
+    value: Arc<T>,
     apex: Arc<[u8]>,
 }
 
-impl<T> Clone for LastFact<T> {
+impl<T> Clone for LastValue<T> {
     fn clone(&self) -> Self {
-        LastFact {
-            fact: self.fact.clone(),
+        LastValue {
+            value: self.value.clone(),
             apex: self.apex.clone(),
         }
     }
@@ -55,8 +55,8 @@ impl<T> Clone for LastFact<T> {
 /// Facts by zone ID.
 pub(crate) struct ZoneCache<T> {
     ttl: Duration,
-    kept: Option<Cache<i64, TimedFact<T>>>,
-    last: Option<Cache<i64, LastFact<T>>>,
+    kept: Option<Cache<i64, TimedValue<T>>>,
+    last: Option<Cache<i64, LastValue<T>>>,
     /// Counts calls of [`ZoneCache::forget`].
     generation: AtomicU64,
 }
@@ -75,7 +75,7 @@ impl<T> ZoneCache<T> {
     /// Returns the fact about a zone while it is valid.
     pub(crate) fn find(&self, zone: i64) -> Option<Arc<T>> {
         let kept = self.kept.as_ref()?.get(&zone)?;
-        (Instant::now() < kept.until).then_some(kept.fact)
+        (Instant::now() < kept.until).then_some(kept.value)
     }
 
     /// Returns the generation, which must be read before the database is queried and passed to [`ZoneCache::insert`].
@@ -84,13 +84,13 @@ impl<T> ZoneCache<T> {
     }
 
     /// Caches data read after `generation` was read, unless anything has changed since.
-    pub(crate) fn insert(&self, zone: &LiveZone, fact: Arc<T>, generation: u64) {
+    pub(crate) fn insert(&self, zone: &LiveZone, value: Arc<T>, generation: u64) {
         if let Some(last) = &self.last {
             let apex = zone.apex.as_name().as_wire().into();
-            let fact = fact.clone();
-            last.insert(zone.id, LastFact { fact, apex });
+            let value = value.clone();
+            last.insert(zone.id, LastValue { value, apex });
         }
-        self.keep_for(self.ttl, zone.id, fact, generation);
+        self.keep_for(self.ttl, zone.id, value, generation);
     }
 
     /// Returns the fact last read about a zone, and uses it briefly, because the database does not deliver it now.
@@ -99,14 +99,14 @@ impl<T> ZoneCache<T> {
         if *last.apex != *zone.apex.as_name().as_wire() {
             return None;
         }
-        self.keep_for(RETRY.min(self.ttl), zone.id, last.fact.clone(), generation);
-        Some(last.fact)
+        self.keep_for(RETRY.min(self.ttl), zone.id, last.value.clone(), generation);
+        Some(last.value)
     }
 
-    fn keep_for(&self, time: Duration, zone: i64, fact: Arc<T>, generation: u64) {
+    fn keep_for(&self, time: Duration, zone: i64, value: Arc<T>, generation: u64) {
         let Some(cache) = &self.kept else { return };
         let until = Instant::now() + time;
-        cache.insert(zone, TimedFact { fact, until });
+        cache.insert(zone, TimedValue { value, until });
         // Checked afterwards, so that a change in between is seen by one side or the other.
         if self.generation() != generation {
             cache.remove(&zone);

@@ -4,7 +4,7 @@
 //! A store whose file is deleted, replaced or truncated under a running server accepts no further changes: SQLite
 //! would continue writing to a file that is lost after a restart, and acknowledged changes with it.
 
-use super::error::{LostHow, StateError};
+use super::error::{LossCause, StateError};
 use crate::sql::sqlite_file::{DatabaseFile, FileChange};
 use nameward_base::sync::{Mutex, MutexGuard};
 use rusqlite::Connection;
@@ -134,18 +134,18 @@ impl StoreFile {
     }
 
     /// Checks whether the file is still the store.
-    pub(super) fn inspect(&mut self) -> Option<LostHow> {
+    pub(super) fn inspect(&mut self) -> Option<LossCause> {
         let Ok(found) = self.path.metadata() else {
-            return Some(LostHow::Deleted);
+            return Some(LossCause::Deleted);
         };
         let opened = self.file.as_ref().and_then(|file| file.metadata().ok());
         let is_same =
             |opened: &std::fs::Metadata| (opened.dev(), opened.ino()) == (found.dev(), found.ino());
         if !opened.as_ref().is_some_and(is_same) {
-            return Some(LostHow::Replaced);
+            return Some(LossCause::Replaced);
         }
         if found.len() == 0 {
-            return Some(LostHow::Emptied);
+            return Some(LossCause::Emptied);
         }
         let change = self.follower.check();
         let header = self.read_header();
@@ -153,7 +153,7 @@ impl StoreFile {
         self.header = header.unwrap_or([0; HEADER]);
         match change {
             // A new time alone, as set by `touch`, does not mean other contents.
-            FileChange::Replaced if is_other || self.has_lost_log() => Some(LostHow::Overwritten),
+            FileChange::Replaced if is_other || self.has_lost_log() => Some(LossCause::Overwritten),
             _ => None,
         }
     }

@@ -70,7 +70,7 @@ pub enum StateError {
         /// The file.
         path: PathBuf,
         /// How it was lost.
-        how: LostHow,
+        how: LossCause,
         /// A copy of its contents, if one could be made.
         rescued: Option<PathBuf>,
     },
@@ -123,7 +123,7 @@ pub enum StateError {
 
 /// How the file of an open store was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LostHow {
+pub enum LossCause {
     /// It was deleted.
     Deleted,
     /// Another file has its name.
@@ -136,14 +136,14 @@ pub enum LostHow {
     TakenOver,
 }
 
-impl std::fmt::Display for LostHow {
+impl std::fmt::Display for LossCause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            LostHow::Deleted => "was deleted while the server was running",
-            LostHow::Replaced => "was replaced by another file while the server was running",
-            LostHow::Emptied => "was emptied while the server was running",
-            LostHow::Overwritten => "was overwritten while the server was running",
-            LostHow::TakenOver => "was changed by a new server that has failed since",
+            LossCause::Deleted => "was deleted while the server was running",
+            LossCause::Replaced => "was replaced by another file while the server was running",
+            LossCause::Emptied => "was emptied while the server was running",
+            LossCause::Overwritten => "was overwritten while the server was running",
+            LossCause::TakenOver => "was changed by a new server that has failed since",
         })
     }
 }

@@ -7,7 +7,7 @@
 
 use super::change::{StateChange, Written};
 use super::condition::{StoreCondition, StoreFile};
-use super::error::LostHow;
+use super::error::LossCause;
 use super::error::StateError;
 use super::journal_rows::JournalBounds;
 use super::key_register::KeyRegister;
@@ -228,7 +228,7 @@ impl StateWriterThread {
         if before.is_none() || self.data_version() != before {
             self.condition.fail(StateError::Lost {
                 path: self.path.clone(),
-                how: LostHow::TakenOver,
+                how: LossCause::TakenOver,
                 rescued: None,
             });
         }
@@ -248,7 +248,7 @@ impl StateWriterThread {
             return;
         }
         if let Some(how) = self.file.inspect() {
-            let is_whole = matches!(how, LostHow::Deleted | LostHow::Replaced);
+            let is_whole = matches!(how, LossCause::Deleted | LossCause::Replaced);
             let rescued = is_whole.then(|| self.file.rescue(&self.connection));
             self.file.set_log_aside();
             // SQLite would write the log into whatever the file is now.

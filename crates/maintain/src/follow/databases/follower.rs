@@ -83,7 +83,7 @@ pub(super) struct DatabaseFollower {
     pub(super) faults: Arc<ZoneFaultLog>,
     soa_check: SoaCheck,
     /// Gets a message when the database was queried for its zones, whatever the result.
-    pub(super) first_asked: Option<oneshot::Sender<()>>,
+    pub(super) first_queried: Option<oneshot::Sender<()>>,
     /// Changes of this server that are not followed yet.
     own: OwnChanges,
 }
@@ -92,14 +92,14 @@ impl DatabaseFollower {
     pub(super) fn new(
         commits: &Arc<Commits>,
         source: DatabaseSource,
-        terms: &FollowSettings<'_>,
+        settings: &FollowSettings<'_>,
         first_read: Arc<FirstRead>,
     ) -> Self {
         let name = source.backend.options().address.to_string();
         DatabaseFollower {
             commits: Arc::clone(commits),
             lookup_source: source.lookup_source,
-            policies: FollowedPolicies::new(terms.policies, source.rank),
+            policies: FollowedPolicies::new(settings.policies, source.rank),
             rank: source.rank,
             served_from: source.served_from,
             backend: source.backend,
@@ -109,11 +109,11 @@ impl DatabaseFollower {
             failures: LogThrottle::by_text(FAILURE_INTERVAL, FAILURE_REASONS),
             is_listed: false,
             logged_contests: HashSet::new(),
-            list_file: ZoneListFile::new(terms.state_directory, &name),
+            list_file: ZoneListFile::new(settings.state_directory, &name),
             first_read,
             name,
-            refresh_interval: terms.refresh_interval,
-            give_back: terms.give_back,
+            refresh_interval: settings.refresh_interval,
+            give_back: settings.give_back,
             refresh: Arc::default(),
             relist: Arc::default(),
             own_changes: mpsc::channel(1).1,
@@ -121,21 +121,21 @@ impl DatabaseFollower {
             reported: Arc::default(),
             faults: Arc::default(),
             soa_check: SoaCheck::default(),
-            first_asked: None,
+            first_queried: None,
             own: OwnChanges::default(),
         }
     }
 
     /// Follows the database until its watch ends.
     pub(super) async fn run(&mut self) {
-        let (mut changes, has_begun) = self.backend.watch_from_now();
-        let mut result = self.read_first_list(has_begun).await;
+        let (mut changes, has_started) = self.backend.watch_from_now();
+        let mut result = self.read_first_list(has_started).await;
         let mut back_off = BACK_OFF;
         loop {
             if result.is_ok() {
                 result = self.make_pending_reads(&mut changes).await;
             }
-            self.report_asked();
+            self.report_queried();
             let wait = match &result {
                 Ok(()) => {
                     back_off = BACK_OFF;
@@ -163,7 +163,7 @@ impl DatabaseFollower {
     }
 
     /// Prepares to run again after a panic: nothing that was read is trusted.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.pending = PendingReads::everything();
         for (_, zone) in self.zones.all_in_memory() {
             zone.contents = ReadContents::None;
@@ -174,11 +174,14 @@ impl DatabaseFollower {
 
     /// Reads the list for the first time. If the database does not answer at once, the zones known from the last run
     /// are in the table in the meantime.
-    async fn read_first_list(&mut self, has_begun: oneshot::Receiver<()>) -> Result<(), SqlError> {
+    async fn read_first_list(
+        &mut self,
+        has_started: oneshot::Receiver<()>,
+    ) -> Result<(), SqlError> {
         let (backend, served_from) = (self.backend.clone(), self.served_from);
         let mut listing = pin!(async {
             // A change between the list and the first check for changes would be missed.
-            let _ = has_begun.await;
+            let _ = has_started.await;
             ListedZones::read(&backend, served_from).await
         });
         let listed = match timeout(PATIENCE, &mut listing).await {
@@ -190,7 +193,7 @@ impl DatabaseFollower {
             Err(_) => {
                 // Resident zones fail until they were read; readiness waits for that.
                 if self.restore_list() && self.served_from == ServedFrom::Lookups {
-                    self.report_asked();
+                    self.report_queried();
                 }
                 listing.await
             }
@@ -208,8 +211,8 @@ impl DatabaseFollower {
     }
 
     /// Reports that the database was first queried, whatever the result; the server waits for that.
-    fn report_asked(&mut self) {
-        if let Some(first) = self.first_asked.take() {
+    fn report_queried(&mut self) {
+        if let Some(first) = self.first_queried.take() {
             let _ = first.send(());
         }
     }

@@ -78,20 +78,20 @@ impl ZoneKeys {
             Some(directory) => self.directories.pairs(directory, zone.zone())?,
             None => Vec::new(),
         };
-        let mut look = PairScan::default();
-        look.progress.has_files = directory.is_some();
+        let mut scan = PairScan::default();
+        scan.progress.has_files = directory.is_some();
         for (number, value) in &values {
             let value = value.reveal();
-            look.last_number = look.last_number.max(*number);
-            look.count += 1;
+            scan.last_number = scan.last_number.max(*number);
+            scan.count += 1;
             match kept_pair(*number, value)? {
-                Some(kept) => self.read_known(zone, (kept, value), &pairs, now, &mut look)?,
-                None => look.is_managed |= ZoneKey::read(*number, value)?.life.is_some(),
+                Some(kept) => self.read_known(zone, (kept, value), &pairs, now, &mut scan)?,
+                None => scan.is_managed |= ZoneKey::read(*number, value)?.life.is_some(),
             }
         }
         let new = pairs.iter().filter(|pair| {
             let name = pair.file_name().map(PathBuf::from);
-            !name.is_some_and(|name| look.known.contains(&name))
+            !name.is_some_and(|name| scan.known.contains(&name))
         });
         let mut taken = Vec::new();
         for pair in new {
@@ -107,18 +107,18 @@ impl ZoneKeys {
         // A policy takes the last one as the newest.
         taken.sort_by_key(|(_, file)| file.times.created);
         for pair in taken {
-            take_pair(zone, pair, now, &mut look)?;
+            take_pair(zone, pair, now, &mut scan)?;
         }
-        if look.progress.is_visible && !look.is_managed {
-            self.raise_for_files(zone, &mut look, now)?;
+        if scan.progress.is_visible && !scan.is_managed {
+            self.raise_for_files(zone, &mut scan, now)?;
         }
-        if !look.changes.is_empty() {
-            self.store()?.write(look.changes)?;
+        if !scan.changes.is_empty() {
+            self.store()?.write(scan.changes)?;
         }
-        if look.progress.has_files && (look.progress.is_visible || !self.is_in_force(zone)) {
+        if scan.progress.has_files && (scan.progress.is_visible || !self.is_in_force(zone)) {
             self.refresh(zone)?;
         }
-        Ok(look.progress)
+        Ok(scan.progress)
     }
 
     /// Increments the serial of a zone whose keys changed their use because a time in their files has passed, or the
@@ -126,13 +126,13 @@ impl ZoneKeys {
     fn raise_for_files(
         &self,
         zone: Name<'_>,
-        look: &mut PairScan,
+        scan: &mut PairScan,
         now: u64,
     ) -> Result<(), ZoneKeysError> {
         let terms = self.terms(zone)?;
-        let (before, after) = &look.uses;
+        let (before, after) = &scan.uses;
         let raised = self.raised(zone, (&terms, before), (terms.clone(), after), now);
-        look.changes.push(keep_terms(zone, &raised));
+        scan.changes.push(keep_terms(zone, &raised));
         Ok(())
     }
 
@@ -143,13 +143,13 @@ impl ZoneKeys {
         (kept, value): (StoredPair, &[u8]),
         pairs: &[PathBuf],
         now: u64,
-        look: &mut PairScan,
+        scan: &mut PairScan,
     ) -> Result<(), ZoneKeysError> {
-        look.progress.has_files = true;
+        scan.progress.has_files = true;
         let name = PathBuf::from(kept.path.file_name().unwrap_or_default());
         let moved = pairs.iter().find(|pair| pair.ends_with(&name));
         let path = moved.unwrap_or(&kept.path);
-        look.known.insert(name);
+        scan.known.insert(name);
         if lacks_private(path) {
             if !kept.is_unused {
                 let path = path.display().to_string();
@@ -159,19 +159,19 @@ impl ZoneKeys {
                 "zone {zone}: key {} removed: its .private file no longer exists",
                 kept.number
             );
-            look.changes.push(forget(zone, kept.number));
+            scan.changes.push(forget(zone, kept.number));
             return Ok(());
         }
         let mut key = ZoneKey::read_at(kept.number, value, path)?;
         let usage = key.usage;
-        look.uses.0.push((key.number, usage));
-        look.is_managed |= key.life.is_some();
-        key.follow_times(now, &mut look.progress.next_at);
-        look.progress.is_visible |= key.usage != usage;
-        look.uses.1.push((key.number, key.usage));
+        scan.uses.0.push((key.number, usage));
+        scan.is_managed |= key.life.is_some();
+        key.follow_times(now, &mut scan.progress.next_at);
+        scan.progress.is_visible |= key.usage != usage;
+        scan.uses.1.push((key.number, key.usage));
         let changed = key.value();
         if changed.reveal() != value {
-            look.changes.push(StateChange::SetItem {
+            scan.changes.push(StateChange::SetItem {
                 kind: KEYS,
                 name: item_name(zone, key.number),
                 value: changed,
@@ -211,17 +211,17 @@ fn take_pair(
     zone: Name<'_>,
     (path, file): (&PathBuf, KeyFile),
     now: u64,
-    look: &mut PairScan,
+    scan: &mut PairScan,
 ) -> Result<(), ZoneKeysError> {
     if file.times.delete.is_some_and(|delete| delete <= now) {
         return Ok(());
     }
-    if look.count >= MAX_KEYS {
+    if scan.count >= MAX_KEYS {
         return Err(ZoneKeysError::TooMany);
     }
-    look.count += 1;
-    look.last_number += 1;
-    let number = look.last_number;
+    scan.count += 1;
+    scan.last_number += 1;
+    let number = scan.last_number;
     let (role, algorithm) = (role_of(file.flags), file.private.algorithm());
     let mut key = ZoneKey {
         number,
@@ -230,7 +230,7 @@ fn take_pair(
         usage: KeyUse::UNUSED,
         created: file.times.created.unwrap_or(now),
         // A policy publishes a new key in its own order, whatever its times say.
-        life: look
+        life: scan
             .is_managed
             .then(|| KeyState::new(number, (role, algorithm), now)),
         private: file.private,
@@ -239,14 +239,14 @@ fn take_pair(
             times: file.times,
         },
     };
-    key.follow_times(now, &mut look.progress.next_at);
-    look.progress.is_visible |= key.usage != KeyUse::UNUSED;
-    look.uses.1.push((number, key.usage));
+    key.follow_times(now, &mut scan.progress.next_at);
+    scan.progress.is_visible |= key.usage != KeyUse::UNUSED;
+    scan.uses.1.push((number, key.usage));
     tracing::info!(
         "zone {zone}: key {number} loaded from {}.private",
         path.display()
     );
-    look.changes.push(StateChange::SetItem {
+    scan.changes.push(StateChange::SetItem {
         kind: KEYS,
         name: item_name(zone, number),
         value: key.value(),

@@ -87,8 +87,8 @@ impl RolloverManager {
             managed => managed?,
         };
         let lives = states(&managed.storage.keys()?);
-        let is_asked = |life: &KeyState| life.goal == KeyGoal::Present && life.ds.is_shown();
-        if lives.iter().any(is_asked) {
+        let is_requested = |life: &KeyState| life.goal == KeyGoal::Present && life.ds.is_shown();
+        if lives.iter().any(is_requested) {
             return Ok(DsReadiness::Ready);
         }
         let is_ds = |rollover: &Rollover| {

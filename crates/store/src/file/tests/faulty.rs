@@ -11,12 +11,12 @@ fn a_broken_new_version_keeps_the_old_one_and_says_where() {
     fixture.write("one.example.zone", BROKEN);
     for _ in 0..2 {
         // Each load rejects it again until it is fixed.
-        let said = fixture.load();
-        assert_eq!(said.refused[0], "one.example. OldVersion");
+        let result = fixture.load();
+        assert_eq!(result.refused[0], "one.example. OldVersion");
         assert!(
-            said.refused[1].contains("one.example.zone:4:"),
+            result.refused[1].contains("one.example.zone:4:"),
             "{:?}",
-            said.refused
+            result.refused
         );
         assert!(fixture.has("ns.one.example"));
     }
@@ -29,8 +29,8 @@ fn a_broken_first_version_is_not_served_and_others_are() {
     let mut fixture = Fixture::new();
     fixture.write("bad.example.zone", BROKEN);
     fixture.write("good.example.zone", GOOD);
-    let said = fixture.load();
-    assert_eq!(said.refused[0], "bad.example. NotReady");
+    let result = fixture.load();
+    assert_eq!(result.refused[0], "bad.example. NotReady");
     assert_eq!(fixture.served(), ["good.example."]);
     assert_eq!(fixture.not_ready(), ["bad.example."]);
     fixture.write("bad.example.zone", GOOD);
@@ -52,9 +52,9 @@ fn a_broken_first_version_that_is_removed_leaves_nothing() {
 fn a_zone_without_soa_is_refused_by_the_checks() {
     let mut fixture = Fixture::new();
     fixture.write("one.example.zone", "$TTL 1\n@ NS ns\n");
-    let said = fixture.load();
-    assert_eq!(said.summary.refused, 1);
-    assert!(said.refused[1].contains("SOA"), "{:?}", said.refused);
+    let result = fixture.load();
+    assert_eq!(result.summary.refused, 1);
+    assert!(result.refused[1].contains("SOA"), "{:?}", result.refused);
 }
 
 #[test]
@@ -65,9 +65,9 @@ fn a_serial_that_stays_or_goes_back_while_contents_change_is_reported_at_its_lin
     };
     let mut warnings = |text: &str| {
         fixture.write("one.example.zone", text);
-        let said = fixture.load();
-        assert_eq!(said.summary.loaded, 1);
-        let warnings = said.warnings.iter().map(|line| {
+        let result = fixture.load();
+        assert_eq!(result.summary.loaded, 1);
+        let warnings = result.warnings.iter().map(|line| {
             let place = line.rsplit('/').next().unwrap_or_default();
             place.to_string()
         });
@@ -115,9 +115,9 @@ fn a_zone_that_grows_too_large_is_refused_at_its_line_and_the_old_version_stays(
     ] {
         fixture.sources[0].limits.generated_octets = generated;
         fixture.write("one.example.zone", &text);
-        let said = fixture.load();
-        assert_eq!(said.refused[0], "one.example. OldVersion");
-        let refused = &said.refused[1];
+        let result = fixture.load();
+        assert_eq!(result.refused[0], "one.example. OldVersion");
+        let refused = &result.refused[1];
         assert!(
             refused.contains(place) && refused.contains(message),
             "{refused}"

@@ -12,12 +12,12 @@ impl Fixture {
         self.sources[0].zones = Arc::new(list);
     }
 
-    fn look(&mut self, files: &[&str]) -> LoadSummary {
+    fn scan(&mut self, files: &[&str]) -> LoadSummary {
         self.sources[0].watch = true;
         let paths = files.iter().map(|file| self.path(file)).collect();
-        let look = Look::At(paths);
+        let scan = ScanScope::Files(paths);
         self.backend
-            .check(&self.table, &self.sources, &look, &mut |_| ())
+            .check(&self.table, &self.sources, &scan, &mut |_| ())
     }
 }
 
@@ -37,7 +37,7 @@ fn one_changed_file_is_looked_at_alone() {
     fixture.load();
     fixture.write("sub/z3.example.zone", &format!("{GOOD}new A 192.0.2.2\n"));
     fixture.write("sub/z4.example.zone", &format!("{GOOD}new A 192.0.2.2\n"));
-    assert_eq!(fixture.look(&["sub/z3.example.zone"]), loaded(1));
+    assert_eq!(fixture.scan(&["sub/z3.example.zone"]), loaded(1));
     assert!(fixture.has("new.z3.example") && !fixture.has("new.z4.example"));
 }
 
@@ -47,14 +47,14 @@ fn a_new_file_is_taken_and_one_that_is_gone_removed_alone() {
     fixture.write("one.example.zone", GOOD);
     fixture.load();
     fixture.write("two.example.zone", GOOD);
-    assert_eq!(fixture.look(&["two.example.zone"]), loaded(1));
+    assert_eq!(fixture.scan(&["two.example.zone"]), loaded(1));
     assert_eq!(fixture.served(), ["one.example.", "two.example."]);
     fs::remove_file(fixture.path("one.example.zone")).unwrap();
     let removed = LoadSummary {
         removed: 1,
         ..LoadSummary::default()
     };
-    assert_eq!(fixture.look(&["one.example.zone"]), removed);
+    assert_eq!(fixture.scan(&["one.example.zone"]), removed);
     assert_eq!(fixture.served(), ["two.example."]);
     // Nothing is left that a load would remove or read again.
     let summary = fixture.load().summary;
@@ -74,7 +74,7 @@ fn hidden_and_other_files_are_no_zones() {
         ".git/three.example.zone",
         "four.example.zone~",
     ];
-    assert_eq!(fixture.look(&files), LoadSummary::default());
+    assert_eq!(fixture.scan(&files), LoadSummary::default());
 }
 
 #[test]
@@ -84,10 +84,10 @@ fn a_second_file_for_a_zone_has_all_looked_at_and_takes_over_when_the_first_is_g
     fixture.write("z.example.zone", GOOD);
     fixture.load();
     fixture.write("b/one.example.zone", &format!("{GOOD}b A 192.0.2.2\n"));
-    let summary = fixture.look(&["b/one.example.zone"]);
-    assert_eq!(summary.troubles, 1, "{summary:?}");
+    let summary = fixture.scan(&["b/one.example.zone"]);
+    assert_eq!(summary.problems, 1, "{summary:?}");
     fs::remove_file(fixture.path("a/one.example.zone")).unwrap();
-    fixture.look(&["a/one.example.zone"]);
+    fixture.scan(&["a/one.example.zone"]);
     assert!(fixture.has("b.one.example"));
 }
 
@@ -101,10 +101,10 @@ fn a_file_of_several_zones_is_loaded_for_each() {
     fixture.list(&list.map(|name| (name.parse().unwrap(), "empty.db")));
     fixture.load();
     fixture.write("empty.db", &format!("{GOOD}new A 192.0.2.2\n"));
-    assert_eq!(fixture.look(&["empty.db"]), loaded(2));
+    assert_eq!(fixture.scan(&["empty.db"]), loaded(2));
     // A listed file that does not exist is a mistake, not the end of its zones.
     fs::remove_file(path).unwrap();
-    assert_eq!(fixture.look(&["empty.db"]).refused, 2);
+    assert_eq!(fixture.scan(&["empty.db"]).refused, 2);
     assert_eq!(fixture.served(), ["one.example.", "two.example."]);
 }
 
@@ -114,6 +114,6 @@ fn a_broken_file_keeps_the_old_version() {
     fixture.write("one.example.zone", GOOD);
     fixture.load();
     fixture.write("one.example.zone", BROKEN);
-    assert_eq!(fixture.look(&["one.example.zone"]).refused, 1);
+    assert_eq!(fixture.scan(&["one.example.zone"]).refused, 1);
     assert!(fixture.has("ns.one.example"));
 }

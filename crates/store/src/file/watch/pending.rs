@@ -20,11 +20,11 @@ const FILES_MAX: usize = 4096;
 
 /// The files to check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
+pub enum ScanScope {
     /// These files.
-    At(Vec<PathBuf>),
+    Files(Vec<PathBuf>),
     /// All sources.
-    AtAll,
+    All,
 }
 
 /// Pending changes.
@@ -67,27 +67,27 @@ impl Pending {
     }
 
     /// Returns the check that is due now. It stays until it is [taken](Self::take).
-    pub(super) fn due(&mut self, now: Instant) -> Option<Look> {
+    pub(super) fn due(&mut self, now: Instant) -> Option<ScanScope> {
         if let Some((due, latest)) = self.all {
             // A file that is being written would be read incompletely.
             let busy = self.files.values().map(|(quiet, _)| *quiet).max();
             let due = busy.map_or(due, |busy| due.max(busy)).min(latest);
             if due <= now {
-                return Some(Look::AtAll);
+                return Some(ScanScope::All);
             }
             self.all = Some((due, latest));
         }
         let quiet = self.files.iter().filter(|(_, (quiet, _))| *quiet <= now);
         let mut paths: Vec<PathBuf> = quiet.map(|(path, _)| path.clone()).collect();
         paths.sort();
-        (!paths.is_empty()).then_some(Look::At(paths))
+        (!paths.is_empty()).then_some(ScanScope::Files(paths))
     }
 
     /// Removes the files of a check that starts now.
-    pub(super) fn take(&mut self, look: &Look) {
-        match look {
-            Look::AtAll => *self = Self::default(),
-            Look::At(paths) => paths.iter().for_each(|path| {
+    pub(super) fn take(&mut self, scope: &ScanScope) {
+        match scope {
+            ScanScope::All => *self = Self::default(),
+            ScanScope::Files(paths) => paths.iter().for_each(|path| {
                 self.files.remove(path);
             }),
         }
@@ -107,9 +107,9 @@ mod tests {
             pending.file("a".into(), false, start + n * 50 * MS);
         }
         assert_eq!(pending.due(start + 500 * MS), None);
-        let look = pending.due(start + 560 * MS).unwrap();
-        assert_eq!(look, Look::At(vec!["a".into()]));
-        pending.take(&look);
+        let scope = pending.due(start + 560 * MS).unwrap();
+        assert_eq!(scope, ScanScope::Files(vec!["a".into()]));
+        pending.take(&scope);
         assert_eq!(pending.next(start), None);
     }
 
@@ -118,20 +118,20 @@ mod tests {
         let (mut pending, start) = (Pending::default(), Instant::now());
         let mut now = start;
         // Opened and closed every 50 ms.
-        let look = loop {
+        let scope = loop {
             pending.file("busy".into(), true, now);
             assert_eq!(pending.due(now), None, "it is open");
             now += 25 * MS;
             pending.file("busy".into(), false, now);
-            if let Some(look) = pending.due(now) {
-                break look;
+            if let Some(scope) = pending.due(now) {
+                break scope;
             }
             now += 25 * MS;
             assert!(now < start + 2 * LATEST);
         };
-        assert_eq!(look, Look::At(vec!["busy".into()]));
+        assert_eq!(scope, ScanScope::Files(vec!["busy".into()]));
         assert!(now >= start + LATEST);
-        pending.take(&look);
+        pending.take(&scope);
         // From then on it waits again.
         pending.file("busy".into(), false, now);
         assert_eq!(pending.due(now), None);
@@ -142,9 +142,9 @@ mod tests {
         let (mut pending, start) = (Pending::default(), Instant::now());
         pending.file("slow".into(), true, start);
         pending.file("quick".into(), false, start);
-        let look = pending.due(start + 100 * MS).unwrap();
-        assert_eq!(look, Look::At(vec!["quick".into()]));
-        pending.take(&look);
+        let scope = pending.due(start + 100 * MS).unwrap();
+        assert_eq!(scope, ScanScope::Files(vec!["quick".into()]));
+        pending.take(&scope);
         // Closed: now it is quick too.
         pending.file("slow".into(), false, start + 200 * MS);
         assert!(pending.due(start + 250 * MS).is_none());
@@ -161,9 +161,9 @@ mod tests {
             now += 100 * MS;
             assert!(now < start + 2 * PATIENCE);
         }
-        assert_eq!(pending.due(now), Some(Look::AtAll));
+        assert_eq!(pending.due(now), Some(ScanScope::All));
         assert!(now >= start + PATIENCE);
-        pending.take(&Look::AtAll);
+        pending.take(&ScanScope::All);
         assert_eq!(pending.next(now), None);
     }
 
@@ -173,6 +173,6 @@ mod tests {
         for n in 0..2 * FILES_MAX {
             pending.file(n.to_string().into(), false, start);
         }
-        assert_eq!(pending.due(start + 200 * MS), Some(Look::AtAll));
+        assert_eq!(pending.due(start + 200 * MS), Some(ScanScope::All));
     }
 }

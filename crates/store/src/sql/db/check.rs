@@ -8,7 +8,7 @@ use super::super::error::{RowError, SqlError};
 use super::super::read_zone;
 use super::super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type, shown};
 use super::super::schema::{SqlTable, TABLES};
-use super::super::signing_facts::keys;
+use super::super::signing_data::keys;
 use super::super::url::DatabaseAddress;
 use super::survey::{ForeignContent, survey_with};
 use core::fmt;

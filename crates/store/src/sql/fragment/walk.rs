@@ -1,6 +1,6 @@
 //! The walk to a name through the fetched rows: what its answer needs, and what is still missing.
 
-use super::super::empty_nonterminals::Above;
+use super::super::empty_nonterminals::AncestorSet;
 use super::super::error::SqlError;
 use super::super::shared_fragments::FragmentKind;
 use super::{Gathering, need};
@@ -32,11 +32,11 @@ enum Walked {
 }
 
 impl Gathering {
-    /// Walks to all pending names, each prepared in `key`. Returns false if `above` is needed first.
+    /// Walks to all pending names, each prepared in `key`. Returns false if `ancestors` is needed first.
     pub(crate) fn walk(
         &mut self,
         key: &mut NameKey,
-        above: Option<&Above>,
+        ancestors: Option<&AncestorSet>,
     ) -> Result<bool, SqlError> {
         if self.ready.is_some() {
             return Ok(true);
@@ -45,7 +45,7 @@ impl Gathering {
         let mut names = std::mem::take(&mut self.pending);
         if self.is_pending {
             key.set(self.question());
-            let walked = self.walk_to(key, WalkTarget::Question, above)?;
+            let walked = self.walk_to(key, WalkTarget::Question, ancestors)?;
             if matches!(walked, Walked::NeedsAbove) {
                 return Ok(false);
             }
@@ -54,7 +54,7 @@ impl Gathering {
         while let Some(name) = names.pop() {
             key.set(name.as_name());
             if matches!(
-                self.walk_to(key, WalkTarget::Alias, above)?,
+                self.walk_to(key, WalkTarget::Alias, ancestors)?,
                 Walked::NeedsAbove
             ) {
                 self.pending.push(name);
@@ -70,7 +70,7 @@ impl Gathering {
         &mut self,
         key: &NameKey,
         target: WalkTarget,
-        above: Option<&Above>,
+        ancestors: Option<&AncestorSet>,
     ) -> Result<Walked, SqlError> {
         let (labels, apex_labels) = (key.labels(), self.known.apex_labels);
         let kept = match target {
@@ -94,21 +94,21 @@ impl Gathering {
             }
             if n < labels && self.has_type(at, Type::DNAME) {
                 self.wanted[at].needs |= need::DNAME;
-                self.follow_dname(at, (key, key.prefix_len(n)), above)?;
+                self.follow_dname(at, (key, key.prefix_len(n)), ancestors)?;
                 return Ok(Walked::Done);
             }
             if n == labels && (self.wanted[at].has_rows || !below_apex) {
-                self.take_all(at, above)?;
+                self.take_all(at, ancestors)?;
                 return Ok(Walked::Done);
             }
             if n < labels && self.wanted[at].has_rows {
                 encloser = n;
             }
         }
-        let Some(above) = above else {
+        let Some(ancestors) = ancestors else {
             return Ok(Walked::NeedsAbove);
         };
-        self.walk_without_rows((key, target), encloser, above)?;
+        self.walk_without_rows((key, target), encloser, ancestors)?;
         Ok(Walked::Done)
     }
 
@@ -117,16 +117,16 @@ impl Gathering {
         &mut self,
         (key, target): (&NameKey, WalkTarget),
         mut encloser: usize,
-        above: &Above,
+        ancestors: &AncestorSet,
     ) -> Result<(), SqlError> {
         let labels = key.labels();
         for n in encloser + 1..=labels {
-            let hinted = above.is_partial
+            let hinted = ancestors.is_partial
                 && self
                     .wanted
                     .position(key.suffix(n))
                     .is_some_and(|at| self.wanted[at].has_empty_row);
-            if !above.contains(key, n) && !hinted {
+            if !ancestors.contains(key, n) && !hinted {
                 break;
             }
             encloser = n;
@@ -153,8 +153,8 @@ impl Gathering {
             return Ok(());
         };
         match self.wanted.position(wildcard.as_name()) {
-            Some(at) if self.wanted[at].has_rows => self.take_all(at, Some(above))?,
-            _ if above.contains(&NameKey::new(wildcard.as_name()), encloser + 1) => {
+            Some(at) if self.wanted[at].has_rows => self.take_all(at, Some(ancestors))?,
+            _ if ancestors.contains(&NameKey::new(wildcard.as_name()), encloser + 1) => {
                 let at = self.wanted.add(wildcard.as_name());
                 self.wanted[at].asked = true;
                 self.wanted[at].needs |= need::EXISTENCE;
@@ -165,7 +165,7 @@ impl Gathering {
     }
 
     /// Requests everything of a name: the hosts its records name, and its target if it is an alias.
-    fn take_all(&mut self, at: usize, above: Option<&Above>) -> Result<(), SqlError> {
+    fn take_all(&mut self, at: usize, ancestors: Option<&AncestorSet>) -> Result<(), SqlError> {
         self.check_size(at)?;
         self.wanted[at].needs |= need::ALL;
         self.fetch_targets(at, &[])?;
@@ -177,7 +177,7 @@ impl Gathering {
             let mut rdata = Vec::new();
             self.parse(row, &mut rdata)?;
             if let Ok(target) = Name::from_wire(&rdata) {
-                self.follow(target, above);
+                self.follow(target, ancestors);
             }
         }
         Ok(())
@@ -193,7 +193,7 @@ impl Gathering {
         &mut self,
         at: usize,
         (name, prefix): (&NameKey, usize),
-        above: Option<&Above>,
+        ancestors: Option<&AncestorSet>,
     ) -> Result<(), SqlError> {
         let Some(row) = self.row_of(at, Type::DNAME) else {
             return Ok(());
@@ -203,7 +203,7 @@ impl Gathering {
         if let Ok(target) = Name::from_wire(&rdata)
             && let Ok(made) = NameBuf::join(&name.suffix(name.labels()).as_wire()[..prefix], target)
         {
-            self.follow(made.as_name(), above);
+            self.follow(made.as_name(), ancestors);
         }
         Ok(())
     }
@@ -250,14 +250,14 @@ impl Gathering {
             }
             self.wanted[at].needs |= *needs;
             if *is_signed {
-                self.want_above(target.as_name());
+                self.want_ancestors(target.as_name());
             }
         }
         Ok(())
     }
 
     /// Requests whether there is a delegation or a DNAME at or above a host.
-    fn want_above(&mut self, host: Name<'_>) {
+    fn want_ancestors(&mut self, host: Name<'_>) {
         let mut name = host;
         while name.as_wire().len() > self.known.zone.apex.as_name().as_wire().len() {
             let at = self.wanted.add(name);

@@ -4,7 +4,7 @@ use super::super::dialect::Statement;
 use super::super::error::{RowError, SqlError};
 use super::super::row::Cells;
 use super::super::{LiveZone, SqlBackend};
-use super::{FactsOf, log_unusable};
+use super::{ByZoneId, log_unusable};
 use nameward_dnssec::{KeyUse, Keys, SigningKey};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ impl SqlBackend {
     pub(in crate::sql) async fn read_keys(
         &self,
         zones: &[LiveZone],
-    ) -> Result<FactsOf<Keys>, SqlError> {
+    ) -> Result<ByZoneId<Keys>, SqlError> {
         let cache = &self.inner.keys;
         let generation = cache.generation();
         let mut read: HashMap<i64, Result<Vec<SigningKey>, RowError>> =

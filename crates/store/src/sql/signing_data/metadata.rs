@@ -3,7 +3,7 @@
 use super::super::dialect::Statement;
 use super::super::error::{RowError, SqlError};
 use super::super::{LiveZone, SqlBackend};
-use super::{FactsOf, log_unusable};
+use super::{ByZoneId, log_unusable};
 use nameward_base::sync::Mutex;
 use nameward_dnssec::{Denial, PolicyItemError, SigningPolicy};
 use std::collections::HashMap;
@@ -60,7 +60,7 @@ impl SqlBackend {
     pub(in crate::sql) async fn read_metadata(
         &self,
         zones: &[LiveZone],
-    ) -> Result<FactsOf<Metadata>, SqlError> {
+    ) -> Result<ByZoneId<Metadata>, SqlError> {
         let cache = &self.inner.metadata;
         let generation = cache.generation();
         let default = SigningPolicy {

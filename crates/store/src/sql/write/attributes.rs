@@ -11,7 +11,7 @@ use super::history;
 use super::key_refusal::KeyRefusal;
 use super::keys::{self, KeyEdit};
 use super::rectify::rectify;
-use super::request::{Asked, SigningRows, read_signing};
+use super::request::{RequestedChange, SigningRows, read_signing};
 use super::serial::RaisedSerial;
 use super::session::{Failure, Session, Value};
 use super::zone_row::kind_column;
@@ -236,7 +236,7 @@ async fn raise_serial(
         soa_edit: (before.map_or(after, |before| before.soa_edit), after),
         now,
     };
-    let committed = history::change(session, &mut locked, Asked::When(&serial)).await?;
+    let committed = history::change(session, &mut locked, RequestedChange::When(&serial)).await?;
     Ok(committed.is_changed.then_some(committed))
 }
 

@@ -9,7 +9,7 @@ use super::check::check;
 use super::derive::CachedDenial;
 use super::edit::{apply, bears_on_parent};
 use super::local_changes::CommitMark;
-use super::request::{Asked, SigningRows, check_edits, names_of, read_signing};
+use super::request::{RequestedChange, SigningRows, check_edits, names_of, read_signing};
 use super::session::{Session, Value};
 use super::work::Work;
 use super::{Committed, ReadOnly, WriteError};
@@ -80,7 +80,7 @@ async fn lock_row(
 pub(super) async fn change(
     session: &mut Session,
     locked: &mut LockedZone,
-    asked: Asked<'_>,
+    asked: RequestedChange<'_>,
 ) -> Result<Committed, WriteError> {
     let (zone, signing) = (&locked.row, &locked.signing);
     let origin = asked.origin();
@@ -99,14 +99,14 @@ pub(super) async fn change(
             zone.name.to_string(),
         )));
     }
-    if let Asked::Change(change) = asked {
+    if let RequestedChange::Change(change) = asked {
         check_edits(change, zone, signing)?;
     }
     let mut work = Work::read(session, zone, signing, asked).await?;
     let decided;
     let change = match asked {
-        Asked::Change(change) => change,
-        Asked::When(asked) => {
+        RequestedChange::Change(change) => change,
+        RequestedChange::When(asked) => {
             decided = asked.decide(&work)?;
             work.touched = names_of(&decided);
             check_edits(&decided, zone, signing)?;

@@ -24,13 +24,13 @@ pub(super) enum CachedDenial {
 
 /// The types served at a name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct NameFacts {
+pub(super) struct ServedTypes {
     pub(super) ns: bool,
     pub(super) ds: bool,
     pub(super) other: bool,
 }
 
-impl NameFacts {
+impl ServedTypes {
     pub(super) fn add(&mut self, rtype: Option<Type>) {
         match rtype {
             Some(Type::NS) => self.ns = true,
@@ -69,18 +69,18 @@ pub(super) fn ancestors<'k>(name: &'k [u8], apex: &'k [u8]) -> impl Iterator<Ite
 /// A source of the types at names.
 pub(super) trait KnownNames: Sync {
     /// Returns the types served at a name.
-    fn facts_of(&self, name: &[u8]) -> NameFacts;
+    fn facts_of(&self, name: &[u8]) -> ServedTypes;
 }
 
-impl KnownNames for HashMap<CanonicalName, NameFacts> {
-    fn facts_of(&self, name: &[u8]) -> NameFacts {
+impl KnownNames for HashMap<CanonicalName, ServedTypes> {
+    fn facts_of(&self, name: &[u8]) -> ServedTypes {
         self.get(name).copied().unwrap_or_default()
     }
 }
 
 impl KnownNames for Zone {
-    fn facts_of(&self, name: &[u8]) -> NameFacts {
-        let mut facts = NameFacts::default();
+    fn facts_of(&self, name: &[u8]) -> ServedTypes {
+        let mut facts = ServedTypes::default();
         let node = Name::from_wire(name)
             .ok()
             .and_then(|name| self.node_of(name));
@@ -129,7 +129,7 @@ impl NameEffect {
 }
 
 impl Knowledge<'_> {
-    fn facts(&self, name: &[u8]) -> NameFacts {
+    fn facts(&self, name: &[u8]) -> ServedTypes {
         self.facts.facts_of(name)
     }
 
@@ -138,7 +138,7 @@ impl Knowledge<'_> {
     }
 
     fn is_below_cut(&self, name: &[u8]) -> bool {
-        ancestors(name, self.apex).any(|above| self.is_cut(above))
+        ancestors(name, self.apex).any(|ancestor| self.is_cut(ancestor))
     }
 
     pub(super) fn standing(&self, name: &[u8]) -> NameEffect {

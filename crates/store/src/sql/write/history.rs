@@ -8,7 +8,7 @@ use super::super::SqlBackend;
 use super::super::dialect::{SqlEngine, int};
 use super::super::row::{Cells, write_zone_name};
 use super::commit::{self, LockedZone};
-use super::request::Asked;
+use super::request::RequestedChange;
 use super::session::{Failure, Session, Value};
 use super::{Committed, WriteError};
 use crate::sql::{SqlError, ZoneRow};
@@ -108,7 +108,7 @@ impl Session {
 pub(super) async fn change(
     session: &mut Session,
     locked: &mut LockedZone,
-    asked: Asked<'_>,
+    asked: RequestedChange<'_>,
 ) -> Result<Committed, WriteError> {
     let committed = commit::change(session, locked, asked).await?;
     if session.has_history() && committed.is_changed {
@@ -121,7 +121,7 @@ async fn note(
     session: &mut Session,
     zone: &ZoneRow,
     committed: &Committed,
-    asked: Asked<'_>,
+    asked: RequestedChange<'_>,
 ) -> Result<(), Failure> {
     let (Some(difference), Some(previous)) = (&committed.difference, committed.previous) else {
         // What it did is not known, or the zone is new.

@@ -1,7 +1,7 @@
 //! Why keys in a database are not changed.
 
 /// Maximum number of keys per zone. More are not read when it is signed.
-pub const STORED_KEYS_MAX: usize = crate::sql::signing_facts::keys::MAX_KEYS;
+pub const STORED_KEYS_MAX: usize = crate::sql::signing_data::keys::MAX_KEYS;
 
 /// The reason why keys are not changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

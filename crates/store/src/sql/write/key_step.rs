@@ -15,7 +15,7 @@ use super::history;
 use super::key_refusal::KeyRefusal;
 use super::keys::{self, StoredKey};
 use super::leases::{self, LeaseHolder, LeaseTask};
-use super::request::{Asked, KEY_SERVER};
+use super::request::{KEY_SERVER, RequestedChange};
 use super::serial::RaisedSerial;
 use super::session::{Session, Value};
 use super::{AttributeChange, Committed, MetadataEdit, ReadOnly, Task, WriteError};
@@ -113,7 +113,7 @@ pub(super) async fn take(
         step,
         soa_edit: locked.signing.soa_edit,
     };
-    let committed = history::change(session, &mut locked, Asked::When(&records)).await?;
+    let committed = history::change(session, &mut locked, RequestedChange::When(&records)).await?;
     if is_changed && !committed.is_changed {
         session.notify_change(id).await?;
     }

@@ -2,7 +2,7 @@
 
 use super::super::SqlBackend;
 use super::commit::{self, LockedZone};
-use super::request::Asked;
+use super::request::RequestedChange;
 use super::session::Session;
 use super::{AttributeChange, Committed, Task, WriteError, attributes, history};
 use nameward_wire::NameBuf;
@@ -50,7 +50,7 @@ pub(super) async fn make(
         row = commit::lock_named(session, name.as_name()).await?;
     }
     let mut zone = LockedZone::from_row(session, row).await?;
-    let mut committed = history::change(session, &mut zone, Asked::When(asked)).await?;
+    let mut committed = history::change(session, &mut zone, RequestedChange::When(asked)).await?;
     let is_commented = attributes::change_locked(session, &zone.row, &comments).await?;
     if is_commented && !committed.is_changed && !is_set {
         session.notify_change(committed.zone).await?;

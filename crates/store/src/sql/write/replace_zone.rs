@@ -122,13 +122,13 @@ fn note_empties(
     empties: &mut BTreeMap<CanonicalName, NameEffect>,
 ) {
     let mut standing = None;
-    for above in ancestors(name, knowledge.apex) {
-        let node = Name::from_wire(above)
+    for ancestor in ancestors(name, knowledge.apex) {
+        let node = Name::from_wire(ancestor)
             .ok()
             .and_then(|name| version.node_of(name));
         if node.is_some_and(|node| node.is_empty()) {
             let standing = *standing.get_or_insert_with(|| knowledge.standing(name));
-            let sum = empties.entry(above.into()).or_default();
+            let sum = empties.entry(ancestor.into()).or_default();
             *sum = sum.or(standing);
         }
     }

@@ -19,35 +19,35 @@ pub const KEY_SERVER: &str = "X-NAMEWARD-KEY-SERVER";
 
 /// A requested change.
 #[derive(Clone, Copy)]
-pub(super) enum Asked<'c> {
+pub(super) enum RequestedChange<'c> {
     /// Its edits are known.
     Change(&'c ZoneChange),
     /// Its edits depend on the zone's contents.
     When(&'c dyn ConditionalChange),
 }
 
-impl Asked<'_> {
+impl RequestedChange<'_> {
     /// Returns the origin of the change.
     pub(super) fn origin(self) -> ChangeOrigin {
         match self {
-            Asked::Change(change) => change.origin,
-            Asked::When(asked) => asked.origin(),
+            RequestedChange::Change(change) => change.origin,
+            RequestedChange::When(asked) => asked.origin(),
         }
     }
 
     /// Returns the author, if known.
     pub(super) fn author(self) -> Option<Arc<ChangeAuthor>> {
         match self {
-            Asked::Change(_) => None,
-            Asked::When(asked) => asked.author(),
+            RequestedChange::Change(_) => None,
+            RequestedChange::When(asked) => asked.author(),
         }
     }
 
     /// Returns the affected names.
     pub(super) fn names(self) -> BTreeSet<CanonicalName> {
         match self {
-            Asked::Change(change) => names_of(change),
-            Asked::When(asked) => {
+            RequestedChange::Change(change) => names_of(change),
+            RequestedChange::When(asked) => {
                 let names = asked.names().into_iter();
                 names.map(|name| key(name.as_name())).collect()
             }

@@ -4,7 +4,7 @@
 use super::super::dialect::SqlEngine;
 use super::super::row::{Cells, read_content, read_name, read_ttl, read_type, write_name};
 use super::content::{Columns, keeps_text, write_content};
-use super::derive::{CanonicalName, Derived, NameFacts, key};
+use super::derive::{CanonicalName, Derived, ServedTypes, key};
 use super::session::{Failure, Session, Value};
 use nameward_wire::{Name, NameBuf, Type};
 use std::collections::{HashMap, HashSet};
@@ -200,8 +200,8 @@ impl Rows {
     }
 
     /// Returns the facts about each name, as far as it was read.
-    pub(super) fn facts(&self) -> HashMap<CanonicalName, NameFacts> {
-        let mut facts: HashMap<CanonicalName, NameFacts> = HashMap::new();
+    pub(super) fn facts(&self) -> HashMap<CanonicalName, ServedTypes> {
+        let mut facts: HashMap<CanonicalName, ServedTypes> = HashMap::new();
         for row in self.list.iter().filter(|row| row.is_served()) {
             match facts.get_mut(&row.name) {
                 Some(known) => known.add(row.rtype()),

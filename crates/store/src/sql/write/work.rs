@@ -4,9 +4,9 @@
 use super::super::ZoneRow;
 use super::check::shown;
 use super::derive::{
-    CachedDenial, CanonicalName, Derived, Knowledge, NameEffect, NameFacts, ancestors, key,
+    CachedDenial, CanonicalName, Derived, Knowledge, NameEffect, ServedTypes, ancestors, key,
 };
-use super::request::{Asked, SigningRows};
+use super::request::{RequestedChange, SigningRows};
 use super::rows::{Row, Rows, What};
 use super::session::{Failure, Session};
 use super::{InvalidChange, WriteError};
@@ -32,7 +32,7 @@ pub(super) struct Work {
     /// Names that edits refer to.
     pub(super) touched: BTreeSet<CanonicalName>,
     /// The facts about the names read, as they were before.
-    pub(super) before: HashMap<CanonicalName, NameFacts>,
+    pub(super) before: HashMap<CanonicalName, ServedTypes>,
     /// Delegations that are added or removed: everything below is read.
     pub(super) flipped: BTreeSet<CanonicalName>,
     /// Empty non-terminals below which all names were read.
@@ -52,7 +52,7 @@ impl Work {
         session: &mut Session,
         zone: &ZoneRow,
         signing: &SigningRows,
-        asked: Asked<'_>,
+        asked: RequestedChange<'_>,
     ) -> Result<Self, Failure> {
         let apex = key(zone.name.as_name().zone());
         let touched = asked.names();
@@ -170,7 +170,7 @@ impl Work {
             let below = self.rows.list.iter().find(|row| {
                 row.is_served()
                     && row.name != name
-                    && ancestors(&row.name, &self.apex).any(|above| *above == *name)
+                    && ancestors(&row.name, &self.apex).any(|ancestor| *ancestor == *name)
             });
             if let Some(row) = below {
                 return Err(WriteError::Invalid(InvalidChange::HiddenByDname {
@@ -185,7 +185,7 @@ impl Work {
     /// Reads what the derived columns depend on besides the touched names.
     pub(super) async fn learn(&mut self, session: &mut Session) -> Result<(), Failure> {
         let after = self.rows.facts();
-        let ns = |facts: &HashMap<CanonicalName, NameFacts>, name: &CanonicalName| {
+        let ns = |facts: &HashMap<CanonicalName, ServedTypes>, name: &CanonicalName| {
             facts.get(name).is_some_and(|f| f.ns)
         };
         let flipped: Vec<CanonicalName> = self
@@ -224,7 +224,7 @@ impl Work {
         Ok(())
     }
 
-    fn knowledge<'k>(&'k self, facts: &'k HashMap<CanonicalName, NameFacts>) -> Knowledge<'k> {
+    fn knowledge<'k>(&'k self, facts: &'k HashMap<CanonicalName, ServedTypes>) -> Knowledge<'k> {
         Knowledge {
             apex: &self.apex,
             denial: &self.denial,
@@ -258,7 +258,7 @@ impl Work {
     /// Checks whether everything below a name was read because a delegation at or above it was added or removed.
     fn is_flipped_above(&self, name: &[u8]) -> bool {
         self.flipped.contains(name)
-            || ancestors(name, &self.apex).any(|above| self.flipped.contains(above))
+            || ancestors(name, &self.apex).any(|ancestor| self.flipped.contains(ancestor))
     }
 
     /// Returns the desired rows of empty non-terminals.

@@ -8,7 +8,7 @@ use super::super::{SqlBackend, ZoneRow};
 use super::commit::{LockedZone, change, lock_zone};
 use super::content::keeps_text;
 use super::history;
-use super::request::Asked;
+use super::request::RequestedChange;
 use super::session::{Failure, Session, Value};
 use super::zone_copy::{self, CopyOrder};
 use super::zone_row::{find, kind_column};
@@ -168,7 +168,7 @@ pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Comm
         serial: SerialRule::default(),
     };
     let mut locked = LockedZone::from_row(session, row).await?;
-    change(session, &mut locked, Asked::Change(&first)).await
+    change(session, &mut locked, RequestedChange::Change(&first)).await
 }
 
 /// Configures transfers of a zone from its primaries to be signed with a key, like `pdnsutil activate-tsig-key`.

@@ -29,7 +29,7 @@ pub(super) struct StoredSettings {
 impl StoredSettings {
     pub(super) async fn read(backend: &SqlBackend) -> Self {
         StoredSettings {
-            items: backend.term_items(None).await,
+            items: backend.setting_items(None).await,
             keys: backend.tsig_keys().await,
             autoprimaries: backend.autoprimaries().await,
         }
@@ -132,8 +132,8 @@ impl FollowedPolicies {
 
 impl DatabaseFollower {
     /// Applies the policies of all zones. Call before new zones are published.
-    pub(super) fn apply_policies(&mut self, zones: &PackedZones, terms: StoredSettings) {
-        self.apply_keys(terms.keys, terms.autoprimaries);
+    pub(super) fn apply_policies(&mut self, zones: &PackedZones, settings: StoredSettings) {
+        self.apply_keys(settings.keys, settings.autoprimaries);
         let name = self.name.clone();
         let policies = &mut self.policies;
         let mut set = PolicySet {
@@ -143,7 +143,7 @@ impl DatabaseFollower {
             api_keys: policies.api_keys.clone(),
             ..PolicySet::default()
         };
-        match terms.items {
+        match settings.items {
             Ok(mut items) => {
                 policies.is_read = true;
                 // Drops fragments that no zone has any longer.
@@ -221,7 +221,7 @@ impl DatabaseFollower {
             self.pending.list |= before.is_some_and(|zone| templates.update(zone.as_name(), None));
             return policies.table.change(policies.source, gone);
         };
-        let part = match self.backend.term_items(Some(id)).await {
+        let part = match self.backend.setting_items(Some(id)).await {
             Ok(mut items) => {
                 let items = items.remove(&id).unwrap_or_default();
                 let templates = &mut self.policies.templates;

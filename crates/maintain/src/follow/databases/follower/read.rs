@@ -31,7 +31,7 @@ pub(super) struct ListedZones {
     moves: u64,
     list: PackedZones,
     versions: HashMap<i64, i64>,
-    terms: StoredSettings,
+    settings: StoredSettings,
 }
 
 impl ListedZones {
@@ -45,12 +45,12 @@ impl ListedZones {
             ServedFrom::Lookups => HashMap::new(),
         };
         let list = backend.packed_zones().await?;
-        let terms = StoredSettings::read(backend).await;
+        let settings = StoredSettings::read(backend).await;
         Ok(ListedZones {
             moves,
             list,
             versions,
-            terms,
+            settings,
         })
     }
 }
@@ -157,9 +157,9 @@ impl DatabaseFollower {
             moves,
             list,
             versions,
-            terms,
+            settings,
         } = listed;
-        self.apply_policies(&list, terms);
+        self.apply_policies(&list, settings);
         self.log_bad_rows(&list.bad);
         let gone = self.gone_from(&list);
         let mut steps = Vec::new();

@@ -88,11 +88,11 @@ impl DatabaseFollower {
         let (turn, runtime) = (Arc::clone(&self.soa_check.turn), Handle::current());
         turn.lock().is_running = true;
         tokio::task::spawn_blocking(move || {
-            let begin = Instant::now();
+            let started = Instant::now();
             runtime.block_on(checker.run());
             let mut turn = turn.lock();
             turn.is_running = false;
-            turn.not_before = Some(Instant::now() + PAUSE.max(begin.elapsed() * PAUSE_FACTOR));
+            turn.not_before = Some(Instant::now() + PAUSE.max(started.elapsed() * PAUSE_FACTOR));
         });
     }
 }
