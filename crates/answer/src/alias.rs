@@ -64,7 +64,7 @@ pub enum TargetLocation<'z, V> {
     Computed(&'z V, Node<'z>, Name<'z>),
     /// A zone here has the name without an address of this type, or the name does not exist.
     Nowhere,
-    /// No zone here has this name: a resolver must be asked.
+    /// No zone here has this name: a resolver must be queried.
     Outside(Name<'z>),
     /// The name left in the key is in a zone whose contents are not in memory.
     Pending,

@@ -1,4 +1,4 @@
-//! Who asks: the client that an answer is made for, as far as answers may depend on it.
+//! The client that an answer is made for, as far as answers may depend on it.
 
 use nameward_wire::message::Query;
 use std::net::IpAddr;

@@ -30,7 +30,7 @@ pub struct Refusal {
     pub work: String,
 }
 
-/// Checks whether the system grants so much memory now. Nothing is written to it, so it costs no page; it is no promise for later.
+/// Checks whether the system grants so much memory now. Nothing is written to it, so it costs no page. Later allocations may still fail.
 pub fn is_available(octets: usize) -> bool {
     Vec::<u8>::new().try_reserve_exact(octets).is_ok()
 }

@@ -130,7 +130,7 @@ impl<T: Copy> FamilyNetworks<T> {
         }
     }
 
-    /// Begins a range; one that begins at the same address is replaced.
+    /// Starts a range; one that starts at the same address is replaced.
     fn begin(&mut self, start: u128, owner: u32) {
         if self.starts.last() == Some(&start) {
             self.starts.pop();
@@ -165,7 +165,7 @@ impl<T: Copy> FamilyNetworks<T> {
             _ => (0, self.starts.len()),
         };
         let starts = self.starts.get(from..to).unwrap_or_default();
-        // The range may begin before those that the index names.
+        // The range may start before those that the index names.
         (from + starts.partition_point(|start| *start <= address)).saturating_sub(1)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A thread that panics while it holds a lock must not take down every thread that needs the same lock: the server keeps
 //! answering, and the panic guard of the thread reports the bug. The standard library marks such a lock as poisoned; these
-//! types ignore the mark. Whoever changes data under a lock therefore leaves it consistent at every point that can panic.
+//! types ignore the mark. Code that changes data under a lock therefore leaves it consistent at every point that can panic.
 
 use std::fmt;
 pub use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
@@ -90,7 +90,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
 pub struct Condvar(std::sync::Condvar);
 
 impl Condvar {
-    /// Creates a condition nobody waits for.
+    /// Creates a condition without waiters.
     pub const fn new() -> Self {
         Condvar(std::sync::Condvar::new())
     }

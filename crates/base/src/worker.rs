@@ -6,7 +6,7 @@
 //! | [`Queue`] | items in order, at most a fixed number | the sender waits ([`Queue::push`]) or gets the item back ([`Queue::try_push`]) |
 //!
 //! Every step of a worker runs under [`panic_guard`]: a bug costs the piece of work that met it, never the thread. A thread
-//! that has ended leaves zones as they are for ever, and nothing shows it.
+//! that has ended leaves zones as they are forever, and nothing shows it.
 
 use crate::sync::{Condvar, Mutex};
 use std::collections::btree_map::Entry;
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Interval at which [`wait_for_end`] checks whether threads have ended.
 const END_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Runs a step of a worker that goes on by itself; returns whether it was completed. `work` completes the sentence "internal error while ...".
+/// Runs a step of a worker that continues after a panic; returns whether it was completed. `work` completes the sentence "internal error while ...".
 pub fn panic_guard(work: &str, step: impl FnOnce()) -> bool {
     let is_done = panic_guard_item(work, step);
     if !is_done {
@@ -319,7 +319,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Takes the next item, waiting until a deadline, or for ever without one.
+    /// Takes the next item, waiting until a deadline, or forever without one.
     pub fn pop(&self, deadline: Option<Instant>) -> Popped<T> {
         let is_idle = |state: &mut QueuedItems<T>| state.items.is_empty() && !state.is_closed;
         let (state, arrived) = (self.0.state.lock(), &self.0.arrived);

@@ -30,7 +30,7 @@ pub(crate) fn renewed_at(now: u32, early: u32) -> u64 {
     next_at(now, early, u64::from(WEEK))
 }
 
-/// Returns when the interval after that of `now` begins, `early` by this many seconds.
+/// Returns when the interval after that of `now` starts, `early` by this many seconds.
 fn next_at(now: u32, early: u32, interval: u64) -> u64 {
     let early = u64::from(early);
     (((u64::from(now) + early) / interval + 1) * interval).saturating_sub(early)

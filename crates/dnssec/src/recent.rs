@@ -1,6 +1,6 @@
 //! The signatures that a thread served last, found by the RRset as it is stored.
 //!
-//! To ask the signature cache takes the RRset in canonical form, the fields of its RRSIG, a hash of both and a lock: as much time
+//! A search of the signature cache takes the RRset in canonical form, the fields of its RRSIG, a hash of both and a lock: as much time
 //! as the rest of a warm answer. Here a signature is kept with a copy of everything that it follows from: the octets of owner and
 //! RRset as the zone stores them, the signing state, and the time for which it is served. An entry is used only if all of that is
 //! equal, so it never becomes wrong. Where an RRset is stored only selects the slot.

@@ -130,7 +130,7 @@ pub(crate) fn generate(bits: u16) -> Option<Vec<u8>> {
     if written != 1 || start.is_null() {
         return None;
     }
-    // SAFETY: the library has allocated and written `len` octets there, which nobody else uses.
+    // SAFETY: the library has allocated and written `len` octets there, which nothing else uses.
     let der = unsafe { std::slice::from_raw_parts(start, len) }.to_vec();
     // SAFETY: allocated by the library, released once. It overwrites the octets.
     unsafe { OPENSSL_free(start.cast()) };

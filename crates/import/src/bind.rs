@@ -7,7 +7,7 @@
 //! acl       address match lists, lists with names; interfaces of this machine for localhost and localnets
 //! remotes   primaries, also-notify, lists with names
 //! read      options, views, zones, over all included files
-//! settings  who may transfer, notify and update; for a migration
+//! settings  access for transfers, NOTIFY and updates; for a migration
 //! dnssec_policy       policies by which BIND signs; for a migration
 //! server_statements   keys, listeners and other statements about the server; for a migration
 //! views     several views, each with its clients and its versions of zones

@@ -1,7 +1,7 @@
 //! Owns the feed of zone changes: what the server serves differently, in order, for clients that follow it.
 //!
 //! One bounded list for all readers: a reader has a position and no queue of its own, so a slow one costs no memory. A reader whose
-//! position is no longer in the list learns that it has missed events, and goes on with the oldest that is left.
+//! position is no longer in the list learns that it has missed events, and continues with the oldest that is left.
 //!
 //! The zone table records zones that appear and vanish, the commit path records new versions, and the database followers record changes
 //! of live zones; operations and key policies record what they change besides records. Zones that are loaded at start are not recorded.
@@ -144,7 +144,7 @@ impl ChangeFeed {
         self.is_recording.load(Ordering::Relaxed)
     }
 
-    /// Returns what tells the numbers of this run of the server from those of others.
+    /// Returns the mark that distinguishes the numbers of this run of the server from those of others.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }

@@ -1,6 +1,6 @@
 //! Leases of the databases: which work this server does for all servers on a database.
 //!
-//! A thread for each database renews them (`store::sql::write::leases`). A lease counts here from the moment of asking, by a clock
+//! A thread for each database renews them (`store::sql::write::leases`). A lease counts here from the moment of the request, by a clock
 //! that cannot be set: a server that is cut off stops before another one takes over. A database without leases has no such
 //! order, and every server does everything.
 
@@ -65,7 +65,7 @@ pub struct LeaseUse {
     pub server: String,
     /// Returns the tasks that this server can do.
     pub tasks: Box<dyn Fn() -> Vec<LeaseTask> + Send + Sync>,
-    /// Called when this server begins to do a task for the database of a rank.
+    /// Called when this server starts to do a task for the database of a rank.
     pub on_gained: Box<dyn Fn(u16, LeaseTask) + Send + Sync>,
 }
 
@@ -168,7 +168,7 @@ impl LeaseKeeper {
                 self.warn(&reason);
                 (LeaseState::Unavailable, RENEW_INTERVAL)
             }
-            // What is held ends by itself.
+            // Leases that are held expire.
             Err(error) => {
                 self.note_failure(&error);
                 return RETRY_AFTER;

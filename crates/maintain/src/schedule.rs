@@ -1,6 +1,6 @@
 //! The schedule of zone events: each zone has at most one scheduled event per kind and one running event.
 //!
-//! The schedule has no clock and does no work: callers ask with `now` which event may start, and report which has
+//! The schedule has no clock and does no work: callers pass `now` to get the event that may start, and report which has
 //! ended.
 //!
 //! ```text

@@ -1,7 +1,7 @@
 //! Level and time of the last occurrence of each log message, kept next to the ring that has their texts.
 //!
 //! Texts are identified by a hash with a random key. There are at most twice as many notes as the ring has room; beyond
-//! that, the older half is dropped, which is no longer in the ring, or hardly.
+//! that, the older half is dropped, most of which is no longer in the ring.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

@@ -212,7 +212,7 @@ impl StateStore {
     }
 
     /// Writes everything submitted, and releases the store for a server that takes over. Later changes wait until it is
-    /// resumed; reads go on.
+    /// resumed; reads continue.
     pub fn pause(&self) -> Result<PausedStore, StateError> {
         let resume = self.inner.writer.pause().ok_or(StateError::Closed)?;
         self.inner.is_paused.store(true, Ordering::Release);

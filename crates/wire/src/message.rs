@@ -205,7 +205,7 @@ impl<'a> Query<'a> {
         Some(())
     }
 
-    /// Parses a request without a question that asks for a server cookie only (RFC 7873 section 5.4).
+    /// Parses a request without a question, which only requests a server cookie (RFC 7873 section 5.4).
     pub fn parse_cookie_only(packet: &'a [u8]) -> Option<Edns<'a>> {
         let header: &[u8; HEADER] = packet.first_chunk()?;
         let is_query = header[2] & (QR | 0x78) == 0;
@@ -292,7 +292,7 @@ impl From<&Query<'_>> for QueryBuf {
 }
 
 impl<'a> Edns<'a> {
-    /// Returns the network of the client that the sender asks for, if the sender is believed.
+    /// Returns the network of the client that the sender queries for, if the sender is believed.
     #[inline]
     pub fn client_subnet(&self) -> Option<ClientSubnet> {
         match self.subnet {

@@ -44,7 +44,7 @@ pub struct ViewRule {
     pub networks: Vec<(IpAddr, u8)>,
     /// Requests signed with these TSIG keys are in it.
     pub keys: Vec<NameBuf>,
-    /// Requests sent to these addresses are in it. An unspecified address stands for all with its port.
+    /// Requests sent to these addresses are in it. An unspecified address means all addresses, with its port.
     pub listen: Vec<SocketAddr>,
     /// Requests of these clients are in it, before any other rule; the first view whose list has the client counts. The
     /// addresses in `listen` are then a condition, too.
@@ -174,7 +174,7 @@ impl ViewRule {
         before
     }
 
-    /// Checks whether a request was sent to an address of the view. Port 0 stands for all ports.
+    /// Checks whether a request was sent to an address of the view. Port 0 means all ports.
     fn has_listener(&self, local: Option<SocketAddr>) -> bool {
         let Some(local) = local else {
             return false;
@@ -188,7 +188,7 @@ impl ViewRule {
     }
 }
 
-/// Returns an address, and the one that stands for all with its port.
+/// Returns an address, and the unspecified address with its port.
 fn listeners(local: SocketAddr) -> [SocketAddr; 2] {
     let local = SocketAddr::new(local.ip().to_canonical(), local.port());
     let any: IpAddr = match local {

@@ -1,8 +1,8 @@
 //! The zones of several views: each is a version of the zone for its view.
 //!
-//! BIND puts a request into the first view whose clients and destinations match. If those of a view cannot be told, nobody
-//! knows which requests are in the views after it, so neither it nor they are served: no client gets the zones of a view
-//! that BIND would not answer it from.
+//! BIND puts a request into the first view whose clients and destinations match. If those of a view are unknown, it
+//! is also unknown which requests are in the views after it, so none of them is served: no client gets the zones of a
+//! view that BIND would not answer it from.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;

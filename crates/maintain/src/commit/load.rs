@@ -129,7 +129,7 @@ impl Commits {
         self.forget_vanished(gone.map(NameBuf::from), storage);
     }
 
-    /// Deletes the state of zones that their storage no longer has. Acknowledged changes that are not at home
+    /// Deletes the state of zones that their storage no longer has. Acknowledged changes that are not in the storage
     /// are never deleted.
     pub(crate) fn forget_vanished(
         &self,

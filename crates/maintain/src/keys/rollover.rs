@@ -6,7 +6,7 @@
 //! driver     one thread: zones whose time has come, zones that changed, answers of parents
 //! parent     which DS the parent's servers have; queries go through a trait
 //! ```
-//! A zone whose policy is removed goes insecure in order: the parent is asked to remove the DS, and the zone stays
+//! A zone whose policy is removed goes insecure in order: CDS and CDNSKEY request the removal of the DS, and the zone stays
 //! signed until that is confirmed and no cache has the DS. The time is passed as a parameter.
 
 pub mod driver;

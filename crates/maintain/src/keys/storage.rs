@@ -1,7 +1,7 @@
 //! Key storage: one interface to the keys of a zone, wherever they are ([`super::storages`] decides).
 //!
 //! A storage makes each change durable before it takes effect, and refuses one after which the zone would be bogus.
-//! What a change means is the same everywhere: commands, rollovers and status displays do not ask where keys are.
+//! What a change means is the same everywhere: commands, rollovers and status displays do not depend on where keys are.
 
 use super::local::{KeyPlan, KeyProgress, SigningSettings, ZoneKey, ZoneKeysError};
 use nameward_dnssec::rollover::{KeyRole, KeyState, RolloverTimes};

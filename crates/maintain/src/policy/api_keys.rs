@@ -3,7 +3,7 @@
 //! As secrets of cookies they are rows of `tsigkeys`, which all servers on the database read, and for which no schema has to be
 //! changed. The value of a key, in base64, is divided into pieces that fit the column: `1-2.3f9a01bc.api-keys.nameward` is
 //! the first piece of two. No TSIG algorithm has the name of the algorithm, so PowerDNS does not use such a row.
-//! A key of which a piece is missing is no key.
+//! A key with a missing piece is ignored.
 
 use data_encoding::BASE64;
 use nameward_store::sql::StoredTsigKey;

@@ -198,7 +198,7 @@ impl<O: QueryPrimary> Secondaries<O> {
         self.plan_check(number, now, EventUrgency::Requested);
     }
 
-    /// Handles differences that do not fit: there is no reason to wait, the same primary is asked for the whole zone.
+    /// Handles differences that do not fit: without a pause, the whole zone is requested from the same primary.
     fn fail_differences(&mut self, number: ZoneNumber, error: String, now: Moment) {
         let Some(zone) = self.zones.get_mut(&number) else {
             return;

@@ -45,7 +45,7 @@ impl CommitThread {
             while let Popped::Item((zone, work)) = queue.pop(None) {
                 let work: CommitWork = work;
                 panic_guard_item("committing a large zone", work);
-                // After a panic too: a caller that waits for the zone must not wait for ever.
+                // After a panic too: a caller that waits for the zone must not wait forever.
                 zones.lock().remove(&zone);
                 zones.ended.notify_all();
             }

@@ -63,7 +63,7 @@ pub struct PrimaryRequestId {
 pub enum PrimaryAnswer {
     /// Its serial, which is not newer.
     Same(Serial),
-    /// It has this newer serial, or did not tell over UDP: the zone must be transferred.
+    /// It has this newer serial, or did not give one over UDP: the zone must be transferred.
     Newer(Option<Serial>),
     /// The differences from our version to a newer one (RFC 1995).
     Differences(Vec<Difference>),

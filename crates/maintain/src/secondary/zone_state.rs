@@ -186,6 +186,6 @@ pub(super) enum StorageReport {
     Brought(ZoneNumber, StorageOutcome),
     /// A zone was read.
     Seen(ZoneNumber, PollReason, Result<StorageStates, StorageError>),
-    /// Zones were read that are to be taken over.
+    /// Zones were read that must be taken over.
     Listed(Vec<NameBuf>, Result<StorageStates, StorageError>),
 }

@@ -214,7 +214,7 @@ fn start_queue(
                 let refused = refused(Rcode::Refused, "the zone is frozen");
                 (job.done)(UpdateOutcome::Refused(refused));
             }
-            // An update that is our own mistake stays unanswered, and the queue goes on.
+            // An update that is our own mistake stays unanswered, and the queue continues.
             panic_guard_item("committing updates", || take(taken));
             for mark in marks {
                 let _ = mark.try_send(());

@@ -17,7 +17,7 @@ pub(crate) const MAX_NAMES: usize = 256;
 /// section 4.1.3: each has at least 12 octets), and a name can have several types.
 pub(crate) const MAX_ROWS: usize = 16_384;
 
-/// Metadata kinds about who may transfer, notify and update a zone, and how.
+/// Metadata kinds for access: transfers, NOTIFY and updates.
 pub(crate) const TERM_KINDS: [&str; 16] = [
     "ALLOW-AXFR-FROM",
     "TSIG-ALLOW-AXFR",

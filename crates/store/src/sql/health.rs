@@ -143,7 +143,7 @@ impl Condition {
 }
 
 impl SqlBackend {
-    /// Marks a SQLite database as down while its file is missing or is no database of zones: open connections still
+    /// Marks a SQLite database as down while its file is missing or is not a zone database: open connections still
     /// read the old file, but no change reaches them.
     pub(super) fn hold_down(&self, reason: Option<&str>) {
         let reason = reason

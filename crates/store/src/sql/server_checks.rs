@@ -181,7 +181,7 @@ impl SqlBackend {
             .for_each(|hosts| hosts.set_failed(&servers));
     }
 
-    /// Leaves servers that have begun to give their data to another node.
+    /// Leaves servers that have started to hand their data to another node.
     fn leave_donors<'s>(&self, donors: impl Iterator<Item = &'s Server>) {
         for donor in donors {
             self.all_hosts().for_each(|hosts| hosts.avoid(donor));

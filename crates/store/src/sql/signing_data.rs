@@ -96,7 +96,7 @@ impl SqlBackend {
             if data.keys.contains_key(&zone.id) {
                 return data.signing(self, zone);
             }
-            // It may have been dropped from the cache meanwhile.
+            // It may have been dropped from the cache in the meantime.
             self.known_signing(zone).ok_or_else(|| {
                 SqlError::Busy("keys and metadata changed while they were read".into())
             })

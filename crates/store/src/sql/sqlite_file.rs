@@ -26,7 +26,7 @@ pub(crate) enum FileChange {
     Written,
     /// The file or its contents were replaced.
     Replaced,
-    /// It was there and is not there any more. Connections still read it, but whatever others write goes elsewhere.
+    /// It existed and no longer does. Connections still read it, but writes of others go elsewhere.
     Missing,
 }
 

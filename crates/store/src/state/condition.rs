@@ -34,7 +34,7 @@ const STALLED: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(super) struct StoreCondition {
     fault: Mutex<Option<StoreFault>>,
-    /// When the transaction that is being written was begun.
+    /// When the transaction that is being written was started.
     writing: Mutex<Option<(Instant, SystemTime)>>,
 }
 

@@ -459,7 +459,7 @@ fn gather(
     (group, None)
 }
 
-/// Refuses what was handed in after the store was told to close.
+/// Refuses changes submitted after the store was closed.
 fn refuse_rest(queue: &Queue<WriterMessage>) {
     while let Some(message) = queue.try_pop() {
         if let WriterMessage::Write(request) = message {

@@ -1,4 +1,4 @@
-//! The EDNS client subnet option (RFC 7871): the network of the client that a resolver asks for.
+//! The EDNS client subnet option (RFC 7871): the network of the client that a resolver queries for.
 
 use super::{HEADER, skip_name};
 use std::fmt;
@@ -18,7 +18,7 @@ pub enum SubnetOption<'a> {
     Believed(ClientSubnet),
 }
 
-/// The network of a client. The prefix length 0 stands for a client that does not want to be known (RFC 7871 section
+/// The network of a client. The prefix length 0 means that the client opted out (RFC 7871 section
 /// 7.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientSubnet {

@@ -21,7 +21,7 @@ const SERVICE: SettingOutcome = NotNeeded("done by the service unit");
 const THREADS: SettingOutcome = NotNeeded("one worker per core and automatic pools");
 const INSIDE: SettingOutcome = NotNeeded("internal to PowerDNS");
 const LUA: SettingOutcome = Breaks("Lua scripts other than LUA records are not supported");
-/// Only asked for in a build without LUA records: otherwise the setting is converted.
+/// Only used in a build without LUA records: otherwise the setting is converted.
 const LUA_RECORDS: SettingOutcome = Breaks("this build has no LUA records");
 const SIGNING: SettingOutcome = NotPossible("new keys have fixed defaults");
 const CONTROL: SettingOutcome =

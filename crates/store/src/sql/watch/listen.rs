@@ -78,7 +78,7 @@ pub(super) async fn listen(
 }
 
 /// Returns the failure to show if a database without a table of changes refuses notifications, as a standby does: zones in memory
-/// would be old for ever.
+/// would be stale forever.
 fn unseen(error: SqlError) -> SqlError {
     match error {
         SqlError::Refused(reason) => SqlError::Unavailable(format!(

@@ -121,7 +121,7 @@ impl SeenTransactions {
             let rows: HashSet<&(i64, i64)> = rows.iter().collect();
             self.seen.keys().any(|seen| !rows.contains(seen))
         };
-        // A standby that resumes may replay hours in one step: rows were added and deleted meanwhile.
+        // A standby that resumes may replay hours in one step: rows were added and deleted in the meantime.
         let has_jumped = newest
             .zip(self.newest)
             .is_some_and(|(old, new)| new.abs_diff(old) >= CHANGES_KEPT / 2);

@@ -62,7 +62,7 @@ impl Drop for WriterTurn<'_> {
         if !self.has_ended {
             let mut state = self.queue.state.lock();
             state.is_written = false;
-            // Nobody would write them before the next change arrives.
+            // Nothing would write them before the next change arrives.
             state.waiting.clear();
         }
     }

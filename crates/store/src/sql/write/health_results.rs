@@ -161,7 +161,7 @@ impl SqlBackend {
         let (writer, primary) = (&self.inner.writer, &self.inner.primary);
         match result {
             Err(Failure::Sql(error)) if error.is_of_server() => writer.leave(session, primary),
-            // A transaction that was begun ends with the session.
+            // A transaction that was started ends with the session.
             Err(_) if session.rollback().await.is_err() => {}
             _ => writer.give_back(session),
         }

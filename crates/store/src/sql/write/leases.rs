@@ -1,7 +1,7 @@
 //! Leases: which of the servers on a database does the work that only one of them may do.
 //!
 //! A row of `nameward_leases` has the task, the server that does it, and a number that rises with each renewal: until when, by the
-//! clock of the database server that was asked, or one more than before. No decision depends on that clock, since the nodes of a
+//! clock of the database server that was queried, or one more than before. No decision depends on that clock, since the nodes of a
 //! cluster may differ and a promoted standby has its own: a lease has ended when another server has seen the same
 //! number for the time of a lease, by a clock that cannot be set, and the holder stops before that. The row is taken over only
 //! if it is still the one that was seen. Work that is itself a change of the database takes its lease in its own
@@ -93,7 +93,7 @@ struct LeaseRow {
 pub struct SeenLeases {
     /// The row of each task, and when it was first seen.
     rows: HashMap<String, (LeaseRow, Instant)>,
-    /// When this server asked for the last renewal that succeeded.
+    /// When this server requested the last renewal that succeeded.
     renewed: HashMap<LeaseTask, Instant>,
 }
 
@@ -191,7 +191,7 @@ async fn renew(
     let (lease, renewal) = lease_times(session.engine());
     let (lease, renewal) = (Duration::from_secs(lease), Duration::from_secs(renewal));
     let rows = read(session).await?;
-    // Its holder asked for what is seen now, so it counts from an earlier moment.
+    // Its holder requested the lease seen now before this moment, so it counts from then.
     seen.note(rows, Instant::now());
     let asked_at = Instant::now();
     let is_due = |task: &&LeaseTask| match seen.holder(**task) {

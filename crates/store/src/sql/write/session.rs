@@ -54,7 +54,7 @@ pub(super) struct Session {
     claim: ZoneClaim,
     /// Zones whose version in the table of changes the current transaction increased when it claimed them.
     claimed: HashSet<i64>,
-    /// Writes outside the transaction that was begun are refused ([`Session::begin`]).
+    /// Writes outside the transaction that was started are refused ([`Session::begin`]).
     is_guarded: bool,
     /// The conflict for which the database rolled back the current transaction. Further statements would be separate
     /// transactions, each committed on its own.

@@ -79,7 +79,7 @@ mod tests {
     use crate::sql::{DatabaseAddress, db};
     use nameward_testkit::databases::Database;
 
-    /// The statement behind the session's back stands for a node that rolls back a transaction and tells nobody.
+    /// The statement behind the session's back acts as a node that rolls back a transaction silently.
     #[tokio::test]
     async fn a_transaction_that_was_rolled_back_silently_writes_and_commits_nothing() {
         let Some(nodes) = Database::galera(1) else {

@@ -59,7 +59,7 @@ fn a_server_without_the_lease_leaves_the_keys_alone() {
     let refused = other.take_due_steps(zone.as_name(), life.now);
     let expected = RolloverError::Keys(ZoneKeysError::Refused(KeyRefusal::OtherServer));
     assert_eq!(refused, Err(expected));
-    // Without the table the metadata decides, for ever.
+    // Without the table the metadata decides, forever.
     life.sql("DROP TABLE nameward_leases");
     assert!(
         other
