@@ -107,12 +107,12 @@ impl ZoneView for Zone {
     fn is_free(&self, name: Name<'_>) -> bool {
         // Ancestors of existing names exist, so nothing exists below a name that does not.
         let found = || Zone::find(self, &NameKey::new(name));
-        !self.is_part() && matches!(found(), Find::Missing { .. } | Find::Wildcard { .. })
+        !self.is_fragment() && matches!(found(), Find::Missing { .. } | Find::Wildcard { .. })
     }
 
     fn known_node(&self, name: Name<'_>) -> Option<Node<'_>> {
         let found = || Zone::find(self, &NameKey::new(name));
-        if self.is_part() {
+        if self.is_fragment() {
             None
         } else {
             match found() {
@@ -124,7 +124,7 @@ impl ZoneView for Zone {
 
     #[inline]
     fn is_elsewhere(&self) -> bool {
-        self.is_stand_in()
+        self.is_stub()
     }
 
     fn is_ready(&self) -> bool {

@@ -199,12 +199,12 @@ fn sign(zone: &mut Zone, apex: &NameBuf, denial: &Denial, contents: Contents) ->
         // As a part that was looked up, which does not know what else exists.
         Contents::Part => {
             zone.set_signing(Some(signing));
-            zone.mark_as_part();
+            zone.mark_as_fragment();
         }
         Contents::Listed | Contents::ListedOptOut => {
             let chain = list(zone, &signing);
             zone.set_signing(SigningWithList::state(signing, &chain));
-            zone.mark_as_part();
+            zone.mark_as_fragment();
             return vec![chain];
         }
     }

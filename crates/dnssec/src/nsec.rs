@@ -162,14 +162,14 @@ mod tests {
     #[test]
     fn the_owner_is_the_last_name_below_the_decremented_sibling() {
         let long = |last: &str| format!("{}{last}.example.org.", "x".repeat(62));
-        let asked: NameBuf = long("b").parse().unwrap();
+        let queried: NameBuf = long("b").parse().unwrap();
         let sibling: NameBuf = long("a").parse().unwrap();
-        let owner = before(asked.as_name(), |_| false).unwrap();
+        let owner = before(queried.as_name(), |_| false).unwrap();
         assert!(owner.as_name().is_at_or_below(sibling.as_name()));
         let below = &owner.as_name().as_wire()[..owner.as_name().as_wire().len() - 77];
         assert_eq!((below.len(), below[0]), (178, 49));
         assert!(below[1..].iter().all(|octet| matches!(octet, 63 | 0xff)));
-        let owner = before(asked.as_name(), |free| free == sibling.as_name());
+        let owner = before(queried.as_name(), |free| free == sibling.as_name());
         assert_eq!(owner, Some(sibling));
     }
 

@@ -98,8 +98,8 @@ impl SignatureTimes {
     /// Returns the time at which the first of the signatures served now expires.
     pub fn earliest_end(&self, now: u64) -> u64 {
         let early = u64::from(self.jitter).min(self.next_period_at(now) - now);
-        let begun = self.period(now) * self.interval();
-        (begun + u64::from(self.validity)).saturating_sub(early)
+        let started = self.period(now) * self.interval();
+        (started + u64::from(self.validity)).saturating_sub(early)
     }
 
     /// Returns inception and expiration of a signature made at `now`, for an RRset that is `early` by this many

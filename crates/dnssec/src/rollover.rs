@@ -254,7 +254,7 @@ pub fn note_ds(
 }
 
 /// Returns the DS RRset that the zone requests from its parent.
-pub fn parent_wish(policy: &RolloverPolicy, keys: &[KeyState]) -> ParentRequest {
+pub fn parent_request(policy: &RolloverPolicy, keys: &[KeyState]) -> ParentRequest {
     let wanted = keys.iter().filter(|key| key.ds.is_shown());
     let wanted: Vec<u32> = wanted.map(|key| key.id).collect();
     let is_leaving = keys

@@ -90,12 +90,12 @@ pub fn reason_of(error: &io::Error) -> String {
 }
 
 fn list(directory: &Path, pattern: &OsStr, found: &mut Vec<PathBuf>) -> io::Result<()> {
-    let here = if directory.as_os_str().is_empty() {
+    let searched = if directory.as_os_str().is_empty() {
         Path::new(".")
     } else {
         directory
     };
-    let entries = match fs::read_dir(here) {
+    let entries = match fs::read_dir(searched) {
         Ok(entries) => entries,
         // A file, or nothing: no match below it.
         Err(_) => return Ok(()),

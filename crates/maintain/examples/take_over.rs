@@ -117,11 +117,7 @@ fn take_over(count: usize) {
     let mut secondaries = Secondaries::new(commits.expect("threads"), Nobody, 1);
     secondaries.add_all(settings, Moment::from_seconds(1_700_000_100));
     let took = began.elapsed();
-    let ready = table
-        .load()
-        .zones()
-        .filter(|zone| !zone.is_stand_in())
-        .count();
+    let ready = table.load().zones().filter(|zone| !zone.is_stub()).count();
     println!(
         "{ready} secondary zones served after {:.3} s",
         took.as_secs_f64()

@@ -218,7 +218,7 @@ impl ChangeFeed {
             (Some(before), Some(after)) if is_other(before, after) => ChangeKind::Changed,
             _ => return,
         };
-        let with_contents = after.filter(|zone| !zone.is_stand_in());
+        let with_contents = after.filter(|zone| !zone.is_stub());
         self.record(|| {
             FeedKind::Zone(Box::new(FeedZoneChange {
                 zone: name.into(),
@@ -248,7 +248,7 @@ impl ChangeFeed {
 
 /// Whether a name is answered from another source or has contents now; versions of one source are commits.
 fn is_other(before: &Zone, after: &Zone) -> bool {
-    before.rank() != after.rank() || (before.is_stand_in() && !after.is_stand_in())
+    before.rank() != after.rank() || (before.is_stub() && !after.is_stub())
 }
 
 #[cfg(test)]

@@ -145,10 +145,10 @@ impl Commits {
     pub fn conditional(
         self: &Arc<Self>,
         mut source: VersionSource,
-        asked: &dyn ConditionalChange,
+        change: &dyn ConditionalChange,
         done: impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static,
     ) {
-        source.author = asked.author().or(source.author);
+        source.author = change.author().or(source.author);
         let table = self.table.load();
         let served = table.offered_by(source.zone.as_name(), source.rank);
         let make = |tip: &Arc<Zone>, _: Option<&Arc<Zone>>| {
@@ -156,7 +156,7 @@ impl Commits {
                 records: tip,
                 signed_by: served.map_or_else(|| tip.signed_by(), |served| served.signed_by()),
             };
-            changed(tip, &asked.decide(&records)?)
+            changed(tip, &change.decide(&records)?)
         };
         self.advance(source, None, make, Box::new(done));
     }
@@ -262,7 +262,7 @@ impl Commits {
             zone.as_ref().is_some_and(|zone| zone.is_packed()),
         );
         self.want_digest(&source, &mut under_way, &changes);
-        let is_first = tip.is_stand_in() && zone.is_some();
+        let is_first = tip.is_stub() && zone.is_some();
         let zone = zone.unwrap_or(tip);
         let committed = CommittedVersion::new(zone, difference, is_first, &source);
         // A version that its storage already has is served at once, unless older versions are still pending.
@@ -337,7 +337,7 @@ impl Commits {
         let is_forward = serial.is_after(tip.serial()) && difference.serials().is_some();
         // A forced transfer may lead back: no journal leads there.
         let is_forced = contents.is_some() && !is_forward && !difference.is_empty();
-        let is_whole = tip.is_stand_in() || is_rewrite(difference, zone) || is_forced;
+        let is_whole = tip.is_stub() || is_rewrite(difference, zone) || is_forced;
         if source.storage == ZoneStorage::Store && is_whole {
             let parts = Arc::new(contents.unwrap_or_else(|| contents_of(zone)));
             return Ok(vec![StateChange::SetContents {

@@ -20,8 +20,8 @@ pub fn transfer(bytes: &[u8]) {
         (Type::AXFR, Some(Serial(1))),
         (Type::IXFR, Some(Serial(1))),
     ] {
-        let asked = SentRequest::query(0x1234, zone, qtype);
-        let mut reader = TransferReader::new(asked, have, None, OCTETS_MAX);
+        let request = SentRequest::query(0x1234, zone, qtype);
+        let mut reader = TransferReader::new(request, have, None, OCTETS_MAX);
         let mut rest = bytes;
         while let Some((len, behind)) = rest.split_first_chunk::<2>() {
             let len = usize::from(u16::from_be_bytes(*len)).min(behind.len());
@@ -37,12 +37,12 @@ pub fn transfer(bytes: &[u8]) {
             }
         }
     }
-    for asked in [
+    for request in [
         SentRequest::query(0x1234, zone, Type::SOA),
         SentRequest::notify(0x1234, zone),
     ] {
-        let _ = read_soa_reply(&asked, bytes);
-        let _ = read_notify_reply(&asked, bytes);
+        let _ = read_soa_reply(&request, bytes);
+        let _ = read_notify_reply(&request, bytes);
     }
 }
 

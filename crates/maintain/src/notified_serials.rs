@@ -160,11 +160,11 @@ impl NotifiedSerialWriter {
         if ours.is_empty() {
             return Ok(());
         }
-        let asked = self
+        let query = self
             .database
             .backend
             .standing(ZoneProgressList::Named(&ours));
-        for zone in self.runtime.block_on(asked)? {
+        for zone in self.runtime.block_on(query)? {
             if zone.is_unnotified() {
                 self.note_serial(&zone)?;
             }
@@ -176,8 +176,8 @@ impl NotifiedSerialWriter {
         if !self.leases.holds(self.database.rank, LeaseTask::Notify) {
             return Ok(());
         }
-        let asked = self.database.backend.standing(ZoneProgressList::Unnotified);
-        let found = self.runtime.block_on(asked)?;
+        let query = self.database.backend.standing(ZoneProgressList::Unnotified);
+        let found = self.runtime.block_on(query)?;
         for zone in self.still_not_notified(found)? {
             let is_notified = self.unwritten.get(&zone.name).copied() == zone.serial();
             if !is_notified {
@@ -202,11 +202,11 @@ impl NotifiedSerialWriter {
         let notified: Vec<NameBuf> = notified.into_iter().collect();
         self.note_serials(&notified)?;
         let names: Vec<NameBuf> = found.iter().map(|zone| zone.name).collect();
-        let asked = self
+        let query = self
             .database
             .backend
             .standing(ZoneProgressList::Named(&names));
-        let mut again = self.runtime.block_on(asked)?;
+        let mut again = self.runtime.block_on(query)?;
         again.retain(|zone| zone.is_unnotified() && found.contains(zone));
         Ok(again)
     }

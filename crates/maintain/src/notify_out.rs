@@ -43,10 +43,7 @@ pub struct NotifyChange {
 impl NotifyChange {
     /// Creates a change of a zone in memory, with its SOA as a hint (RFC 1996 section 3.7).
     pub fn from_zone(zone: &Zone) -> Self {
-        Self::new(
-            zone.id().into(),
-            Some(zone).filter(|zone| !zone.is_stand_in()),
-        )
+        Self::new(zone.id().into(), Some(zone).filter(|zone| !zone.is_stub()))
     }
 
     /// Creates a change of a zone whose contents are elsewhere.
@@ -213,8 +210,8 @@ impl NotifyQueue {
     pub fn find(&self, id: u16, from: SocketAddr) -> Option<(u64, SentRequest, u32)> {
         let number = *self.by_id.get(&(id, from))?;
         let waiting = self.waiting.get(&number)?;
-        let asked = SentRequest::notify(id, waiting.change.zone);
-        Some((number, asked, waiting.tries))
+        let request = SentRequest::notify(id, waiting.change.zone);
+        Some((number, request, waiting.tries))
     }
 
     /// Removes a server that has answered, or that cannot be notified.
@@ -311,8 +308,8 @@ mod tests {
         queue.sent(first.number, 7);
         assert!(queue.find(8, first.target.address).is_none());
         assert!(queue.find(7, server(9).address).is_none());
-        let (number, asked, tries) = queue.find(7, first.target.address).unwrap();
-        assert_eq!((number, asked.id, tries), (first.number, 7, 1));
+        let (number, request, tries) = queue.find(7, first.target.address).unwrap();
+        assert_eq!((number, request.id, tries), (first.number, 7, 1));
         // Notified again with another ID: the old one is no longer valid.
         queue.sent(first.number, 9);
         assert!(queue.find(7, first.target.address).is_none());

@@ -85,7 +85,7 @@ impl Reconciler {
         let table = self.commits.table().load();
         let is_new = |zone: &Arc<Zone>| {
             let offered = table.offered_by(zone.id(), zone.rank());
-            !zone.is_stand_in() && offered.is_none_or(|version| version.stored().is_stand_in())
+            !zone.is_stub() && offered.is_none_or(|version| version.stored().is_stub())
         };
         let new = changes.iter().filter_map(|change| match change {
             TableChange::Offer(zone) | TableChange::Move(zone, _) if is_new(zone) => Some(zone),
@@ -133,7 +133,7 @@ impl Reconciler {
             let (TableChange::Offer(zone) | TableChange::Move(zone, _)) = change else {
                 continue;
             };
-            if !zone.is_stand_in()
+            if !zone.is_stub()
                 && let Some(kept) = kept.remove(&key(zone.id().as_wire()))
                 && let Some(newer) = self.reconcile(zone, &kept)
             {

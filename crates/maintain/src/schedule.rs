@@ -175,16 +175,16 @@ impl Schedule {
         at: Moment,
         (urgency, lane): (EventUrgency, Lane),
     ) {
-        let there = self.zones.get(&zone).and_then(|plan| plan.find(event));
-        let Some(there) = there.copied() else {
+        let planned = self.zones.get(&zone).and_then(|plan| plan.find(event));
+        let Some(planned) = planned.copied() else {
             return self.plan(zone, event, at, (urgency, lane));
         };
         let is_more_urgent =
-            urgency == EventUrgency::Requested && there.urgency == EventUrgency::Timed;
-        if at < there.at || is_more_urgent {
+            urgency == EventUrgency::Requested && planned.urgency == EventUrgency::Timed;
+        if at < planned.at || is_more_urgent {
             self.plan(zone, event, at, (urgency, lane));
-        } else if lane != there.lane {
-            self.plan(zone, event, there.at, (there.urgency, lane));
+        } else if lane != planned.lane {
+            self.plan(zone, event, planned.at, (planned.urgency, lane));
         }
     }
 

@@ -230,11 +230,11 @@ impl<O: QueryPrimary> Secondaries<O> {
         let Some(secondary) = self.zones.get_mut(&number) else {
             return false;
         };
-        let here = secondary
+        let ours = secondary
             .serial()
             .filter(|_| secondary.state == ZoneState::Current);
-        let is_known = match (serial, here) {
-            (Some(notified), Some(here)) => !notified.is_after(here),
+        let is_known = match (serial, ours) {
+            (Some(notified), Some(ours)) => !notified.is_after(ours),
             _ => false,
         };
         // A transfer that waits for its turn fetches the newest version anyway.

@@ -121,7 +121,7 @@ pub fn sync_zone(
     // A link stays a link: its target is replaced.
     let file = fs::canonicalize(path).map_err(failed)?;
     let served = commits.table().version(zone.as_name(), rank);
-    let served = served.filter(|served| !served.is_stand_in());
+    let served = served.filter(|served| !served.is_stub());
     let served = served.ok_or_else(|| SyncError::NotServed(zone.to_string()))?;
     let metadata = fs::metadata(&file).map_err(failed)?;
     let text = fs::read(&file).map_err(failed)?;

@@ -309,7 +309,7 @@ impl TableWriter {
 
 /// Builds the denial of existence chain of a zone, if answers will need it.
 fn make_chain(unsigned: &Zone, signing: &Signing) {
-    let is_signed_here = !unsigned.is_stand_in() && !unsigned.signing().is_signed();
+    let is_signed_here = !unsigned.is_stub() && !unsigned.signing().is_signed();
     if is_signed_here && signing.signs() && signing.style() == DenialStyle::Chain {
         unsigned.chain_for(signing);
     }
@@ -355,7 +355,7 @@ fn served(zone: Arc<Zone>, additions: &ServedAdditions, table: &ZoneTable) -> Ar
     if signing.is_none_or(|signing| !signing.signs()) && !brings_signatures {
         unsigned.forget_chain();
     }
-    if unsigned.is_stand_in() {
+    if unsigned.is_stub() {
         return unsigned;
     }
     let signing = signing.filter(|_| !brings_signatures);
@@ -369,9 +369,9 @@ fn served(zone: Arc<Zone>, additions: &ServedAdditions, table: &ZoneTable) -> Ar
             // Resolvers that know a DS of the zone would treat unsigned answers as forged.
             let name = unsigned.id();
             tracing::error!("zone {name}: not served: it cannot be signed: {error}");
-            let mut stand_in = Zone::not_ready(name);
-            stand_in.set_rank(unsigned.rank());
-            Arc::new(stand_in)
+            let mut stub = Zone::not_ready(name);
+            stub.set_rank(unsigned.rank());
+            Arc::new(stub)
         }
     }
 }

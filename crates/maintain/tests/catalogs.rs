@@ -97,7 +97,7 @@ impl Server {
             .commits
             .table()
             .version(name("catz.example.").as_name(), 0);
-        zone.filter(|zone| !zone.is_stand_in())
+        zone.filter(|zone| !zone.is_stub())
     }
 
     fn members(&self) -> Option<usize> {

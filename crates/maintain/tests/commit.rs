@@ -274,11 +274,11 @@ fn a_zone_of_the_store_survives_with_all_its_changes() {
         Some(CommitError::State(StateError::Gap { .. }))
     ));
     let name = first.zone.as_name();
-    let mut stand_in = nameward_zone::Zone::not_ready(name);
-    stand_in.set_rank(RANK);
+    let mut stub = nameward_zone::Zone::not_ready(name);
+    stub.set_rank(RANK);
     let changes = [
         TableChange::Withdraw(name.as_wire().into(), RANK),
-        TableChange::Offer(Arc::new(stand_in)),
+        TableChange::Offer(Arc::new(stub)),
     ];
     first.commits.table().publish(&changes);
     let many: Hosts = (0..200).map(|host| (host, 1)).collect();

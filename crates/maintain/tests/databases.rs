@@ -79,7 +79,7 @@ fn wait_until(commits: &Commits, is_right: impl Fn(&Zone) -> bool) {
     let (zone, start) = (name("one.test."), Instant::now());
     loop {
         let version = commits.table().version(zone.as_name(), RANK);
-        if version.is_some_and(|version| !version.is_stand_in() && is_right(&version)) {
+        if version.is_some_and(|version| !version.is_stub() && is_right(&version)) {
             return;
         }
         assert!(

@@ -223,11 +223,11 @@ impl World {
         );
         for (zone, local) in &self.locals {
             let version = read_contents(commits.store().unwrap(), zone).unwrap();
-            let mut stand_in = Zone::not_ready(zone.as_name());
-            stand_in.set_rank(LOCAL_RANK);
+            let mut stub = Zone::not_ready(zone.as_name());
+            stub.set_rank(LOCAL_RANK);
             commits
                 .table()
-                .publish(&[TableChange::Offer(Arc::new(stand_in))]);
+                .publish(&[TableChange::Offer(Arc::new(stub))]);
             let mut version = match version {
                 Some(version) => version,
                 None => {
@@ -294,7 +294,7 @@ impl World {
         let table = self.running.as_ref().unwrap().commits.table();
         table
             .version(zone.as_name(), rank)
-            .filter(|zone| !zone.is_stand_in())
+            .filter(|zone| !zone.is_stub())
     }
 
     fn step(&mut self) {

@@ -86,7 +86,7 @@ fn main() {
         let apex: NameBuf = APEX.parse().expect("a name");
         let zone = match what {
             "zone in memory" => build(&format!("{HEAD}{lines}")),
-            _ => Zone::stand_in(apex.as_name(), backend, 1),
+            _ => Zone::stub(apex.as_name(), backend, 1),
         };
         let mut table = ZoneTable::default();
         table.insert(Arc::new(zone));

@@ -216,12 +216,8 @@ impl Server {
         } else {
             add("second", &sources[1])
         };
-        let stand_in =
-            |apex, backend, id| Arc::new(Zone::stand_in(name(apex).as_name(), backend, id));
-        let zones = [
-            stand_in("example.", first, 0),
-            stand_in("other.", second, 1),
-        ];
+        let stub = |apex, backend, id| Arc::new(Zone::stub(name(apex).as_name(), backend, id));
+        let zones = [stub("example.", first, 0), stub("other.", second, 1)];
         let lives = [&zones[0], &zones[1]].map(|zone| LiveHandle::new(zone).unwrap());
         let [source, _] = sources;
         let mut table = ZoneTable::default();

@@ -54,8 +54,8 @@ impl Loopback {
             let source = Arc::new(Memory(apex.into(), text.into()));
             let backend = shared.live.add_source("memory", source);
             let apex: NameBuf = apex.parse().unwrap();
-            let stand_in = Zone::stand_in(apex.as_name(), backend, 1);
-            table.insert(Arc::new(stand_in));
+            let stub = Zone::stub(apex.as_name(), backend, 1);
+            table.insert(Arc::new(stub));
         }
         shared.zones.store(Arc::new(table));
         Loopback::serve(shared, "127.0.0.1:0")

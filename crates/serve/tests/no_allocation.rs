@@ -359,7 +359,7 @@ fn allocations_from_cache(signing: Option<Arc<Signing>>, at_least: usize) -> u64
     let backend = shared.live.add_source("memory", source);
     let apex: NameBuf = "example.".parse().unwrap();
     let mut table = ZoneTable::default();
-    table.insert(Arc::new(Zone::stand_in(apex.as_name(), backend, 1)));
+    table.insert(Arc::new(Zone::stub(apex.as_name(), backend, 1)));
     shared.zones.store(Arc::new(table));
     let _running = start(&shared, 2).unwrap();
     let names = [

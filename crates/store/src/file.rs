@@ -229,7 +229,7 @@ impl FileBackend {
         withdrawal: Withdrawal,
         events: &mut dyn FnMut(LoadEvent<'_>),
     ) -> LoadSummary {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut summary = LoadSummary::default();
         let mut report = |message: SearchMessage<'_>| match message {
             SearchMessage::Problem(text) => {
@@ -285,7 +285,7 @@ impl FileBackend {
         let summary = load.summary;
         self.watch_includes(sources);
         if let Some(watcher) = &self.watcher {
-            watcher.end(begun.elapsed());
+            watcher.end(started.elapsed());
         }
         summary
     }

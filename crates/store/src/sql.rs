@@ -290,7 +290,7 @@ struct BackendParts {
     reads: Driver,
     ancestors: AncestorSets,
     apexes: Apexes,
-    parts: SharedFragments,
+    fragments: SharedFragments,
     /// Seed of the zone fingerprints.
     seed: RandomState,
     writer: write::Writer,
@@ -343,7 +343,7 @@ impl SqlBackend {
                 reads,
                 ancestors,
                 apexes: Apexes::default(),
-                parts: SharedFragments::default(),
+                fragments: SharedFragments::default(),
                 seed: RandomState::new(),
                 writer: write::Writer::default(),
                 commits: write::CommitQueue::default(),
@@ -436,7 +436,7 @@ impl SqlBackend {
     /// and metadata caches lost.
     pub fn forget(&self, zone: Option<i64>) -> usize {
         self.inner.apexes.forget(zone);
-        self.inner.parts.forget(zone);
+        self.inner.fragments.forget(zone);
         self.inner.ancestors.forget(zone);
         self.inner.keys.forget(zone) + self.inner.metadata.forget(zone)
     }

@@ -105,11 +105,11 @@ impl PausedStore {
     pub fn resume(self) -> Result<(), StateError> {
         let inner = &self.store.inner;
         let path = inner.path.with_file_name(LOCK);
-        let begun = Instant::now();
+        let started = Instant::now();
         // A process that was killed holds the lock until the system has closed its files.
         let lock = loop {
             match lock::lock(&path, StoreUser::Server) {
-                Err(StateError::InUse(..)) if begun.elapsed() < PATIENCE => {
+                Err(StateError::InUse(..)) if started.elapsed() < PATIENCE => {
                     thread::sleep(LOCK_INTERVAL);
                 }
                 other => break other?,

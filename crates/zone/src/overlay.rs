@@ -88,8 +88,8 @@ impl Overlay {
             node: node.into(),
             is_gone,
         };
-        let there = self.table.get(&tag(hash));
-        let mut names: Vec<ChangedName> = there.map(|names| names.to_vec()).unwrap_or_default();
+        let existing = self.table.get(&tag(hash));
+        let mut names: Vec<ChangedName> = existing.map(|names| names.to_vec()).unwrap_or_default();
         match names
             .iter_mut()
             .find(|other| other.name() == changed.name())

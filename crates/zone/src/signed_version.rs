@@ -113,15 +113,15 @@ impl Zone {
         let soa_ttl = self.soa().map_or(0, |soa| soa.ttl());
         for (rtype, rdata) in signing.apex_records() {
             // Records made here replace the zone's own, except for keys: one of ours may be in the file.
-            let there = apex
+            let existing = apex
                 .rrset(rtype)
                 .filter(|_| rtype == Type::DNSKEY || !signing.signs());
-            let mut there = there.into_iter().flat_map(|rrset| rrset.records());
+            let mut existing = existing.into_iter().flat_map(|rrset| rrset.records());
             let ttl = match rtype {
                 Type::DNSKEY | Type::CDS | Type::CDNSKEY => signing.dnskey_ttl(),
                 _ => None,
             };
-            if there.any(|record| record.rdata == &rdata[..]) {
+            if existing.any(|record| record.rdata == &rdata[..]) {
                 continue;
             }
             difference.added.push(WireRecord {

@@ -33,7 +33,7 @@ impl Deref for LiveHandle {
 
 impl Zone {
     /// Creates the placeholder for a zone whose contents are looked up in a backend, where it has this ID.
-    pub fn stand_in(name: Name<'_>, backend: u32, id: i64) -> Zone {
+    pub fn stub(name: Name<'_>, backend: u32, id: i64) -> Zone {
         Zone::looked_up(Live::new(name, backend, id), apex_summary(name.zone()))
     }
 
@@ -73,7 +73,7 @@ mod tests {
         let mut table = ZoneTable::default();
         for name in [".", "Example.ORG."] {
             let name: NameBuf = name.parse().unwrap();
-            table.insert(Arc::new(Zone::stand_in(name.as_name(), 3, 7)));
+            table.insert(Arc::new(Zone::stub(name.as_name(), 3, 7)));
         }
         let name: NameBuf = "a.b.example.org.".parse().unwrap();
         let key = NameKey::new(name.as_name());

@@ -101,7 +101,7 @@ impl ZoneTable {
         self.len() == 0
     }
 
-    /// Returns all versions of all zones, in arbitrary order. A stand-in of no source is not a zone.
+    /// Returns all versions of all zones, in arbitrary order. A stub of no source is not a zone.
     pub fn zones(&self) -> impl Iterator<Item = &Arc<Zone>> {
         let variants = self.variants.iter().flat_map(|table| table.shards.iter());
         let shards = self.shards.iter().chain(variants);
@@ -363,8 +363,8 @@ impl Shard {
         }
         let mut at = first_slot(hash, self.slots.len());
         let mut is_new = true;
-        while let Some(there) = &self.slots[at].zone {
-            if self.slots[at].hash == hash && there.id() == zone.id() {
+        while let Some(existing) = &self.slots[at].zone {
+            if self.slots[at].hash == hash && existing.id() == zone.id() {
                 is_new = false;
                 break;
             }

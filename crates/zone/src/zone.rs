@@ -26,7 +26,7 @@ pub struct Zone {
     /// Only the zone's existence is known; this is the placeholder for contents that are not available.
     is_not_ready: bool,
     /// The zone only has the names that a single query needs.
-    is_part: bool,
+    is_fragment: bool,
     /// Rank of the source: the lower one wins if two sources have the zone.
     rank: u16,
 }
@@ -89,7 +89,7 @@ impl Zone {
             body,
             summary,
             is_not_ready: false,
-            is_part: false,
+            is_fragment: false,
             rank: 0,
         }
     }
@@ -126,7 +126,7 @@ impl Zone {
 
     /// Checks whether this is only a placeholder for contents that are not in memory.
     #[inline]
-    pub fn is_stand_in(&self) -> bool {
+    pub fn is_stub(&self) -> bool {
         self.is_not_ready || self.live().is_some()
     }
 
@@ -180,13 +180,13 @@ impl Zone {
 
     /// Checks whether the zone only has the names that a single query needs, so that the absence of other names means
     /// nothing.
-    pub fn is_part(&self) -> bool {
-        self.is_part
+    pub fn is_fragment(&self) -> bool {
+        self.is_fragment
     }
 
     /// Marks the zone as having only the names that a single query needs.
-    pub fn mark_as_part(&mut self) {
-        self.is_part = true;
+    pub fn mark_as_fragment(&mut self) {
+        self.is_fragment = true;
     }
 
     /// Returns the rank of the source.

@@ -90,10 +90,10 @@ fn rrsets_of_a_version_replace_those_of_the_common_one() {
 #[test]
 fn a_version_without_a_common_one_in_memory_keeps_its_contents() {
     let own = version([soa(1), address("a.example.", 1)]);
-    let live = Arc::new(Zone::stand_in(name(APEX).as_name(), 0, 1));
+    let live = Arc::new(Zone::stub(name(APEX).as_name(), 0, 1));
     assert_eq!(own.layered_over(&live).err(), Some(LayerError::LiveBase));
     let waiting = Arc::new(own.without_base());
-    assert!(waiting.is_stand_in() && !waiting.is_ready());
+    assert!(waiting.is_stub() && !waiting.is_ready());
     assert_eq!(waiting.id().to_string(), "example..inside");
     assert!(Arc::ptr_eq(&waiting.stored(), &own));
 }

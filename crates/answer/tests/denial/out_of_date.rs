@@ -241,7 +241,7 @@ fn relisted(table: &ZoneTable, list: &Arc<ListedChain>, apex: &NameBuf) -> ZoneT
     let signing = Arc::clone(zone.signing().online().unwrap());
     let mut zone = zone.pack().unwrap();
     zone.set_signing(SigningWithList::state(signing, list));
-    zone.mark_as_part();
+    zone.mark_as_fragment();
     let mut table = ZoneTable::default();
     table.insert(Arc::new(zone));
     table

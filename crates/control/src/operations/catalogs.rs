@@ -353,7 +353,7 @@ fn autoprimary_texts(row: &AutoprimaryRow) -> (String, String) {
 }
 
 fn has_contents(version: &Zone) -> bool {
-    version.is_ready() && !version.is_stand_in()
+    version.is_ready() && !version.is_stub()
 }
 
 fn source_word(source: PolicySource) -> String {

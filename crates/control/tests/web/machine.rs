@@ -103,11 +103,11 @@ fn every_metric_that_alerts_and_dashboards_name_exists() {
     let text = server.get("/metrics").text();
     let exists = |name: &str| {
         let kind = format!("# TYPE {name} ");
-        let is_part = |end| {
+        let is_fragment = |end| {
             let whole = name.strip_suffix(end);
             whole.is_some_and(|name| text.contains(&format!("# TYPE {name} histogram")))
         };
-        text.contains(&kind) || ["_bucket", "_sum", "_count"].into_iter().any(is_part)
+        text.contains(&kind) || ["_bucket", "_sum", "_count"].into_iter().any(is_fragment)
     };
     for (file, least) in [("prometheus-alerts.yml", 15), ("grafana-dashboard.json", 5)] {
         let rules = std::fs::read_to_string(format!("{contrib}{file}")).expect("a file");

@@ -5,7 +5,7 @@
 
 use nameward_dnssec::rollover::{
     DsSight, KeyRole, KeyState, ParentRequest, RolloverPolicy, RolloverStep, advance, note_ds,
-    parent_wish,
+    parent_request,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -131,13 +131,13 @@ impl World {
         let rrsig = shown(|key| key.zone_rrsig.is_shown(), &self.keys);
         let mut is_new = self.dnskey.publish(self.now, dnskey);
         is_new |= self.rrsig.publish(self.now, rrsig);
-        let wish = match parent_wish(&self.policy, &self.keys) {
+        let request = match parent_request(&self.policy, &self.keys) {
             ParentRequest::Nothing => None,
             ParentRequest::Keys(ids) => Some(ids.into_iter().collect()),
             ParentRequest::Removal => Some(Ids::new()),
         };
-        if self.wishes.last().is_none_or(|(_, last)| *last != wish) {
-            self.wishes.push((self.now, wish));
+        if self.wishes.last().is_none_or(|(_, last)| *last != request) {
+            self.wishes.push((self.now, request));
         }
         if is_new {
             self.check();
@@ -148,12 +148,12 @@ impl World {
     pub fn act_as_parent(&mut self, read_at: u64, dice: &mut Dice) {
         self.read_at = self.read_at.max(read_at);
         let read_at = self.read_at;
-        let wish = self
+        let request = self
             .wishes
             .iter()
             .rev()
             .find(|(since, _)| *since <= read_at);
-        let Some(wanted) = wish.and_then(|(_, wish)| wish.clone()) else {
+        let Some(wanted) = request.and_then(|(_, request)| request.clone()) else {
             return;
         };
         let before = self.ds.current();

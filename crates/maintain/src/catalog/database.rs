@@ -61,11 +61,11 @@ impl StoredCatalogs {
     /// Reads the stored serial of a catalog. May block, but not for long.
     pub(super) fn serial(&self, catalog: &NameBuf) -> Option<Serial> {
         let names = [*catalog];
-        let asked = self
+        let query = self
             .database
             .backend
             .standing(ZoneProgressList::Named(&names));
-        let found = self.runtime.block_on(asked).ok()?;
+        let found = self.runtime.block_on(query).ok()?;
         found.first()?.serial()
     }
 

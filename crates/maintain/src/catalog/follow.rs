@@ -279,8 +279,7 @@ impl CatalogFollower {
                 continue;
             };
             let is_seen = |seen: &Arc<Zone>| Arc::ptr_eq(seen, zone);
-            if zone.is_stand_in() || !zone.is_ready() || self.seen.get(catalog).is_some_and(is_seen)
-            {
+            if zone.is_stub() || !zone.is_ready() || self.seen.get(catalog).is_some_and(is_seen) {
                 // An expired one keeps its members.
                 continue;
             }

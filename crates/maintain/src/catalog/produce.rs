@@ -141,7 +141,7 @@ impl CatalogFollower {
     ) -> Result<Option<Arc<Zone>>, StateError> {
         let table = self.commits.table();
         let offered = table.version(name, CONFIGURED_RANK);
-        if let Some(zone) = offered.filter(|zone| !zone.is_stand_in()) {
+        if let Some(zone) = offered.filter(|zone| !zone.is_stub()) {
             return Ok(Some(zone));
         }
         let kept = read_contents(store, &name.into())?;

@@ -20,9 +20,9 @@ impl Commits {
     ) -> Vec<Contest> {
         let table = self.table.load();
         let is_newer = |change: &TableChange| match change {
-            TableChange::Offer(zone) if !zone.is_stand_in() => table
+            TableChange::Offer(zone) if !zone.is_stub() => table
                 .offered_by(zone.id(), zone.rank())
-                .is_some_and(|older| !older.stored().is_stand_in()),
+                .is_some_and(|older| !older.stored().is_stub()),
             _ => false,
         };
         if self.durable.is_none() {

@@ -19,7 +19,7 @@ impl Commits {
     pub(crate) fn memory_objection(&self, version: &Zone) -> Option<String> {
         let table = self.table.load();
         let older = table.exact(version.id());
-        let older = older.filter(|older| !older.is_stand_in())?;
+        let older = older.filter(|older| !older.is_stub())?;
         // Without a state store versions are not compared.
         self.durable.as_ref()?;
         let larger = version.heap_bytes().max(older.heap_bytes());

@@ -41,7 +41,7 @@ impl Commits {
                     Merge::Both(rebased) => return Ok(merged(rebased, tip)),
                 }
             }
-            let difference = if tip.is_stand_in() {
+            let difference = if tip.is_stub() {
                 Difference::default()
             } else {
                 zone.difference_from(tip)

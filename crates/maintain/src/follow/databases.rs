@@ -1,6 +1,6 @@
 //! Follows databases: their zone lists, and their changes.
 //!
-//! Each database has a thread that reads its zone list, publishes stand-ins (live) or contents (resident) in the
+//! Each database has a thread that reads its zone list, publishes stubs (live) or contents (resident) in the
 //! table, and then follows its changes. A database that is down is retried with back-off; its known zones stay in the
 //! table in the meantime, and live ones that cannot be looked up are answered SERVFAIL. A thread that panics is
 //! restarted with what it knew.

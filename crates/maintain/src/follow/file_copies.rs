@@ -240,7 +240,7 @@ impl<'w> FileCopyWriter<'w> {
         let Some(version) = self.commits.file_version(name, rank) else {
             return Ok(());
         };
-        if version.is_stand_in() {
+        if version.is_stub() {
             return Ok(());
         }
         if self.copied.octets_max == 0 {

@@ -1,7 +1,7 @@
 //! The time in which it is unknown which zones are ours: between opening the ports and the end of the search for zone files, and until
 //! the zone list of each database was read, or restored from the last run.
 //!
-//! A stand-in for the root, after all sources, makes every query in that time SERVFAIL: REFUSED would be wrong for
+//! A stub for the root, after all sources, makes every query in that time SERVFAIL: REFUSED would be wrong for
 //! the zones that are about to be found. Resolvers take it as final, and ask no other server (RFC 8906 section 3.1.1).
 
 use crate::table::TableWriter;

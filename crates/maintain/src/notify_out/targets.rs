@@ -29,7 +29,7 @@ pub fn notify_targets(
     policy: &ZonePolicy,
 ) -> NotifyTargets {
     let (mut found, mut unknown) = (Vec::new(), Vec::new());
-    if policy.notifies_name_servers(origin) && !zone.is_stand_in() {
+    if policy.notifies_name_servers(origin) && !zone.is_stub() {
         for host in notified_servers(zone) {
             match host_in_memory(host, zone, table) {
                 KnownHost::Here(node) => node_addresses(node, |ip| found.push(ip)),
@@ -109,7 +109,7 @@ fn host_in_memory<'z>(host: Name<'_>, zone: &'z Zone, table: &'z ZoneTable) -> K
     let mut name = Some(host);
     while let Some(apex) = name {
         if let Some(other) = table.exact(apex) {
-            return match other.node_of(host).filter(|_| !other.is_stand_in()) {
+            return match other.node_of(host).filter(|_| !other.is_stub()) {
                 Some(node) => KnownHost::Here(node),
                 None => KnownHost::Nowhere,
             };

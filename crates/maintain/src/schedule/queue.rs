@@ -38,7 +38,7 @@ pub(super) type DueEvent = (Moment, ZoneEvent, ZoneNumber);
 /// The events of one lane.
 #[derive(Default)]
 struct LaneEvents {
-    asked: BTreeSet<DueEvent>,
+    requested: BTreeSet<DueEvent>,
     timed: BTreeSet<DueEvent>,
     running: usize,
     position: Option<Position>,
@@ -53,19 +53,19 @@ enum Position {
 impl LaneEvents {
     fn set(&mut self, urgency: EventUrgency) -> &mut BTreeSet<DueEvent> {
         match urgency {
-            EventUrgency::Requested => &mut self.asked,
+            EventUrgency::Requested => &mut self.requested,
             EventUrgency::Timed => &mut self.timed,
         }
     }
 
     fn first_at(&self) -> Option<Moment> {
-        let sets = [&self.asked, &self.timed];
+        let sets = [&self.requested, &self.timed];
         let first = sets.into_iter().filter_map(BTreeSet::first);
         first.map(|(at, ..)| *at).min()
     }
 
     fn take_due(&mut self, now: Moment) -> Option<DueEvent> {
-        for set in [&mut self.asked, &mut self.timed] {
+        for set in [&mut self.requested, &mut self.timed] {
             if set.first().is_some_and(|(at, ..)| *at <= now) {
                 return set.pop_first();
             }
@@ -74,7 +74,7 @@ impl LaneEvents {
     }
 
     fn is_empty(&self) -> bool {
-        self.asked.is_empty() && self.timed.is_empty() && self.running == 0
+        self.requested.is_empty() && self.timed.is_empty() && self.running == 0
     }
 }
 

@@ -38,10 +38,10 @@ impl<O: QueryPrimary> Secondaries<O> {
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
         };
-        if zone.asked >= zone.settings.policy.primaries.len() {
+        if zone.primaries_tried >= zone.settings.policy.primaries.len() {
             return self.give_up(number, now);
         }
-        zone.asked += 1;
+        zone.primaries_tried += 1;
         if zone.serial().is_some() && !zone.is_forced {
             self.ask(number, PrimaryRequestStep::Serial, now)
         } else {
@@ -142,14 +142,14 @@ impl<O: QueryPrimary> Secondaries<O> {
             PrimaryAnswer::Same(serial) => {
                 zone.serial_there = Some(serial);
                 match have {
-                    Some(here) if here == serial => {
+                    Some(ours) if ours == serial => {
                         self.confirm(request_id.zone, Confirmation::Unchanged, now);
                     }
                     // A primary that is behind us confirms nothing: another may be ahead.
-                    Some(here) => {
+                    Some(ours) => {
                         zone.behind = Some(serial);
                         let error = format!(
-                            "the primary has serial {serial}, lower than {here} on this server"
+                            "the primary has serial {serial}, lower than {ours} on this server"
                         );
                         self.fail(request_id.zone, error, now);
                     }
@@ -190,7 +190,7 @@ impl<O: QueryPrimary> Secondaries<O> {
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
         };
-        if zone.asked >= zone.settings.policy.primaries.len() {
+        if zone.primaries_tried >= zone.settings.policy.primaries.len() {
             return self.give_up(number, now);
         }
         zone.is_check_continued = true;
@@ -322,13 +322,13 @@ impl<O: QueryPrimary> Secondaries<O> {
         let Some(zone) = self.zones.get_mut(&number) else {
             return;
         };
-        let here = zone.serial();
+        let ours = zone.serial();
         let serial = whole.zone.serial();
         if whole.zone.apex_name() != zone.settings.name.as_name().zone() {
             let apex = whole.zone.apex_name();
             return self.fail(number, format!("the primary sent zone {apex}"), now);
         }
-        if !zone.is_forced && here.is_some_and(|here| !serial.is_after(here)) {
+        if !zone.is_forced && ours.is_some_and(|ours| !serial.is_after(ours)) {
             return self.fail(number, format!("serial {serial} is not higher"), now);
         }
         // The primary knows nothing of our views.

@@ -198,16 +198,16 @@ impl StorageWorker {
             .table()
             .version(zone.as_name(), self.database.rank);
         self.database.served_from == ServedFrom::Memory
-            && version.is_none_or(|version| version.is_stand_in())
+            && version.is_none_or(|version| version.is_stub())
     }
 
     fn standing(&self, zones: &[NameBuf]) -> Result<Vec<ZoneProgress>, WriteError> {
-        let asked = if zones.len() < MANY {
+        let list = if zones.len() < MANY {
             ZoneProgressList::Named(zones)
         } else {
             ZoneProgressList::Secondary
         };
-        self.runtime.block_on(self.database.backend.standing(asked))
+        self.runtime.block_on(self.database.backend.standing(list))
     }
 
     fn read_states(&self, zones: &[NameBuf]) -> Result<StorageStates, WriteError> {

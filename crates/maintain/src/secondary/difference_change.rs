@@ -102,22 +102,22 @@ impl ConditionalChange for DifferenceChange {
         let Some((from, to)) = self.difference.serials() else {
             return Err(refused("the differences have no SOA record".into()));
         };
-        let mut here: Option<Serial> = None;
+        let mut current: Option<Serial> = None;
         records.each_record(self.apex.as_name(), &mut |rtype, _, rdata| {
             if rtype == Type::SOA {
-                here = soa_serial(rdata);
+                current = soa_serial(rdata);
             }
         });
-        let edits = match here {
+        let edits = match current {
             // Another server on this database was faster.
-            Some(here) if here == to => Vec::new(),
-            Some(here) if here == from => {
+            Some(current) if current == to => Vec::new(),
+            Some(current) if current == from => {
                 self.check_removed(records)?;
                 self.edits()
             }
-            Some(here) => {
+            Some(current) => {
                 return Err(refused(format!(
-                    "the zone has serial {here}, but the differences start at serial {from}"
+                    "the zone has serial {current}, but the differences start at serial {from}"
                 )));
             }
             None => return Err(refused("the zone has no SOA record".into())),

@@ -113,9 +113,9 @@ impl<O: QueryPrimary> Secondaries<O> {
         let names: Vec<_> = list.iter().map(|zone| zone.name.to_buf()).collect();
         let keyed = |settings: SecondarySettings| (settings.name.clone(), settings);
         self.listing.extend(list.into_iter().map(keyed));
-        let asked = names.clone();
+        let requested = names.clone();
         let done = self.report(move |listed| StorageReport::Listed(names, listed));
-        storage.read_states(asked, done);
+        storage.read_states(requested, done);
     }
 
     /// Takes over zones whose storage was read. If that failed they are read again, each when it is checked.

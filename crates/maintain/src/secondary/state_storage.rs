@@ -294,12 +294,12 @@ pub(super) fn shown(zone: &ZoneInStorage<'_>) -> [TableChange; 2] {
     let version = match (zone.state, contents) {
         (ZoneState::Current, Some(version)) => Arc::clone(version),
         _ => {
-            let mut stand_in = Zone::not_ready(name.as_name());
-            stand_in.set_rank(*rank);
-            Arc::new(stand_in)
+            let mut stub = Zone::not_ready(name.as_name());
+            stub.set_rank(*rank);
+            Arc::new(stub)
         }
     };
-    // A stand-in does not replace a version by itself.
+    // A stub does not replace a version by itself.
     [
         TableChange::Withdraw(name.as_name().as_wire().into(), *rank),
         TableChange::Offer(version),

@@ -22,7 +22,7 @@ impl<O: QueryPrimary> Secondaries<O> {
         if std::mem::take(&mut zone.is_check_continued) {
             return self.ask_next(number, now);
         }
-        (zone.asked, zone.urgency) = (0, urgency);
+        (zone.primaries_tried, zone.urgency) = (0, urgency);
         zone.is_forced = std::mem::take(&mut zone.is_force_requested);
         if zone.storage.is_shared() {
             self.poll_storage(number, PollReason::Check)

@@ -28,7 +28,7 @@ pub(super) struct Secondary {
     pub(super) request_id: Option<u64>,
     /// The next primary to query, and how many were tried in this check.
     pub(super) next_primary: usize,
-    pub(super) asked: usize,
+    pub(super) primaries_tried: usize,
     /// The check continues with the next primary when its event starts.
     pub(super) is_check_continued: bool,
     /// Whether the current check was requested by a NOTIFY or an operator.
@@ -106,7 +106,7 @@ impl Secondary {
             expiry: None,
             request_id: None,
             next_primary: 0,
-            asked: 0,
+            primaries_tried: 0,
             is_check_continued: false,
             urgency: EventUrgency::Timed,
             is_force_requested: false,

@@ -107,8 +107,8 @@ impl SentRequest {
 }
 
 /// Returns a NOTIFY with the SOA of a version as a hint (RFC 1996 section 3.7), or without one.
-pub fn notify_message(asked: &SentRequest, version: Option<&Zone>) -> Vec<u8> {
-    let mut message = asked.message(None);
+pub fn notify_message(request: &SentRequest, version: Option<&Zone>) -> Vec<u8> {
+    let mut message = request.message(None);
     let soa = version.and_then(Zone::soa);
     let record = soa.and_then(|soa| Some((soa.ttl(), soa.records().next()?)));
     if let Some((ttl, record)) = record {
@@ -133,6 +133,6 @@ fn push_soa(message: &mut Vec<u8>, ttl: u32, rdata: &[u8]) {
 }
 
 /// Checks whether a name is that of the queried zone.
-pub(super) fn is_zone(asked: &SentRequest, name: Name<'_>) -> bool {
-    name == asked.zone.as_name()
+pub(super) fn is_zone(request: &SentRequest, name: Name<'_>) -> bool {
+    name == request.zone.as_name()
 }

@@ -24,9 +24,9 @@ pub enum SoaReply {
 ///
 /// RFC 1034 section 4.3.5 has the secondary query the primary, so a non-authoritative answer is rejected: it may come
 /// from a resolver in between.
-pub fn read_soa_reply(asked: &SentRequest, octets: &[u8]) -> Result<SoaReply, TransferFailure> {
+pub fn read_soa_reply(request: &SentRequest, octets: &[u8]) -> Result<SoaReply, TransferFailure> {
     let message = Message::parse(octets)?;
-    let at = asked.check(&message)?;
+    let at = request.check(&message)?;
     if message.rcode() != 0 {
         return Err(TransferFailure::Code(message.rcode()));
     }
@@ -40,7 +40,8 @@ pub fn read_soa_reply(asked: &SentRequest, octets: &[u8]) -> Result<SoaReply, Tr
     let count = message.promised(MessageSection::Answer);
     let mut cursor = RecordCursor::new(octets, at, count, &mut scratch);
     while let Some(record) = cursor.next(&mut scratch)? {
-        if record.rtype == Type::SOA && record.class == Class::IN && is_zone(asked, record.owner) {
+        if record.rtype == Type::SOA && record.class == Class::IN && is_zone(request, record.owner)
+        {
             let serial = soa_serial(record.rdata).ok_or(TransferFailure::NoSoa)?;
             return Ok(SoaReply::Serial(serial, expire_of(&message)));
         }
@@ -70,11 +71,11 @@ pub(super) fn expire_of(message: &Message<'_>) -> Option<u32> {
 
 /// Reads the response to a query for the NS records of a zone, which must be authoritative.
 pub fn read_name_servers(
-    asked: &SentRequest,
+    request: &SentRequest,
     octets: &[u8],
 ) -> Result<Vec<NameBuf>, TransferFailure> {
     let message = Message::parse(octets)?;
-    let at = asked.check(&message)?;
+    let at = request.check(&message)?;
     if message.rcode() != 0 {
         return Err(TransferFailure::Code(message.rcode()));
     }
@@ -86,7 +87,7 @@ pub fn read_name_servers(
     let mut cursor = RecordCursor::new(octets, at, count, &mut scratch);
     let mut servers = Vec::new();
     while let Some(record) = cursor.next(&mut scratch)? {
-        if record.rtype == Type::NS && record.class == Class::IN && is_zone(asked, record.owner) {
+        if record.rtype == Type::NS && record.class == Class::IN && is_zone(request, record.owner) {
             servers.extend(Name::from_wire(record.rdata).map(NameBuf::from));
         }
     }
@@ -95,9 +96,9 @@ pub fn read_name_servers(
 
 /// Reads the response to a NOTIFY. Any response ends the notification (RFC 1996 section 3.6); one with an error is a
 /// failure.
-pub fn read_notify_reply(asked: &SentRequest, octets: &[u8]) -> Result<(), TransferFailure> {
+pub fn read_notify_reply(request: &SentRequest, octets: &[u8]) -> Result<(), TransferFailure> {
     let message = Message::parse(octets)?;
-    asked.check(&message)?;
+    request.check(&message)?;
     match message.rcode() {
         0 => Ok(()),
         code => Err(TransferFailure::Code(code)),

@@ -89,7 +89,7 @@ enum Phase {
 
 /// Reads the messages of one transfer.
 pub struct TransferReader {
-    asked: SentRequest,
+    request: SentRequest,
     have: Option<Serial>,
     verifier: Option<ReplyVerifier>,
     octets_max: u64,
@@ -105,13 +105,13 @@ impl TransferReader {
     /// Starts reading the response to an AXFR or IXFR query. `have` is our serial; only a newer version is
     /// transferred. `verifier` belongs to the signed query.
     pub fn new(
-        asked: SentRequest,
+        request: SentRequest,
         have: Option<Serial>,
         verifier: Option<ReplyVerifier>,
         octets_max: u64,
     ) -> Self {
         TransferReader {
-            asked,
+            request,
             have,
             verifier,
             octets_max,
@@ -171,7 +171,7 @@ impl TransferReader {
     ) -> Result<Option<TransferAnswer>, TransferFailure> {
         let message = Message::parse(octets)?;
         if message.is_truncated() {
-            self.asked.check(&message)?;
+            self.request.check(&message)?;
             return Ok(None);
         }
         match self.take(octets, now)? {
@@ -183,7 +183,7 @@ impl TransferReader {
 
     fn read_message(&mut self, octets: &[u8], now: u64) -> Result<TransferStep, TransferFailure> {
         let message = Message::parse(octets)?;
-        let at = self.asked.check(&message)?;
+        let at = self.request.check(&message)?;
         let verified = match &mut self.verifier {
             Some(verifier) => verifier.verify(octets, now).map(|_| ()),
             None => Ok(()),
@@ -284,11 +284,11 @@ impl TransferReader {
         if record.rtype.is_meta() {
             return Err(TransferFailure::MetaType(record.rtype));
         }
-        let zone = self.asked.zone.as_name();
+        let zone = self.request.zone.as_name();
         if !record.same_owner && !record.owner.is_at_or_below(zone) {
             return Err(TransferFailure::OutOfZone(record.owner.to_string()));
         }
-        if record.rtype == Type::SOA && !is_zone(&self.asked, record.owner) {
+        if record.rtype == Type::SOA && !is_zone(&self.request, record.owner) {
             return Err(TransferFailure::StraySoa(record.owner.to_string()));
         }
         Ok(())
@@ -320,7 +320,7 @@ impl TransferReader {
         let Phase::Second(soa) = std::mem::replace(&mut self.phase, Phase::Ended) else {
             return Err(TransferFailure::BehindEnd);
         };
-        let is_ixfr = self.asked.qtype == Type::IXFR;
+        let is_ixfr = self.request.qtype == Type::IXFR;
         if is_ixfr
             && record.rtype == Type::SOA
             && record.rdata != &*soa.rdata
@@ -330,7 +330,7 @@ impl TransferReader {
             self.phase = Phase::Chain(Box::new(chain));
             return Ok(None);
         }
-        let mut whole = WholeDraft::begin(soa, self.asked.zone.as_name(), self.octets_max);
+        let mut whole = WholeDraft::begin(soa, self.request.zone.as_name(), self.octets_max);
         if record.rtype == Type::SOA {
             return whole.finish(record).map(Some);
         }

@@ -160,11 +160,11 @@ impl StoredZones {
         Ok(())
     }
 
-    /// Adds a stand-in for a database zone to the table.
+    /// Adds a stub for a database zone to the table.
     fn offer_row(&self, row: &ZoneRow, rank: u16, mode: BackendMode) {
         let name = row.name.as_name();
         let mut zone = match mode {
-            BackendMode::Live => Zone::stand_in(name, rank.into(), row.id),
+            BackendMode::Live => Zone::stub(name, rank.into(), row.id),
             BackendMode::Resident => Zone::not_ready(name),
         };
         zone.set_rank(rank);

@@ -168,7 +168,7 @@ impl SecondaryZones {
                 rank => ShownOrigin::Backend(rank.into()),
             },
             signing: None,
-            names: (!served.is_stand_in()).then(|| served.name_count()),
+            names: (!served.is_stub()).then(|| served.name_count()),
         })
     }
 
@@ -297,7 +297,7 @@ impl SecondaryZones {
         let served = table.exact(zone.as_name()).ok_or_else(|| {
             OperationError::not_found(format!("zone {zone} not found; see `nameward zone list`"))
         })?;
-        let state = match (served.is_ready(), served.is_stand_in()) {
+        let state = match (served.is_ready(), served.is_stub()) {
             (false, _) => "not ready",
             (true, true) => "live",
             (true, false) => "current",
@@ -306,7 +306,7 @@ impl SecondaryZones {
             name: zone.to_string(),
             kind: self.kind_of(zone.as_name()).into(),
             state: state.into(),
-            serial: (!served.is_stand_in()).then(|| served.serial().0),
+            serial: (!served.is_stub()).then(|| served.serial().0),
             now: now_seconds(),
             ..ListedZoneStatus::default()
         })

@@ -163,7 +163,7 @@ impl Notifier {
         let (table, policies) = (context.shared.zones.load(), context.policies.load());
         for zone in table
             .zones()
-            .filter(|zone| zone.is_ready() && !zone.is_stand_in())
+            .filter(|zone| zone.is_ready() && !zone.is_stub())
         {
             let policy = policies.get(zone.id());
             // Databases store the serials of their zones themselves.

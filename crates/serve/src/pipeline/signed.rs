@@ -116,7 +116,7 @@ impl Turn<'_> {
             && !reply.truncated;
         let zone = asked.1.map(|found| found.zone).filter(|_| is_asked);
         // A zone that is stored elsewhere has no SOA here.
-        let zone = zone.filter(|zone| !zone.is_stand_in() && zone.apex_name() == query.qname);
+        let zone = zone.filter(|zone| !zone.is_stub() && zone.apex_name() == query.qname);
         let seconds = zone.and_then(|zone| self.shared.zone_requests().expires_in(zone));
         let len = seconds
             .zip(self.engine.opt(query, None))

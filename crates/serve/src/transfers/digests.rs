@@ -52,7 +52,7 @@ impl OutgoingTransfers {
     /// here.
     pub(super) fn makes_digest(&self, zone: &Zone) -> bool {
         let is_stored = matches!(zone.signing(), SigningState::Stored(_));
-        if zone.is_stand_in() || is_stored {
+        if zone.is_stub() || is_stored {
             return false;
         }
         let policies = self.policies.load();

@@ -56,9 +56,9 @@ impl LiveReads {
         &self,
         transfers: &OutgoingTransfers,
         shared: &ServingState,
-        (stand_in, gone): (&Zone, &ClientGone),
+        (stub, gone): (&Zone, &ClientGone),
     ) -> Result<Arc<Zone>, PrepareFault> {
-        let live = stand_in.live().ok_or(PrepareFault::Gone)?;
+        let live = stub.live().ok_or(PrepareFault::Gone)?;
         // Read first: later changes are newer than what is read.
         let generation = live.generation();
         let known = self.known(live.number(), generation);
@@ -69,7 +69,7 @@ impl LiveReads {
             .live
             .source(live.backend())
             .ok_or(PrepareFault::Gone)?;
-        let apex = NameBuf::from(stand_in.apex_name());
+        let apex = NameBuf::from(stub.apex_name());
         let request = LookupRequest {
             zone: live.id(),
             apex,
@@ -80,7 +80,7 @@ impl LiveReads {
             .block_on(gone.or(source.read_zone(&request)))
             .ok_or(PrepareFault::Gone)?;
         let zone = Arc::new(zone.map_err(PrepareFault::Backend)?);
-        zone.set_id(stand_in.id());
+        zone.set_id(stub.id());
         let mut read = self.read.lock();
         read.retain(|_, (_, zone)| zone.strong_count() > 0);
         read.insert(live.number(), (generation, Arc::downgrade(&zone)));

@@ -100,8 +100,11 @@ fn words_of(source: &[u8]) -> Vec<SourceWord<'_>> {
                 words.push(SourceWord::Sign(b'"'));
             }
             b'a'..=b'z' | b'A'..=b'Z' | b'_' => {
-                let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
-                let length = source[at..].iter().take_while(|byte| is_part(byte)).count();
+                let is_fragment = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+                let length = source[at..]
+                    .iter()
+                    .take_while(|byte| is_fragment(byte))
+                    .count();
                 let name = std::str::from_utf8(&source[at..at + length]).unwrap_or_default();
                 words.push(SourceWord::Name(name));
                 at += length;

@@ -57,7 +57,7 @@ pub(super) struct Slot {
     pub path: u64,
     /// A version of it is in the table.
     pub served: bool,
-    /// The rank with which it, or its stand-in, was published.
+    /// The rank with which it, or its stub, was published.
     pub rank: Option<u16>,
     /// Its file was found in a directory, not listed.
     pub is_found: bool,

@@ -32,7 +32,7 @@ pub(super) struct Load<'l> {
 }
 
 impl Load<'_> {
-    /// Publishes a stand-in for every zone without a version, before the first is read.
+    /// Publishes a stub for every zone without a version, before the first is read.
     pub(super) fn announce(&mut self, jobs: &[Job], slots: &mut [Slot]) {
         for job in jobs {
             let slot = &mut slots[job.slot];

@@ -90,12 +90,12 @@ impl Gathering {
         known: Arc<KnownZone>,
         key: &NameKey,
         ancestors: Option<&AncestorSet>,
-        parts: &SharedFragments,
+        fragments: &SharedFragments,
     ) -> Self {
         let (id, apex_labels) = (known.zone.id, known.apex_labels);
         let signing = known.signing.as_ref();
         let shared =
-            signing.and_then(|signing| parts.find(id, (key, apex_labels), signing.is_some()));
+            signing.and_then(|signing| fragments.find(id, (key, apex_labels), signing.is_some()));
         let mut gathering = Gathering {
             wanted: RequestedNames::new(),
             rows: Vec::with_capacity(4),
@@ -116,16 +116,18 @@ impl Gathering {
             known,
         };
         match shared {
-            Some(part) if part.kind == FragmentKind::Delegation => {
-                gathering.ready = Some(part.zone);
+            Some(fragment) if fragment.kind == FragmentKind::Delegation => {
+                gathering.ready = Some(fragment.zone);
                 gathering.is_pending = false;
             }
             shared => {
                 let at = gathering.wanted.add(gathering.known.zone.apex.as_name());
                 gathering.wanted[at].needs = need::APEX;
-                gathering.wanted[at].asked = gathering.apex_records.is_some();
+                gathering.wanted[at].is_requested = gathering.apex_records.is_some();
                 // Nothing at or above the encloser of a cached fragment has to be fetched again.
-                let top = shared.as_ref().map_or(apex_labels, |part| part.labels + 1);
+                let top = shared
+                    .as_ref()
+                    .map_or(apex_labels, |fragment| fragment.labels + 1);
                 gathering.shared = shared;
                 gathering.want_path(key, top, ancestors);
             }
@@ -149,7 +151,7 @@ impl Gathering {
     }
 
     /// Returns the fragment to share, if `zone` is the fragment for the query.
-    pub(crate) fn shared_part(&self, zone: &Arc<Zone>) -> Option<SharedFragment> {
+    pub(crate) fn shared_fragment(&self, zone: &Arc<Zone>) -> Option<SharedFragment> {
         let (kind, labels) = self.kind?;
         let zone = Arc::clone(zone);
         Some(SharedFragment { kind, labels, zone })
@@ -214,7 +216,7 @@ impl Gathering {
     /// Fetches the whole apex, because more than its SOA and NS records is needed.
     fn fetch_apex(&mut self) {
         if self.apex_records.take().is_some() {
-            self.wanted[0].asked = false;
+            self.wanted[0].is_requested = false;
         }
     }
 
@@ -269,13 +271,13 @@ impl Gathering {
     }
 
     /// Passes on the names that the next statement must fetch.
-    pub(crate) fn next_names(&mut self, parts: &SharedFragments, mut each: impl FnMut(&str)) {
+    pub(crate) fn next_names(&mut self, fragments: &SharedFragments, mut each: impl FnMut(&str)) {
         let mut any = false;
         for at in 0..self.wanted.len() {
-            if std::mem::replace(&mut self.wanted[at].asked, true) {
+            if std::mem::replace(&mut self.wanted[at].is_requested, true) {
                 continue;
             }
-            if parts.is_oversized(self.wanted.text(at)) {
+            if fragments.is_oversized(self.wanted.text(at)) {
                 self.wanted[at].is_oversized = true;
                 self.wanted[at].has_rows = true;
                 continue;
@@ -288,7 +290,7 @@ impl Gathering {
 
     /// Checks whether names are needed that no statement has requested yet.
     pub(crate) fn is_short(&self) -> bool {
-        let is_missing = |wanted: &RequestedName| !wanted.asked;
+        let is_missing = |wanted: &RequestedName| !wanted.is_requested;
         self.ready.is_none() && (!self.pending.is_empty() || self.wanted.iter().any(is_missing))
     }
 

@@ -110,8 +110,8 @@ impl SqlBackend {
             Ok(())
         };
         let reads = &self.inner.reads;
-        let asked = reads.query(Statement::LastChange, None, &[], each).await;
-        asked.map_err(WriteError::Sql)?;
+        let result = reads.query(Statement::LastChange, None, &[], each).await;
+        result.map_err(WriteError::Sql)?;
         let delay = delay.max(0).unsigned_abs();
         if !self.has_replica() {
             let changes = u64::from(delay > 0);

@@ -102,11 +102,11 @@ impl<'b> SqlLookupBatch<'b> {
         self.last_zone = Some(Arc::clone(&known));
         self.key.set(qname);
         let needs_facts = known.signing.is_none();
-        let parts = &self.backend.inner.parts;
+        let fragments = &self.backend.inner.fragments;
         self.open.push(Open {
             place: self.open.len(),
             needs_facts,
-            gathering: Gathering::new(known, &self.key, ancestors.as_deref(), parts),
+            gathering: Gathering::new(known, &self.key, ancestors.as_deref(), fragments),
             ancestors,
             is_stuck,
             failed: None,
@@ -124,9 +124,9 @@ impl<'b> SqlLookupBatch<'b> {
         self.names.clear();
         for (index, open) in self.open.iter_mut().enumerate() {
             if !open.is_stuck {
-                let parts = &self.backend.inner.parts;
+                let fragments = &self.backend.inner.fragments;
                 open.gathering
-                    .next_names(parts, |text| self.names.push(text, index as u32));
+                    .next_names(fragments, |text| self.names.push(text, index as u32));
             }
         }
         self.names.sort();
@@ -196,7 +196,7 @@ impl SqlLookupBatch<'_> {
                 }
                 Ok(Size::TooLarge) => {
                     let name = chunk[0];
-                    self.backend.inner.parts.note_oversized(name);
+                    self.backend.inner.fragments.note_oversized(name);
                     self.names.askers(name.as_bytes(), |asker| {
                         self.open[asker as usize].gathering.note_oversized(name);
                     });
@@ -341,9 +341,11 @@ impl Open {
         }
         // A fragment that temporarily lacks the chain is not shared with later names.
         let is_lasting = !matches!(chain, ChainFound::Later);
-        if let Some(part) = self.gathering.shared_part(&zone).filter(|_| is_lasting) {
+        if let Some(fragment) = self.gathering.shared_fragment(&zone).filter(|_| is_lasting) {
             key.set(self.gathering.question());
-            inner.parts.insert(id, key, (part, is_signed), generation.1);
+            inner
+                .fragments
+                .insert(id, key, (fragment, is_signed), generation.1);
         }
         Found::Ended(Ok(ZoneFragment {
             zone,
@@ -372,7 +374,7 @@ impl SqlBackend {
             apex_labels: zone.apex.as_name().label_count(),
             signing,
             apex,
-            generation: (apex_generation, self.inner.parts.generation()),
+            generation: (apex_generation, self.inner.fragments.generation()),
         }
     }
 
@@ -384,9 +386,9 @@ impl SqlBackend {
         match found {
             Found::Ended(result) => counted(result, statements),
             Found::Alone => {
-                let part = self.lookup_alone(zone, qname).await?;
-                let statements = statements + part.statements;
-                counted(Ok(part), statements)
+                let fragment = self.lookup_alone(zone, qname).await?;
+                let statements = statements + fragment.statements;
+                counted(Ok(fragment), statements)
             }
         }
     }
@@ -426,7 +428,10 @@ fn counted(
     result: Result<ZoneFragment, SqlError>,
     statements: u32,
 ) -> Result<ZoneFragment, SqlError> {
-    result.map(|part| ZoneFragment { statements, ..part })
+    result.map(|fragment| ZoneFragment {
+        statements,
+        ..fragment
+    })
 }
 
 /// The names that a statement requests, each with the lookups that need it.

@@ -7,8 +7,8 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 /// Checks whether another server would be better: this one is a standby, and for reads (`lag_max`) too far behind.
 pub(super) async fn is_second_best(client: &Client, lag_max: Option<Duration>) -> bool {
     // Compatible servers may lack the function: they have no standby.
-    let asked = single_value(client, "SELECT pg_is_in_recovery()").await;
-    let is_standby = asked.is_some_and(|value| value == "t");
+    let reply = single_value(client, "SELECT pg_is_in_recovery()").await;
+    let is_standby = reply.is_some_and(|value| value == "t");
     is_standby && !is_in_step(client, lag_max).await
 }
 

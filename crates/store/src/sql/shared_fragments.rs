@@ -26,7 +26,7 @@ const OVERSIZED_AGE: Duration = Duration::from_secs(30);
 /// Memory for fragments over all zones, in octets; when it is exceeded, all are dropped, which costs each one fetch.
 const MAX_BYTES: usize = 64 << 20;
 /// Maximum number of fragments and of oversized names, for the same reason.
-const MAX_PARTS: usize = 20_000;
+const MAX_FRAGMENTS: usize = 20_000;
 /// Labels below the apex within which fragments are searched: a query with a hundred labels costs no more than others.
 const MAX_DEPTH: usize = 8;
 
@@ -50,7 +50,7 @@ pub(crate) struct SharedFragment {
 
 struct CachedFragment {
     name: Box<[u8]>,
-    part: SharedFragment,
+    fragment: SharedFragment,
     is_signed: bool,
     since: Instant,
 }
@@ -93,17 +93,17 @@ impl SharedFragments {
         is_signed: bool,
     ) -> Option<SharedFragment> {
         let inner = self.lock();
-        let parts = inner.zones.get(&zone)?;
+        let fragments = inner.zones.get(&zone)?;
         let deepest = name.labels().min(apex_labels + MAX_DEPTH);
         let mut kept = (apex_labels..deepest)
             .rev()
-            .filter_map(|labels| Some((labels, parts.get(&name.hash(labels))?)));
+            .filter_map(|labels| Some((labels, fragments.get(&name.hash(labels))?)));
         let (_, kept) = kept.find(|(labels, kept)| {
             kept.is_signed == is_signed
                 && *kept.name == *name.suffix(*labels).as_wire()
                 && kept.since.elapsed() < MAX_AGE
         })?;
-        Some(kept.part.clone())
+        Some(kept.fragment.clone())
     }
 
     /// Caches a fragment fetched after `generation` was read, unless anything has changed since.
@@ -111,29 +111,29 @@ impl SharedFragments {
         &self,
         zone: i64,
         name: &NameKey,
-        (part, is_signed): (SharedFragment, bool),
+        (fragment, is_signed): (SharedFragment, bool),
         generation: u64,
     ) {
         let mut inner = self.lock();
         if inner.generation != generation {
             return;
         }
-        let bytes = part.zone.heap_bytes();
-        if inner.count >= MAX_PARTS || inner.bytes + bytes > MAX_BYTES {
+        let bytes = fragment.zone.heap_bytes();
+        if inner.count >= MAX_FRAGMENTS || inner.bytes + bytes > MAX_BYTES {
             inner.drop_parts();
         }
-        let labels = part.labels;
+        let labels = fragment.labels;
         let kept = CachedFragment {
             name: name.suffix(labels).as_wire().into(),
-            part,
+            fragment,
             is_signed,
             since: Instant::now(),
         };
-        let parts = inner.zones.entry(zone).or_default();
-        let before = parts.insert(name.hash(labels), kept);
+        let fragments = inner.zones.entry(zone).or_default();
+        let before = fragments.insert(name.hash(labels), kept);
         inner.bytes += bytes;
         match before {
-            Some(before) => inner.bytes -= before.part.zone.heap_bytes(),
+            Some(before) => inner.bytes -= before.fragment.zone.heap_bytes(),
             None => inner.count += 1,
         }
     }
@@ -141,7 +141,7 @@ impl SharedFragments {
     /// Records that a name has more rows than are fetched.
     pub(crate) fn note_oversized(&self, name: &str) {
         let mut inner = self.lock();
-        if inner.oversized.len() >= MAX_PARTS {
+        if inner.oversized.len() >= MAX_FRAGMENTS {
             inner.oversized.clear();
         }
         inner
@@ -170,7 +170,7 @@ impl SharedFragments {
         match zone {
             Some(zone) => {
                 for kept in inner.zones.remove(&zone).unwrap_or_default().values() {
-                    inner.bytes -= kept.part.zone.heap_bytes();
+                    inner.bytes -= kept.fragment.zone.heap_bytes();
                     inner.count -= 1;
                 }
             }
@@ -202,24 +202,24 @@ mod tests {
         NameKey::new(name.as_name())
     }
 
-    fn part(kind: FragmentKind, labels: usize) -> SharedFragment {
+    fn fragment(kind: FragmentKind, labels: usize) -> SharedFragment {
         let apex: NameBuf = "example.org".parse().unwrap();
-        let zone = Arc::new(Zone::stand_in(apex.as_name(), 0, 1));
+        let zone = Arc::new(Zone::stub(apex.as_name(), 0, 1));
         SharedFragment { kind, labels, zone }
     }
 
     #[test]
     fn the_deepest_part_above_a_name_is_found_and_none_after_a_change() {
-        let parts = SharedFragments::default();
+        let fragments = SharedFragments::default();
         let keep = |name: &str, kind, labels| {
-            let generation = parts.generation();
-            parts.insert(1, &key(name), (part(kind, labels), false), generation);
+            let generation = fragments.generation();
+            fragments.insert(1, &key(name), (fragment(kind, labels), false), generation);
         };
         keep("x.example.org", FragmentKind::Encloser, 2);
         keep("y.sub.example.org", FragmentKind::Delegation, 3);
         let find = |name: &str| {
-            let part = parts.find(1, (&key(name), 2), false)?;
-            Some((part.kind, part.labels))
+            let fragment = fragments.find(1, (&key(name), 2), false)?;
+            Some((fragment.kind, fragment.labels))
         };
         assert_eq!(find("a.example.org"), Some((FragmentKind::Encloser, 2)));
         assert_eq!(
@@ -229,31 +229,39 @@ mod tests {
         // The delegation itself is not below it.
         assert_eq!(find("sub.example.org"), Some((FragmentKind::Encloser, 2)));
         assert_eq!(find("example.org"), None);
-        assert!(parts.find(1, (&key("a.example.org"), 2), true).is_none());
-        assert!(parts.find(2, (&key("a.example.org"), 2), false).is_none());
-        let early = parts.generation();
-        parts.forget(Some(1));
+        assert!(
+            fragments
+                .find(1, (&key("a.example.org"), 2), true)
+                .is_none()
+        );
+        assert!(
+            fragments
+                .find(2, (&key("a.example.org"), 2), false)
+                .is_none()
+        );
+        let early = fragments.generation();
+        fragments.forget(Some(1));
         assert_eq!(find("a.example.org"), None);
-        let late = part(FragmentKind::Encloser, 2);
-        parts.insert(1, &key("x.example.org"), (late, false), early);
+        let late = fragment(FragmentKind::Encloser, 2);
+        fragments.insert(1, &key("x.example.org"), (late, false), early);
         assert_eq!(find("a.example.org"), None, "fetched before the change");
-        let inner = parts.lock();
+        let inner = fragments.lock();
         assert_eq!((inner.count, inner.bytes), (0, 0));
     }
 
     #[test]
     fn the_number_of_parts_is_bounded() {
-        let parts = SharedFragments::default();
-        for i in 0..MAX_PARTS + 10 {
-            let (name, generation) = (key(&format!("n{i}.example.org")), parts.generation());
-            let part = part(FragmentKind::Delegation, 3);
-            parts.insert(1, &name, (part, false), generation);
-            parts.note_oversized(&format!("n{i}.example.org"));
+        let fragments = SharedFragments::default();
+        for i in 0..MAX_FRAGMENTS + 10 {
+            let (name, generation) = (key(&format!("n{i}.example.org")), fragments.generation());
+            let fragment = fragment(FragmentKind::Delegation, 3);
+            fragments.insert(1, &name, (fragment, false), generation);
+            fragments.note_oversized(&format!("n{i}.example.org"));
         }
-        assert!(parts.lock().count <= MAX_PARTS);
-        assert!(parts.lock().oversized.len() <= MAX_PARTS);
-        assert!(parts.is_oversized("n20005.example.org"));
-        parts.forget(None);
-        assert!(!parts.is_oversized("n20005.example.org"));
+        assert!(fragments.lock().count <= MAX_FRAGMENTS);
+        assert!(fragments.lock().oversized.len() <= MAX_FRAGMENTS);
+        assert!(fragments.is_oversized("n20005.example.org"));
+        fragments.forget(None);
+        assert!(!fragments.is_oversized("n20005.example.org"));
     }
 }

@@ -15,8 +15,8 @@ impl LiveSource for SqlBackend {
     fn lookup<'a>(&'a self, request: &'a LookupRequest) -> LookupFuture<'a> {
         Box::pin(async move {
             let zone = zone(request);
-            let part = self.lookup_alone(&zone, request.name.as_name()).await;
-            part.map_err(|error| lookup_error(&error))
+            let fragment = self.lookup_alone(&zone, request.name.as_name()).await;
+            fragment.map_err(|error| lookup_error(&error))
         })
     }
 

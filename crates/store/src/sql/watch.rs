@@ -100,12 +100,12 @@ impl SqlBackend {
     /// started by then, or could not start yet and will send [`Change::All`] when it does.
     pub fn watch_from_now(&self) -> (mpsc::Receiver<Change>, oneshot::Receiver<()>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let (begun, has_begun) = oneshot::channel();
+        let (started, has_begun) = oneshot::channel();
         self.inner.own_commits.begin_watch();
         let notices = ChangeSender {
             backend: self.clone(),
             sender,
-            begun: Some(begun),
+            started: Some(started),
             has_lost_changes: false,
             repeats: VecDeque::new(),
         };
@@ -121,7 +121,7 @@ impl SqlBackend {
 struct ChangeSender {
     backend: SqlBackend,
     sender: mpsc::Sender<Change>,
-    begun: Option<oneshot::Sender<()>>,
+    started: Option<oneshot::Sender<()>>,
     /// Changes were lost because the receiver is slow.
     has_lost_changes: bool,
     /// Changes to send again, the next one first, and how often they were sent.
@@ -134,16 +134,16 @@ impl ChangeSender {
         ChangeSender {
             backend: self.backend.clone(),
             sender: self.sender.clone(),
-            begun: None,
+            started: None,
             has_lost_changes: false,
             repeats: VecDeque::new(),
         }
     }
 
     fn send_begun(&mut self) {
-        if let Some(begun) = self.begun.take() {
+        if let Some(started) = self.started.take() {
             // A caller that only waits for changes does not listen.
-            let _ = begun.send(());
+            let _ = started.send(());
         }
     }
 

@@ -377,8 +377,8 @@ async fn attempt(
             session.rollback().await?;
             return Ok(results);
         }
-        Task::Patch(zone, asked, changes) => {
-            vec![Ok(patch::make(session, zone, *asked, changes).await?)]
+        Task::Patch(zone, requested, changes) => {
+            vec![Ok(patch::make(session, zone, *requested, changes).await?)]
         }
         Task::Replace(zone, version, replacement) => {
             let zone = commit::lock_zone(session, *zone).await?;
@@ -459,8 +459,8 @@ async fn group(
 ) -> Result<Vec<Result<Committed, WriteError>>, WriteError> {
     let mut results = Vec::with_capacity(changes.len());
     let mut locked: HashMap<NameBuf, LockedZone> = HashMap::new();
-    for (name, asked) in changes {
-        match conditional(session, &mut locked, *name, *asked).await {
+    for (name, requested) in changes {
+        match conditional(session, &mut locked, *name, *requested).await {
             Err(
                 error @ (WriteError::Sql(_) | WriteError::Conflict(_) | WriteError::Unknown(_)),
             ) => return Err(error),
@@ -475,7 +475,7 @@ async fn conditional(
     session: &mut Session,
     locked: &mut HashMap<NameBuf, LockedZone>,
     name: NameBuf,
-    asked: &dyn ConditionalChange,
+    requested: &dyn ConditionalChange,
 ) -> Result<Committed, WriteError> {
     let zone = match locked.entry(name) {
         Entry::Occupied(known) => known.into_mut(),
@@ -484,5 +484,5 @@ async fn conditional(
             unknown.insert(LockedZone::from_row(session, row).await?)
         }
     };
-    history::change(session, zone, RequestedChange::When(asked)).await
+    history::change(session, zone, RequestedChange::When(requested)).await
 }

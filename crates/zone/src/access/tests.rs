@@ -265,7 +265,7 @@ fn table(zones: &[&str]) -> ZoneTable {
 }
 
 fn add(table: &mut ZoneTable, zone: &str) {
-    table.offer(Arc::new(Zone::stand_in(name(zone).as_name(), 0, 1)));
+    table.offer(Arc::new(Zone::stub(name(zone).as_name(), 0, 1)));
 }
 
 fn may_ask(table: &ZoneTable, qname: &str, client: &str) -> Option<bool> {

@@ -31,7 +31,7 @@ impl Zone {
         self: &Arc<Self>,
         difference: &Difference,
     ) -> Result<Zone, ChangeError> {
-        if self.is_stand_in() {
+        if self.is_stub() {
             return Err(ChangeError::NotResident);
         }
         let removed = difference

@@ -53,7 +53,7 @@ impl Zone {
         if common.live().is_some() {
             return Err(LayerError::LiveBase);
         }
-        if self.is_stand_in() {
+        if self.is_stub() {
             return Err(LayerError::Live);
         }
         let common = common.unsigned();

@@ -62,7 +62,7 @@ impl Zone {
     /// Returns the difference that a change makes to this version, with the serial increased; empty if the change has
     /// no effect. [`Zone::apply`] checks the rules that the result must follow.
     pub fn difference_of(&self, change: &ZoneChange) -> Result<Difference, ChangeError> {
-        if self.is_stand_in() {
+        if self.is_stub() {
             return Err(ChangeError::NotResident);
         }
         let mut owners: BTreeMap<Vec<u8>, ChangedOwner> = BTreeMap::new();

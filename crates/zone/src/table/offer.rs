@@ -69,20 +69,20 @@ impl ZoneTable {
     fn offer_with(&mut self, key: &mut NameKey, zone: Arc<Zone>) -> Offered {
         let rank = zone.rank();
         key.set(zone.id());
-        let Some(there) = self.exact_by(key) else {
+        let Some(current) = self.exact_by(key) else {
             self.insert_by(key, zone);
             return Offered::Taken;
         };
-        let is_next = there.rank() == rank && (zone.is_ready() || !there.is_ready());
+        let is_next = current.rank() == rank && (zone.is_ready() || !current.is_ready());
         if is_next && self.standing_by.is_empty() {
             // The next version of a zone that no other source has: a load consists of a hundred thousand of these.
             self.insert_by(key, zone);
             return Offered::Taken;
         }
-        let there = Arc::clone(there);
-        let before = there.rank();
+        let current = Arc::clone(current);
+        let before = current.rank();
         let mut all = self.take_standing_by(zone.id());
-        all.push(there);
+        all.push(current);
         let own = all.iter().position(|other| other.rank() == rank);
         let own = own.map(|at| all.swap_remove(at));
         all.push(match own {
@@ -162,11 +162,11 @@ impl ZoneTable {
 
     /// Withdraws a zone on behalf of the source with this rank; returns false if that source offers none.
     pub fn withdraw(&mut self, name: Name<'_>, rank: u16) -> bool {
-        let Some(there) = self.exact(name).cloned() else {
+        let Some(current) = self.exact(name).cloned() else {
             return false;
         };
         let mut all = self.take_standing_by(name);
-        if there.rank() == rank {
+        if current.rank() == rank {
             if self.serve_best(all).is_none() {
                 self.remove(name);
             }
@@ -175,7 +175,7 @@ impl ZoneTable {
         let before = all.len();
         all.retain(|zone| zone.rank() != rank);
         let is_withdrawn = all.len() < before;
-        all.push(there);
+        all.push(current);
         self.serve_best(all);
         is_withdrawn
     }
@@ -219,7 +219,7 @@ mod tests {
     fn zone(name: &str, rank: u16, is_ready: bool) -> Arc<Zone> {
         let name: NameBuf = name.parse().unwrap();
         let mut zone = if is_ready {
-            Zone::stand_in(name.as_name(), 0, rank.into())
+            Zone::stub(name.as_name(), 0, rank.into())
         } else {
             Zone::not_ready(name.as_name())
         };

@@ -119,7 +119,7 @@ mod tests {
     use crate::zone::Zone;
     use std::sync::Arc;
 
-    fn stand_in(name: &str, rank: u16) -> Arc<Zone> {
+    fn stub(name: &str, rank: u16) -> Arc<Zone> {
         let name: NameBuf = name.parse().unwrap();
         let mut zone = Zone::not_ready(name.as_name());
         zone.set_rank(rank);
@@ -131,7 +131,7 @@ mod tests {
         let (mut sums, mut table) = (TableSums::default(), ZoneTable::default());
         assert_eq!(sums.over(&table), ZoneSums::default());
         for number in 0..1000 {
-            table.insert(stand_in(&format!("z{number}.test."), 1 + number % 2));
+            table.insert(stub(&format!("z{number}.test."), 1 + number % 2));
         }
         let over = sums.over(&table);
         assert_eq!((over.zones, over.not_ready, over.signed), (1000, 1000, 0));

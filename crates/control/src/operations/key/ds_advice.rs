@@ -160,7 +160,7 @@ impl Operations {
     fn shown_serial(&self, name: &NameBuf) -> Option<u32> {
         let table = self.commits.table().load();
         let zone = table.exact(name.as_name())?;
-        if zone.is_stand_in() {
+        if zone.is_stub() {
             return self.shown_serial_in_database(name);
         }
         let serial = zone.serial().0;

@@ -72,7 +72,7 @@ impl Operations {
         let mut above = name.as_name().parent();
         while let Some(candidate) = above {
             if let Some(zone) = table.exact(candidate) {
-                if zone.is_stand_in() || !zone.is_ready() {
+                if zone.is_stub() || !zone.is_ready() {
                     return None;
                 }
                 return Some(tags_in(&zone.unsigned(), name.as_name()));

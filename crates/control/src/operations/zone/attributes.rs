@@ -235,7 +235,7 @@ impl Operations {
     fn resident_attributes(&self, zone: &Arc<Zone>) -> ZoneAttributes {
         let policies = self.policies.load();
         let policy = policies.get(zone.id());
-        let has_data = zone.is_ready() && !zone.is_stand_in();
+        let has_data = zone.is_ready() && !zone.is_stub();
         ZoneAttributes {
             name: zone.id().to_string(),
             kind: policy.kind.into(),

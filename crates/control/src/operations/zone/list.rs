@@ -20,7 +20,7 @@ use crate::operations::{
 
 /// The serial of a zone in memory that clients get; none for a zone without data here.
 pub fn served_serial(zone: &Zone) -> Option<u32> {
-    if zone.is_stand_in() || !zone.is_ready() {
+    if zone.is_stub() || !zone.is_ready() {
         return None;
     }
     let serial = zone.serial().0;
@@ -195,7 +195,7 @@ pub(in crate::operations) fn state_word(served: Option<&Zone>) -> &'static str {
     match served {
         None => "not loaded",
         Some(zone) if !zone.is_ready() => "not ready",
-        Some(zone) if zone.is_stand_in() => "live",
+        Some(zone) if zone.is_stub() => "live",
         Some(_) => "current",
     }
 }
@@ -223,7 +223,7 @@ fn signing_word(served: Option<&Zone>, policy: &ZonePolicy, is_database: bool) -
         None => "unknown",
         Some(SigningState::Stored(_)) => "stored",
         Some(SigningState::Unsigned) => match served {
-            Some(zone) if zone.is_stand_in() => "unknown",
+            Some(zone) if zone.is_stub() => "unknown",
             _ => "no",
         },
         Some(_) if policy.dnssec_policy.is_some() => "policy",

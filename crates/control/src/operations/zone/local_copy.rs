@@ -107,7 +107,7 @@ impl Operations {
             LocalZone::Declared(settings) => (UNCONFIGURED_RANK, settings.kind),
         };
         let served = self.commits.table().version(name.as_name(), rank);
-        let served = served.filter(|served| !served.is_stand_in());
+        let served = served.filter(|served| !served.is_stub());
         let current = served.as_ref().map(|served| served.serial().0);
         if serial.is_some() && serial != current {
             return Err(changed_meanwhile(name));

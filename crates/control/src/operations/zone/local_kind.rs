@@ -24,7 +24,7 @@ impl Operations {
             .commits
             .table()
             .version(name.as_name(), UNCONFIGURED_RANK);
-        let served = served.filter(|served| !served.is_stand_in());
+        let served = served.filter(|served| !served.is_stub());
         let stored = || {
             // One that has expired is not served.
             let store = self.commits.store()?;

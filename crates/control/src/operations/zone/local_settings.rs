@@ -157,7 +157,7 @@ impl Operations {
         }
         tracing::info!("zone {name}: settings changed via control socket");
         let served = self.commits.table().version(name.as_name(), plan.rank);
-        let served = served.filter(|served| !served.is_stand_in());
+        let served = served.filter(|served| !served.is_stub());
         Ok(OperationResult::ZoneChanged(ZoneChanged {
             serial: served.map(|zone| zone.serial().0),
             backend: shown_backend(plan.rank.into()),

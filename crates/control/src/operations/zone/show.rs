@@ -176,7 +176,7 @@ impl Operations {
             Some(zone) if zone.live().is_some() && looked_up.is_none() => "no SOA",
             Some(zone) => state_word(Some(zone)),
         };
-        let served = served.filter(|zone| !zone.is_stand_in());
+        let served = served.filter(|zone| !zone.is_stub());
         let serial = match served {
             Some(zone) => served_serial(zone),
             None => looked_up.map(|serial| serial.0),

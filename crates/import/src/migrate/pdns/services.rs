@@ -227,20 +227,20 @@ impl PdnsReader<'_> {
         let recursor = self.used("recursor");
         let resolver = self.used("resolver");
         let allowed = self.used("allow-recursion");
-        let asked = recursor.as_ref().or(resolver.as_ref());
-        let Some(asked) = asked.filter(|setting| setting.is_on()) else {
+        let forwarder = recursor.as_ref().or(resolver.as_ref());
+        let Some(forwarder) = forwarder.filter(|setting| setting.is_on()) else {
             return;
         };
         let mut list = Vec::new();
-        for word in words(&asked.value) {
+        for word in words(&forwarder.value) {
             match colon_port(word, 53) {
                 Some((address, port)) => {
                     list.push(std::net::SocketAddr::new(address, port).to_string());
                 }
-                None => self.wrong(asked, "an address"),
+                None => self.wrong(forwarder, "an address"),
             }
         }
-        let place = asked.place.clone();
+        let place = forwarder.place.clone();
         let key = ("recursor", "address");
         self.server
             .take(&place, key, ImportedValue::Texts(list), "resolver");

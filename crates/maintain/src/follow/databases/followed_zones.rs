@@ -21,7 +21,7 @@ pub(super) enum ZoneServing {
 
 /// The zones of a database that are in the table, or would be if no other source had them.
 ///
-/// There may be a million that are looked up. Their stand-ins in the table have the ID and the name, so a pointer to each is
+/// There may be a million that are looked up. Their stubs in the table have the ID and the name, so a pointer to each is
 /// enough: a map would take three times as much.
 #[derive(Default)]
 pub(super) struct FollowedZones {
@@ -33,7 +33,7 @@ pub(super) struct FollowedZones {
 /// A zone of the database.
 #[derive(Clone, Copy)]
 pub(super) enum FollowedZone<'a> {
-    /// Looked up; its stand-in in the table.
+    /// Looked up; its stub in the table.
     Live(&'a Arc<Zone>),
     /// In memory, made of members, or withheld.
     Other(&'a FollowedContents),
@@ -240,7 +240,7 @@ mod tests {
 
     fn found(id: i64, is_live: bool) -> FoundZone {
         if is_live {
-            FoundZone::Live(Arc::new(Zone::stand_in(Name::ROOT, 0, id)))
+            FoundZone::Live(Arc::new(Zone::stub(Name::ROOT, 0, id)))
         } else {
             let zone = FollowedContents::new(Name::ROOT, ZoneServing::Memory, false);
             FoundZone::Other(zone)

@@ -124,7 +124,7 @@ impl FileFollower {
         })?;
         let errors = self.load_file(sources, &path);
         let served = self.target.commits.table().version(zone.as_name(), rank);
-        if served.is_none_or(|served| served.is_stand_in()) {
+        if served.is_none_or(|served| served.is_stub()) {
             let _ = self.remove_file(zone, &path, rank);
             return Err(ZoneFileError::Wrong(errors));
         }
@@ -202,7 +202,7 @@ impl FileFollower {
         let commits = Arc::clone(&self.target.commits);
         let table = commits.table();
         let version = table.version(zone.as_name(), rank);
-        let version = version.filter(|version| !version.is_stand_in());
+        let version = version.filter(|version| !version.is_stub());
         let version = version.ok_or_else(not_served)?;
         let mut copy = version.pack().ok_or_else(not_served)?;
         copy.set_rank(UNCONFIGURED_RANK);

@@ -154,21 +154,21 @@ impl DatabaseZoneKeys<'_> {
         let is_visible = edits
             .iter()
             .any(|edit| matches!(edit, KeyEdit::SetUse { .. }));
-        let wish = rollover::parent_wish(&round.plan.rollover, &next.keys);
-        let before = rollover::parent_wish(&round.plan.rollover, &round.lives());
+        let request = rollover::parent_request(&round.plan.rollover, &next.keys);
+        let before = rollover::parent_request(&round.plan.rollover, &round.lives());
         let managed = round.terms.managed.as_ref();
         let shows_cds = round.plan.shows_cds;
         let is_due = !edits.is_empty()
             || round.is_found
-            || wish != before
+            || request != before
             || managed.is_none_or(|managed| {
                 managed.shows_cds != shows_cds
-                    || managed.asks_removal != (wish == ParentRequest::Removal)
+                    || managed.asks_removal != (request == ParentRequest::Removal)
             });
         let took = Instant::now();
         let committed = if is_due {
             let had_cds = shows_cds || managed.is_some_and(|managed| managed.shows_cds);
-            let parent = had_cds.then(|| round.parent_records(&keys, &wish));
+            let parent = had_cds.then(|| round.parent_records(&keys, &request));
             let mut changes: Vec<AttributeChange> =
                 edits.into_iter().map(AttributeChange::Key).collect();
             changes.extend(round.metadata(&keys));
@@ -353,14 +353,14 @@ impl ZoneRound<'_> {
     }
 
     /// Returns the records that request the DS set that the policy wants from the parent.
-    fn parent_records(&self, keys: &[ZoneKey], wish: &ParentRequest) -> ParentRecords {
+    fn parent_records(&self, keys: &[ZoneKey], request: &ParentRequest) -> ParentRecords {
         let zone = self.zone.name();
         let mut records = ParentRecords {
             ttl: self.plan.dnskey_ttl,
             cds: Vec::new(),
             cdnskey: Vec::new(),
         };
-        match wish {
+        match request {
             _ if !self.plan.shows_cds => {}
             ParentRequest::Nothing => {}
             ParentRequest::Removal => {

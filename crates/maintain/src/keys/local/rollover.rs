@@ -116,12 +116,12 @@ impl KeyPlan {
 impl KeyPlan {
     /// Returns the settings to record for a zone whose keys have these states.
     pub(crate) fn managed(&self, states: &[KeyState]) -> ManagedSettings {
-        let wish = rollover::parent_wish(&self.rollover, states);
+        let request = rollover::parent_request(&self.rollover, states);
         ManagedSettings {
             signatures: self.signatures,
             dnskey_ttl: self.dnskey_ttl,
             shows_cds: self.shows_cds,
-            asks_removal: wish == ParentRequest::Removal,
+            asks_removal: request == ParentRequest::Removal,
             times: self.rollover.times,
             parent: self.parent.clone(),
         }

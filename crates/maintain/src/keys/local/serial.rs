@@ -100,7 +100,7 @@ impl ZoneKeys {
         now: u64,
     ) -> SigningSettings {
         let table = self.table.load();
-        let version = table.exact(zone).filter(|version| !version.is_stand_in());
+        let version = table.exact(zone).filter(|version| !version.is_stub());
         let stored = version.map(|version| version.unsigned().serial());
         let shown = ServedSerial {
             offset: before.serial.offset,

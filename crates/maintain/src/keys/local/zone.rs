@@ -29,7 +29,7 @@ impl LocalZoneKeys<'_> {
     }
 
     fn loaded(&self) -> Result<Arc<Zone>, ZoneKeysError> {
-        let version = self.version().filter(|version| !version.is_stand_in());
+        let version = self.version().filter(|version| !version.is_stub());
         version.ok_or(ZoneKeysError::NotLoaded)
     }
 

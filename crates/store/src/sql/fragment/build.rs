@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 thread_local! {
     /// Buffers of each thread that builds fragments.
-    static PARTS: RefCell<FragmentBuilder> = RefCell::new(FragmentBuilder {
+    static BUFFERS: RefCell<FragmentBuilder> = RefCell::new(FragmentBuilder {
         zone: ZoneBuilder::new(Name::ROOT),
         rdata: Vec::new(),
     });
@@ -71,7 +71,8 @@ impl Gathering {
                 Some(_) => ApexScope::Signed,
                 None => ApexScope::Plain,
             },
-            no_wildcard: wildcard.is_some_and(|wildcard| wildcard.asked && !wildcard.has_rows),
+            no_wildcard: wildcard
+                .is_some_and(|wildcard| wildcard.is_requested && !wildcard.has_rows),
         })
     }
 
@@ -116,12 +117,12 @@ impl Gathering {
 
     /// Builds the zone from the data found to be needed. `chain` has the names of the whole zone, if they are listed.
     pub(crate) fn finish(&mut self, chain: Option<&Arc<ListedChain>>) -> Result<Zone, SqlError> {
-        PARTS.with_borrow_mut(|parts| {
-            parts.rdata.shrink_to(RDATA_KEPT);
+        BUFFERS.with_borrow_mut(|buffers| {
+            buffers.rdata.shrink_to(RDATA_KEPT);
             let room = 512 + self.content.len() * 2;
-            let has_apex = self.begin_in(&mut parts.zone, room);
-            let mut zone = self.finish_in(parts, has_apex)?;
-            zone.mark_as_part();
+            let has_apex = self.begin_in(&mut buffers.zone, room);
+            let mut zone = self.finish_in(buffers, has_apex)?;
+            zone.mark_as_fragment();
             let signing = self.signing.take().filter(|signing| signing.signs());
             zone.set_signing(match (signing, chain) {
                 (Some(signing), Some(chain)) => SigningWithList::state(signing, chain),
@@ -187,11 +188,15 @@ impl Gathering {
         minimum
     }
 
-    fn finish_in(&mut self, parts: &mut FragmentBuilder, has_apex: bool) -> Result<Zone, SqlError> {
+    fn finish_in(
+        &mut self,
+        buffers: &mut FragmentBuilder,
+        has_apex: bool,
+    ) -> Result<Zone, SqlError> {
         let FragmentBuilder {
             zone: builder,
             rdata,
-        } = parts;
+        } = buffers;
         let mut minimum = 0;
         let digest_serial = self.digest_serial();
         let mut has_stale_digest = false;

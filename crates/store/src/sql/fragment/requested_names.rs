@@ -10,7 +10,7 @@ pub(super) struct RequestedName {
     wire: Range<usize>,
     text: Range<usize>,
     /// Its rows have been requested.
-    pub(super) asked: bool,
+    pub(super) is_requested: bool,
     pub(super) has_rows: bool,
     /// PowerDNS has marked it as an empty non-terminal.
     pub(super) has_empty_row: bool,
@@ -48,7 +48,7 @@ impl RequestedNames {
         self.list.push(RequestedName {
             wire: wire..self.wires.len(),
             text: text..self.texts.len(),
-            asked: false,
+            is_requested: false,
             has_rows: false,
             has_empty_row: false,
             is_oversized: false,

@@ -74,7 +74,7 @@ impl Gathering {
     ) -> Result<Walked, SqlError> {
         let (labels, apex_labels) = (key.labels(), self.known.apex_labels);
         let kept = match target {
-            WalkTarget::Question => self.shared.as_ref().map(|part| part.labels),
+            WalkTarget::Question => self.shared.as_ref().map(|fragment| fragment.labels),
             WalkTarget::Alias => None,
         };
         let mut encloser = kept.unwrap_or(apex_labels);
@@ -132,9 +132,12 @@ impl Gathering {
             encloser = n;
         }
         if target == WalkTarget::Question && encloser < labels {
-            let shared = self.shared.as_ref().filter(|part| part.labels == encloser);
-            if let Some(part) = shared {
-                self.ready = Some(Arc::clone(&part.zone));
+            let shared = self
+                .shared
+                .as_ref()
+                .filter(|fragment| fragment.labels == encloser);
+            if let Some(fragment) = shared {
+                self.ready = Some(Arc::clone(&fragment.zone));
                 return Ok(());
             }
             self.kind = Some((FragmentKind::Encloser, encloser));
@@ -156,7 +159,7 @@ impl Gathering {
             Some(at) if self.wanted[at].has_rows => self.take_all(at, Some(ancestors))?,
             _ if ancestors.contains(&NameKey::new(wildcard.as_name()), encloser + 1) => {
                 let at = self.wanted.add(wildcard.as_name());
-                self.wanted[at].asked = true;
+                self.wanted[at].is_requested = true;
                 self.wanted[at].needs |= need::EXISTENCE;
             }
             _ => {}

@@ -183,15 +183,15 @@ impl Listener {
     ) -> Result<(), SqlError> {
         let timeout = notices.backend.inner.options.timeout;
         let (client, connection) = (&self.client, &mut self.connection);
-        let mut asked = pin!(client.batch_execute("SELECT 1"));
+        let mut probe = pin!(client.batch_execute("SELECT 1"));
         let answered = poll_fn(|context| {
             while let Poll::Ready(message) = connection.poll_message(context) {
                 if let Err(error) = deliver(message, notices, table) {
                     return Poll::Ready(Err(error));
                 }
             }
-            let asked = asked.as_mut().poll(context);
-            asked.map_err(|error| postgres_error::failure(&error))
+            let probe = probe.as_mut().poll(context);
+            probe.map_err(|error| postgres_error::failure(&error))
         });
         tokio::time::timeout(timeout, answered)
             .await

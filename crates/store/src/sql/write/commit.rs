@@ -80,10 +80,10 @@ async fn lock_row(
 pub(super) async fn change(
     session: &mut Session,
     locked: &mut LockedZone,
-    asked: RequestedChange<'_>,
+    requested: RequestedChange<'_>,
 ) -> Result<Committed, WriteError> {
     let (zone, signing) = (&locked.row, &locked.signing);
-    let origin = asked.origin();
+    let origin = requested.origin();
     if origin == ChangeOrigin::Operator && zone.kind.is_transferred() {
         return Err(WriteError::ReadOnly(ReadOnly::Secondary(
             zone.name.to_string(),
@@ -99,15 +99,15 @@ pub(super) async fn change(
             zone.name.to_string(),
         )));
     }
-    if let RequestedChange::Change(change) = asked {
+    if let RequestedChange::Change(change) = requested {
         check_edits(change, zone, signing)?;
     }
-    let mut work = Work::read(session, zone, signing, asked).await?;
+    let mut work = Work::read(session, zone, signing, requested).await?;
     let decided;
-    let change = match asked {
+    let change = match requested {
         RequestedChange::Change(change) => change,
-        RequestedChange::When(asked) => {
-            decided = asked.decide(&work)?;
+        RequestedChange::When(requested) => {
+            decided = requested.decide(&work)?;
             work.touched = names_of(&decided);
             check_edits(&decided, zone, signing)?;
             &decided

@@ -108,11 +108,11 @@ impl Session {
 pub(super) async fn change(
     session: &mut Session,
     locked: &mut LockedZone,
-    asked: RequestedChange<'_>,
+    requested: RequestedChange<'_>,
 ) -> Result<Committed, WriteError> {
-    let committed = commit::change(session, locked, asked).await?;
+    let committed = commit::change(session, locked, requested).await?;
     if session.has_history() && committed.is_changed {
-        note(session, &locked.row, &committed, asked).await?;
+        note(session, &locked.row, &committed, requested).await?;
     }
     Ok(committed)
 }
@@ -121,7 +121,7 @@ async fn note(
     session: &mut Session,
     zone: &ZoneRow,
     committed: &Committed,
-    asked: RequestedChange<'_>,
+    requested: RequestedChange<'_>,
 ) -> Result<(), Failure> {
     let (Some(difference), Some(previous)) = (&committed.difference, committed.previous) else {
         // What it did is not known, or the zone is new.
@@ -145,7 +145,7 @@ async fn note(
     let (number, total) = (last + 1, total + difference.octets() as i64);
     let mut name = String::new();
     write_zone_name(zone.name.as_name(), &mut name);
-    let author = asked.author();
+    let author = requested.author();
     let message = author.as_ref().and_then(|author| author.message.as_deref());
     let (removed, added) = (encode(&difference.removed), encode(&difference.added));
     let sql = "INSERT INTO nameward_history (domain_id, number, zone, from_serial, to_serial, changed_at, origin, \
@@ -157,7 +157,7 @@ async fn note(
         Value::Int(previous.0.into()),
         Value::Int(committed.serial.0.into()),
         Value::Int(now_seconds() as i64),
-        Value::Text(match asked.origin() {
+        Value::Text(match requested.origin() {
             ChangeOrigin::Operator => "change",
             ChangeOrigin::Transfer => "transfer",
         }),

@@ -107,9 +107,9 @@ pub(super) async fn write(
         gone.extend(left.map(|row| (row.id, row.name)));
         for chunk in new.chunks(NAMES_AT_ONCE) {
             let names: Vec<&NameBuf> = chunk.iter().map(|member| &member.zone).collect();
-            let there = named(session, &names).await?;
+            let existing = named(session, &names).await?;
             for member in chunk {
-                match there.get(&key(&member.zone)) {
+                match existing.get(&key(&member.zone)) {
                     Some(row) if row.kind == ZoneKind::Secondary && row.catalog.is_some() => {
                         kept.push(row.id);
                         update(session, row, catalog, member).await?;

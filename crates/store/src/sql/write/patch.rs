@@ -35,7 +35,7 @@ impl SqlBackend {
 pub(super) async fn make(
     session: &mut Session,
     name: &NameBuf,
-    asked: &dyn ConditionalChange,
+    requested: &dyn ConditionalChange,
     changes: &[AttributeChange],
 ) -> Result<Committed, WriteError> {
     let is_comment =
@@ -50,7 +50,8 @@ pub(super) async fn make(
         row = commit::lock_named(session, name.as_name()).await?;
     }
     let mut zone = LockedZone::from_row(session, row).await?;
-    let mut committed = history::change(session, &mut zone, RequestedChange::When(asked)).await?;
+    let mut committed =
+        history::change(session, &mut zone, RequestedChange::When(requested)).await?;
     let is_commented = attributes::change_locked(session, &zone.row, &comments).await?;
     if is_commented && !committed.is_changed && !is_set {
         session.notify_change(committed.zone).await?;

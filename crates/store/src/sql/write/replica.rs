@@ -63,7 +63,7 @@ impl SqlBackend {
         self.forget(Some(zone.id));
         match self.lookup(&zone, zone.apex.as_name()).await {
             // It may have been changed again since: by RFC 1982 that is later.
-            Ok(part) => !committed.serial.is_after(part.zone.serial()),
+            Ok(fragment) => !committed.serial.is_after(fragment.zone.serial()),
             Err(_) => false,
         }
     }

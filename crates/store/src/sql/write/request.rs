@@ -31,7 +31,7 @@ impl RequestedChange<'_> {
     pub(super) fn origin(self) -> ChangeOrigin {
         match self {
             RequestedChange::Change(change) => change.origin,
-            RequestedChange::When(asked) => asked.origin(),
+            RequestedChange::When(requested) => requested.origin(),
         }
     }
 
@@ -39,7 +39,7 @@ impl RequestedChange<'_> {
     pub(super) fn author(self) -> Option<Arc<ChangeAuthor>> {
         match self {
             RequestedChange::Change(_) => None,
-            RequestedChange::When(asked) => asked.author(),
+            RequestedChange::When(requested) => requested.author(),
         }
     }
 
@@ -47,8 +47,8 @@ impl RequestedChange<'_> {
     pub(super) fn names(self) -> BTreeSet<CanonicalName> {
         match self {
             RequestedChange::Change(change) => names_of(change),
-            RequestedChange::When(asked) => {
-                let names = asked.names().into_iter();
+            RequestedChange::When(requested) => {
+                let names = requested.names().into_iter();
                 names.map(|name| key(name.as_name())).collect()
             }
         }

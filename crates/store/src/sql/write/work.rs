@@ -52,10 +52,10 @@ impl Work {
         session: &mut Session,
         zone: &ZoneRow,
         signing: &SigningRows,
-        asked: RequestedChange<'_>,
+        requested: RequestedChange<'_>,
     ) -> Result<Self, Failure> {
         let apex = key(zone.name.as_name().zone());
-        let touched = asked.names();
+        let touched = requested.names();
         let mut names = touched.clone();
         names.insert(apex.clone());
         for name in &touched {

@@ -7,7 +7,7 @@ fn name(text: &str) -> NameBuf {
 }
 
 fn live(text: &str, id: i64) -> Arc<Zone> {
-    Arc::new(Zone::stand_in(name(text).as_name(), 0, id))
+    Arc::new(Zone::stub(name(text).as_name(), 0, id))
 }
 
 fn rule(id: u16, zones: &[&str]) -> ViewRule {

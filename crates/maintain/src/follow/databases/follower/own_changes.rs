@@ -153,8 +153,8 @@ impl DatabaseFollower {
             return OwnOutcome::Unfit(done);
         };
         let version = self.commits.table().version(known.name(), self.rank);
-        let is_whole = version
-            .is_some_and(|version| !version.is_stand_in() && !version.is_broken_at(&difference));
+        let is_whole =
+            version.is_some_and(|version| !version.is_stub() && !version.is_broken_at(&difference));
         let zone = NameBuf::from(known.name());
         let is_fit = is_whole && !self.pending.include(id);
         let Some(known) = self.zones.in_memory(id).filter(|_| is_fit) else {

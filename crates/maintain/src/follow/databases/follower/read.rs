@@ -206,10 +206,10 @@ impl DatabaseFollower {
         if self.zones.is_empty() {
             return Vec::new();
         }
-        let mut there: Vec<i64> = list.ids().collect();
-        there.sort_unstable();
+        let mut listed: Vec<i64> = list.ids().collect();
+        listed.sort_unstable();
         let ids = self.zones.iter().map(|(id, _)| id);
-        ids.filter(|id| there.binary_search(id).is_err()).collect()
+        ids.filter(|id| listed.binary_search(id).is_err()).collect()
     }
 
     /// Warns of content that PowerDNS treats differently, once. It reads the names of all records, so it runs in the
@@ -253,14 +253,14 @@ impl DatabaseFollower {
         result
     }
 
-    /// Adds a zone to the table with a stand-in for its contents, unless it is there.
+    /// Adds a zone to the table with a stub for its contents, unless it is there.
     fn add_listed(&mut self, row: &ZoneRow, steps: &mut Vec<TableChange>) {
         if let Some(zone) = self.listed(row, steps) {
             self.zones.insert(row.id, zone);
         }
     }
 
-    /// Returns the zone of a row with a stand-in for its contents, unless it is known.
+    /// Returns the zone of a row with a stub for its contents, unless it is known.
     fn listed(&mut self, row: &ZoneRow, steps: &mut Vec<TableChange>) -> Option<FoundZone> {
         let serving = self.serving(row.name.as_name(), row.kind);
         match self.zones.get(row.id) {
@@ -272,7 +272,7 @@ impl DatabaseFollower {
             None => {}
         }
         self.list_file.note_change();
-        Some(self.stand_in(row.id, row.name.as_name(), serving, steps))
+        Some(self.stub(row.id, row.name.as_name(), serving, steps))
     }
 
     /// Returns how a zone is served: consumed catalogs are read as a whole, and produced ones have their own version,
@@ -288,8 +288,8 @@ impl DatabaseFollower {
         }
     }
 
-    /// Offers the stand-in of a zone.
-    fn stand_in(
+    /// Offers the stub of a zone.
+    fn stub(
         &self,
         id: i64,
         name: Name<'_>,
@@ -299,7 +299,7 @@ impl DatabaseFollower {
         let is_withheld = self.withheld.has(name);
         let is_live = serving == ZoneServing::Lookups && !is_withheld;
         let zone = if is_live {
-            Zone::stand_in(name, self.lookup_source, id)
+            Zone::stub(name, self.lookup_source, id)
         } else {
             Zone::not_ready(name)
         };
@@ -320,10 +320,10 @@ impl DatabaseFollower {
             return;
         }
         let (name, serving) = (NameBuf::from(known.name()), known.serving());
-        // A stand-in does not replace a version by itself.
+        // A stub does not replace a version by itself.
         let wire = name.as_name().as_wire();
         let mut steps = vec![TableChange::Withdraw(wire.into(), self.rank)];
-        let zone = self.stand_in(id, name.as_name(), serving, &mut steps);
+        let zone = self.stub(id, name.as_name(), serving, &mut steps);
         self.zones.insert(id, zone);
         self.publish(steps);
     }
@@ -375,7 +375,7 @@ impl DatabaseFollower {
             let name = Name::from_wire(&name).unwrap_or(Name::ROOT);
             // Its kind is unknown.
             let serving = self.serving(name, ZoneKind::Native);
-            let zone = self.stand_in(id, name, serving, &mut steps);
+            let zone = self.stub(id, name, serving, &mut steps);
             self.zones.insert(id, zone);
         }
         if steps.is_empty() {
