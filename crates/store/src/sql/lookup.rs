@@ -428,10 +428,7 @@ fn counted(
     result: Result<ZoneFragment, SqlError>,
     statements: u32,
 ) -> Result<ZoneFragment, SqlError> {
-    result.map(|fragment| ZoneFragment {
-        statements,
-        ..fragment
-    })
+    result.map(|read| ZoneFragment { statements, ..read })
 }
 
 /// The names that a statement requests, each with the lookups that need it.
