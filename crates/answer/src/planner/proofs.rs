@@ -1,4 +1,4 @@
-//! What an answer from a signed zone has to prove (RFC 4035 section 3.1).
+//! The proofs that an answer from a signed zone needs (RFC 4035 section 3.1).
 //!
 //! | answer | NSEC (RFC 4035 section 3.1.3) | NSEC3 (RFC 5155 section 7.2) |
 //! |---|---|---|
