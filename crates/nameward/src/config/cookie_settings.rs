@@ -9,17 +9,17 @@ use super::read::{Count, Plural, Read, Wrong};
 use super::setting::section;
 
 section! {
-    /// DNS cookies (RFC 7873), by which clients show that their address is not forged: they are exempt from
+    /// DNS cookies (RFC 7873), by which clients prove that their address is not forged; such clients are exempt from
     /// `[rate_limit]`. Changes take effect on reload.
     CookieTable = "cookies" {
         /// Answer the COOKIE option.
         enabled: bool = "true";
-        /// Secrets of 32 hexadecimal digits each, as `openssl rand -hex 16` prints one: the first makes cookies, the
-        /// others are accepted, too. Servers that share an address need the same. Without a secret those of `nameward cookie roll` are used, or one that
-        /// is made at start.
+        /// Secrets of 32 hexadecimal digits each, as printed by `openssl rand -hex 16`: new cookies are made with the
+        /// first one, cookies made with the others are also accepted. Servers that share an address need the same
+        /// secrets. By default the secrets of `nameward cookie roll` are used, or one that is generated at start-up.
         secrets: Vec<CookieSecret> = "[]";
-        /// Answer queries over UDP only with a valid cookie: a client that sends none is told to use TCP, one whose
-        /// cookie is not valid gets a valid one (BADCOOKIE).
+        /// Answer UDP queries only if they have a valid cookie: a client without a cookie is told to use TCP, a client
+        /// with an invalid cookie gets a valid one (BADCOOKIE).
         require: bool = "false";
         /// The same, but only while there are more UDP queries per second than this; 0 means never.
         require_above: Count<0, 1_000_000_000> = "0";

@@ -48,19 +48,20 @@ section! {
         algorithm: SigningAlgorithm = r#""ECDSAP256SHA256""#;
         /// Size of RSA keys in bits: 2048, 3072 or 4096.
         rsa_bits: RsaBits = "2048";
-        /// Keys of a zone: one that signs everything (csk), or a ksk, which has the DS, and a zsk for everything else.
+        /// Keys of a zone: one key that signs everything (csk), or a ksk, which the DS refers to, and a zsk for all other
+        /// RRsets.
         keys: KeyScheme = r#""csk""#;
         /// Lifetime of a key with a DS (csk, ksk); 0 means until `nameward key rollover`.
         ksk_lifetime: Count<0, 3_153_600_000> = "0";
         /// Lifetime of a zsk; 0 means until `nameward key rollover`.
         zsk_lifetime: Count<0, 3_153_600_000> = "2592000";
         /// KSK rollover method (RFC 6781 section 4.1.2): with "double-signature" the new key is published and signs
-        /// beside the old one until its DS has replaced the old DS; with "double-ds" (requires `keys = "ksk+zsk"`) the
-        /// parent first has both DS records, then the key in the zone is replaced in one step, then the old DS is
-        /// removed. An algorithm rollover always uses the first method.
+        /// together with the old one until its DS has replaced the old DS; with "double-ds" (requires `keys = "ksk+zsk"`)
+        /// the parent first publishes both DS records, then the key in the zone is replaced in one step, then the old DS
+        /// is removed. An algorithm rollover always uses the first method.
         ksk_rollover: KskRolloverSetting = r#""double-signature""#;
-        /// Denial of existence: an NSEC chain, an NSEC3 chain without salt and extra iterations (RFC 9276), with or
-        /// without opt-out, or records made for each answer (RFC 4470, RFC 9824).
+        /// Denial of existence: an NSEC chain, an NSEC3 chain without salt or extra iterations (RFC 9276), with or
+        /// without opt-out, or records generated for each answer (RFC 4470, RFC 9824).
         denial: DenialSetting = r#""nsec""#;
         /// Time from the renewal of a signature to its expiration.
         signature_validity: Count<4, 315_360_000> = "1209600";
@@ -69,8 +70,8 @@ section! {
         signature_refresh: Count<2, 315_360_000> = "604800";
         /// How far in the past signature inception is set, for validators with slow clocks.
         signature_inception_offset: Count<0, 31_536_000> = "3600";
-        /// Time over which renewals are spread, so that signatures are not all made, and do not all expire, at the same
-        /// moment.
+        /// Time over which renewals are spread, so that signatures are not all generated, and do not all expire, at the
+        /// same time.
         signature_jitter: Count<0, 31_536_000> = "43200";
         /// TTL of DNSKEY, CDS and CDNSKEY.
         dnskey_ttl: Count<0, 604_800> = "3600";

@@ -50,8 +50,8 @@ pub fn as_roff() -> String {
     let escaped = |text: &str| text.replace('\\', "\\\\").replace('-', "\\-");
     let mut out = String::from(
         ".TH nameward.toml 5\n.SH NAME\nnameward.toml \\- the configuration of nameward(1)\n.SH DESCRIPTION\n\
-         One file in TOML: the one that \\-\\-config names, else the one in NAMEWARD_CONFIG, else\n\
-         /etc/nameward/nameward.toml. Relative paths start at the directory of the file.\n",
+         The configuration is a TOML file: the argument of \\-\\-config, else $NAMEWARD_CONFIG, else\n\
+         /etc/nameward/nameward.toml. Paths are relative to the directory of the file.\n",
     );
     for table in tables() {
         let about = escaped(&sentence(table.about));
@@ -101,10 +101,10 @@ pub fn as_json() -> serde_json::Value {
 pub fn as_markdown() -> String {
     let mut out = String::from(
         "# Configuration\n\n\
-         `nameward serve --config FILE` reads one TOML file. Flags of the command line win over it. \
-         Relative paths start at the directory of the file. A key that is not listed here is an \
-         error that names the line and the nearest known key; `nameward check --config FILE` says \
-         so without starting a server.\n\n\
+         `nameward serve --config FILE` reads one TOML file. Command-line flags override it. \
+         Paths are relative to the directory of the file. An unknown key is an error that names \
+         the line and the nearest known key; `nameward check --config FILE` reports it without \
+         starting a server.\n\n\
          This page is printed by `nameward config --format markdown`; `nameward config` prints the \
          same as a commented file to start from.\n",
     );

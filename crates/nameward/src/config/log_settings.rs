@@ -29,7 +29,7 @@ words! {
 section! {
     /// The log, written to stderr. Its level is `server.log_level`.
     Log = "log" {
-        /// Format: text for people, one JSON object per line, or lines for the systemd journal, prefixed with their level
+        /// Format: readable text, one JSON object per line, or lines for the systemd journal, prefixed with their level
         /// and without the time.
         format: LogFormat = r#""text""#;
     }
@@ -39,7 +39,7 @@ section! {
     /// The query log: one line per answer. `nameward query-log` turns it on and off while the server runs. Lines that
     /// cannot be written fast enough are dropped and counted; answers never wait.
     QueryLogSettings = "query_log" {
-        /// Enable the query log at start.
+        /// Enable the query log at start-up.
         enabled: bool = "false";
         /// Output file, which can be rotated at any time; "" means stderr.
         file: Option<PathBuf> = r#""""#;

@@ -23,40 +23,42 @@ const MEMBERS_MAX: usize = 20_000;
 const USER_AGENT: &str = "Nameward";
 
 section! {
-    /// Addresses of which each answer has some, by health, weight and order ([pools.md](pools.md)). May be given several times. A
-    /// zone uses a pool by a LUA record: `www LUA A "pool('web')"`. All members are checked from the start. Changes take effect
-    /// on reload.
+    /// Addresses from which each answer is chosen, by health, weight and order ([pools.md](pools.md)). May be given
+    /// several times. A zone uses a pool by a LUA record: `www LUA A "pool('web')"`. All members are checked from
+    /// start-up on. Changes take effect on reload.
     PoolSettings = "pool" {
-        /// Name of the pool in zone data: letters, digits, "-", "_" and ".". Pools and maps have different names.
+        /// Name of the pool in zone data: letters, digits, "-", "_" and ".". A pool and a map cannot have the same name.
         name: String = r#""""#;
-        /// The addresses: `"192.0.2.1"`, or tables such as `{ address = "192.0.2.1", weight = 10, order = 1, check_address =
-        /// "10.0.0.1" }`. `weight` is a share of the answers (1), `order` a rank (0): members of a higher order are used while none
-        /// of a lower one works. `check_address` is checked in place of the address, `check_url` by `check = "external"`.
+        /// The addresses: `"192.0.2.1"`, or tables such as `{ address = "192.0.2.1", weight = 10, order = 1,
+        /// check_address = "10.0.0.1" }`. `weight` is a share of the answers (1), `order` a rank (0): members of a higher
+        /// order are used while none of a lower one works. `check_address` is checked instead of the address, `check_url`
+        /// is used by `check = "external"`.
         members: Vec<MemberSettings> = "[]";
-        /// Records in an answer; 0 is all members that work.
+        /// Number of records in an answer; 0 means all members that work.
         answers: Count<0, 100> = "1";
         /// Give a client the same members as long as they work.
         sticky: bool = "false";
-        /// The answer when no member works: `serve` answers as if all did, `empty` without records, `fail` with SERVFAIL.
+        /// The answer when no member works: `serve` answers as if all members worked, `empty` without records, `fail`
+        /// with SERVFAIL.
         all_down: AllDownWord = r#""serve""#;
-        /// How members are checked: `tcp` connects to the port, `http` and `https` request `path`, `dns` queries `query`, `external`
-        /// requests the `check_url` of each member, which tells the health of the member from elsewhere.
+        /// How members are checked: `tcp` connects to the port, `http` and `https` request `path`, `dns` queries `query`,
+        /// `external` requests the `check_url` of each member, where another server reports the member's health.
         check: PoolCheckWord = r#""none""#;
-        /// The port of checks; 0 is that of the protocol.
+        /// The port for checks; 0 means the default port of the protocol.
         port: Count<0, 65_535> = "0";
-        /// The host name of HTTP requests, for which certificates are verified; "" is the address of the member.
+        /// The host name in HTTP requests, for which certificates are verified; "" means the address of the member.
         host: String = r#""""#;
-        /// The path of HTTP requests.
+        /// The path in HTTP requests.
         path: String = r#""/""#;
         /// The status that an HTTP response must have.
         status: Count<100, 999> = "200";
-        /// A text that an HTTP response must contain.
+        /// A string that an HTTP response must contain.
         contains: String = r#""""#;
         /// The name whose SOA record DNS checks query; the response must have no error.
         query: String = r#"".""#;
-        /// Seconds between two checks of a member; 0 is `health.interval`.
+        /// Seconds between two checks of a member; 0 means `health.interval`.
         interval: Count<0, 86_400> = "0";
-        /// Milliseconds that a check may take.
+        /// Timeout for a check, in milliseconds.
         timeout_ms: Count<1, 60_000> = "2000";
         /// Successful checks in a row after which a member that was down is up.
         rise: Count<1, 1000> = "1";
@@ -66,15 +68,15 @@ section! {
 }
 
 section! {
-    /// Pools by client ([pools.md](pools.md)). May be given several times. A zone uses a map like a pool, by its name: `www LUA A
-    /// "pool('geo')"`. The narrowest network decides; else the country, else the continent, else the closest coordinates.
-    /// Changes take effect on reload.
+    /// Pools by client ([pools.md](pools.md)). May be given several times. A zone uses a map like a pool, by its name:
+    /// `www LUA A "pool('geo')"`. The longest matching network decides; else the country, else the continent, else the
+    /// closest coordinates. Changes take effect on reload.
     MapSettings = "map" {
         /// Name of the map in zone data.
         name: String = r#""""#;
-        /// Clients and their pools: tables with `networks`, `countries` (`["DE", "FR"]`), `continents` (`["EU"]`), or `latitude` and
-        /// `longitude`, and `pools` in order of preference: the first one with members that work is used. All but networks need
-        /// `[geoip] databases`.
+        /// Clients and their pools: tables with `networks`, `countries` (`["DE", "FR"]`), `continents` (`["EU"]`), or
+        /// `latitude` and `longitude`, and `pools` in order of preference: the first one with members that work is used.
+        /// All of these except networks need `[geoip] databases`.
         entries: Vec<MapEntrySettings> = "[]";
         /// The pools of all other clients, in order of preference.
         default: Vec<String> = "[]";

@@ -12,8 +12,8 @@ use super::zone_values::InheritedSetting;
 pub type Rate = Count<0, 1_000_000>;
 
 section! {
-    /// Response rate limiting: how many answers a client network gets over UDP, where the sender of a query may be
-    /// forged. TCP is never limited, nor are clients with a valid DNS cookie. Changes take effect on reload.
+    /// Response rate limiting: how many answers a client network gets over UDP, where source addresses may be forged. TCP
+    /// is never limited, nor are clients with a valid DNS cookie. Changes take effect on reload.
     RateLimit = "rate_limit" {
         /// Answers per second to one client network for one name; answers from one wildcard share the rate of their
         /// zone. 0 turns rate limiting off. 20 suits most servers; see docs/hardening.md for a dry run.
@@ -28,12 +28,11 @@ section! {
         /// All answers per second to one client network, in addition to the other rates; 0 means no limit. If set, it
         /// must be several times the others: a large resolver queries many names.
         all_per_second: Rate = "0";
-        /// Seconds that a network above its rate must stay below it before it is answered normally again, at most. 1
-        /// always sends as many answers as the rate allows.
+        /// Maximum time in seconds that a network above its rate must stay below it before it is answered normally again.
+        /// 1 always sends as many answers as the rate allows.
         window: Count<1, 3600> = "15";
-        /// Every how many-th answer over the limit is replaced by a truncated one without records, so that clients whose
-        /// address is not forged retry over TCP; the others are dropped. 1 truncates all, 0 drops all. Errors are always
-        /// dropped.
+        /// One in this many answers over the limit is sent truncated and without records, so that clients whose address
+        /// is not forged retry over TCP; the others are dropped. 1 truncates all, 0 drops all. Errors are always dropped.
         slip: Count<0, 10> = "2";
         /// Length of the IPv4 prefix that is one client network.
         ipv4_prefix: Count<1, 32> = "24";
@@ -42,10 +41,10 @@ section! {
         /// Clients that are never limited, by address, by TSIG key or both (`"192.0.2.1 key:name."`). The first matching
         /// entry decides.
         exempt: Peers = r#"["127.0.0.0/8", "::1"]"#;
-        /// Send every answer, and only count and log those that would be limited.
+        /// Send all answers, and only count and log those that would be limited.
         log_only: bool = "false";
-        /// Number of rates that are tracked at once, 8 octets each, allocated at start. When more are needed, the
-        /// least used ones are forgotten.
+        /// Number of rates tracked at the same time, 8 octets each, allocated at start-up. When more are needed, the
+        /// least used ones are replaced.
         table_size: Count<1024, 100_000_000> = "262144";
     }
 }

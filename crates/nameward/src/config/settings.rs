@@ -29,24 +29,25 @@ use super::{
 section! {
     /// Where the server listens and how it answers.
     Server = "server" {
-        /// Addresses to listen on, UDP and TCP. Port 0 picks a free port. A table sets more for one address: `{ address =
-        /// "192.0.2.1:53", transports = ["udp", "tcp"], allow_query = ["192.0.2.0/24", "key:name."] }` answers only
-        /// these clients there, whatever the zone allows; all other requests are answered REFUSED.
-        /// `proxy_protocol_from` may be set there, too.
+        /// Addresses to listen on, UDP and TCP. Port 0 picks a free port. A table has settings for one address: with `{
+        /// address = "192.0.2.1:53", transports = ["udp", "tcp"], allow_query = ["192.0.2.0/24", "key:name."] }` only
+        /// these clients are answered there, whatever the zone allows; all other requests are answered REFUSED. The table
+        /// may also contain `proxy_protocol_from`.
         listen: Vec<ListenEntry> = r#"["0.0.0.0:53", "[::]:53"]"#;
-        /// Proxies (dnsdist, HAProxy) that name the client in a PROXY header: version 2, over TCP also version 1. Access
-        /// lists, limits, cookies and logs use that client. What they send without a valid header is dropped. List only
-        /// addresses that no other host can send from. It holds for `listen`, `listen_tls` and `listen_https`.
+        /// Proxies (dnsdist, HAProxy) that send the client address in a PROXY header: version 2, over TCP also version 1.
+        /// Access lists, limits, cookies and logs use that address. Traffic from a proxy without a valid header is
+        /// dropped. List only addresses that no other host can send from. Applies to `listen`, `listen_tls` and
+        /// `listen_https`.
         proxy_protocol_from: Clients = "[]";
-        /// Addresses to listen on for DNS over TLS (RFC 7858), usually with port 853. It needs `tls.certificate`. A table
-        /// sets more for one address: `{ address = "192.0.2.1:853", allow_query = ["192.0.2.0/24"], proxy_protocol_from =
-        /// ["192.0.2.10"] }`, as in `listen`. The PROXY header comes before the handshake.
+        /// Addresses to listen on for DNS over TLS (RFC 7858), usually with port 853. Requires `tls.certificate`. A table
+        /// has settings for one address: `{ address = "192.0.2.1:853", allow_query = ["192.0.2.0/24"],
+        /// proxy_protocol_from = ["192.0.2.10"] }`, as in `listen`. The PROXY header precedes the handshake.
         listen_tls: Vec<EncryptedEntry> = "[]";
-        /// Addresses to listen on for DNS over HTTPS (RFC 8484), usually with port 443. It needs `tls.certificate`. Tables as
-        /// in `listen_tls`.
+        /// Addresses to listen on for DNS over HTTPS (RFC 8484), usually with port 443. Requires `tls.certificate`.
+        /// Tables as in `listen_tls`.
         listen_https: Vec<EncryptedEntry> = "[]";
-        /// Addresses to listen on for DNS over QUIC (RFC 9250), usually with port 853. It needs `tls.certificate`. Tables as
-        /// in `listen_tls`, without `proxy_protocol_from`: QUIC has no PROXY header.
+        /// Addresses to listen on for DNS over QUIC (RFC 9250), usually with port 853. Requires `tls.certificate`. Tables
+        /// as in `listen_tls`, without `proxy_protocol_from`: QUIC has no PROXY header.
         listen_quic: Vec<QuicEntry> = "[]";
         /// Threads that answer UDP; 0 means one per core.
         workers: Count<0, 1024> = "0";
@@ -64,7 +65,7 @@ section! {
         /// Response to queries for type ANY (RFC 8482): one RRset of the name; all of them, but truncated over UDP; or
         /// all of them.
         any: AnyPolicy = r#""one""#;
-        /// How far a CNAME is followed: into every zone served here, or only within its own zone.
+        /// How far a CNAME is followed: into every zone of this server, or only within its own zone.
         cname_follow: CnamePolicy = r#""served""#;
         /// Maximum number of open TCP connections; a new connection above it closes the one that has been idle longest.
         tcp_connections_max: Count<1, 1_000_000> = "20000";
@@ -78,7 +79,7 @@ section! {
         transfers_out_max: Count<1, 1_000_000> = "100";
         /// Maximum number of concurrent outgoing transfers per client address (IPv6: per /64).
         transfers_out_per_client: Count<1, 1_000_000> = "20";
-        /// Memory in MiB for the last transferred version of zones without a journal (signed here, or live in a
+        /// Memory in MiB for the last transferred version of zones without a journal (signed by this server, or live in a
         /// database), so that secondaries get only the differences (IXFR). 0 disables it.
         transfers_out_kept_mb: Count<0, 1_048_576> = "256";
         /// Clients whose packets are dropped without a response.
@@ -88,11 +89,11 @@ section! {
         transfers_in_max: Count<1, 10_000> = "100";
         /// Maximum number of concurrent transfers from one primary address.
         transfers_in_per_primary: Count<1, 10_000> = "50";
-        /// Memory in MiB that all running transfers from primaries may hold together, and one primary half of it. When
-        /// it is used up, transfers wait; the first MiB of each is not counted.
+        /// Maximum memory in MiB for all running transfers from primaries; one primary may use half of it. When all of it
+        /// is in use, transfers wait; the first MiB of each is not counted.
         transfers_in_memory_mb: Count<2, 2_097_152> = "8192";
-        /// Lowest rate of a transfer from a primary in octets per second, averaged over `transfer_idle_timeout_ms`; a
-        /// slower one is cut. 0 accepts any rate.
+        /// Minimum rate of a transfer from a primary in octets per second, averaged over `transfer_idle_timeout_ms`; a
+        /// slower transfer is aborted. 0 accepts any rate.
         transfer_rate_min: Count<0, 1_000_000_000> = "1024";
         /// Timeout for connecting to a primary, in milliseconds.
         transfer_connect_timeout_ms: Count<10, 600_000> = "5000";
@@ -100,10 +101,11 @@ section! {
         transfer_idle_timeout_ms: Count<10, 3_600_000> = "30000";
         /// Timeout for a whole incoming transfer, in milliseconds.
         transfer_total_timeout_ms: Count<10, 604_800_000> = "7200000";
-        /// Settings of servers that databases, commands, catalogs, autoprimaries and NS records name by address only, each as in
-        /// `primaries`: a primary or a notified server with the address of one of them has its TLS settings, and its key and
-        /// source unless it has its own. A server named without a port, or with 53, is the one here with its address, whatever
-        /// port that has ([transfers.md](transfers.md#encrypted-transfers)).
+        /// Settings for servers that databases, commands, catalogs, autoprimaries and NS records identify only by
+        /// address, each as in `primaries`: a primary or notified server with one of these addresses gets its TLS
+        /// settings, and its key and source unless they are set elsewhere. A server given without a port, or with port
+        /// 53, matches the entry with its address, whatever the port of the entry
+        /// ([transfers.md](transfers.md#encrypted-transfers)).
         remotes: Vec<RemoteServer> = "[]";
         /// Least severe level that is logged.
         log_level: LogLevel = r#""info""#;
@@ -111,22 +113,23 @@ section! {
         /// directory, in `/run/nameward` for root, in the user's runtime directory, or in the directory for temporary
         /// files.
         control_socket: Option<PathBuf> = r#""""#;
-        /// File for the process id; "" means none.
+        /// File for the process ID; "" means none.
         pid_file: Option<PathBuf> = r#""""#;
-        /// Grace period in seconds: how long the zone of a file that has vanished from a directory is still served. Zones
-        /// stay in service, with a fault, until the file is back or the period ends. Longer helps where deployments delete
-        /// files before they write them again; 0 withdraws at once. `nameward reload` does not wait for it.
+        /// Grace period in seconds for which a zone is still served, with a fault, after its file has vanished from a
+        /// directory. Increase it if deployments delete files before they rewrite them; 0 withdraws zones immediately.
+        /// `nameward reload` does not wait for it.
         zone_file_grace: Count<0, 86_400> = "10";
         /// Directory for state that survives a restart: the state store (`state.db`) with the journal, and the names of
-        /// database zones, so that they are answered SERVFAIL instead of REFUSED when a database is down at start. ""
+        /// database zones, so that they are answered SERVFAIL instead of REFUSED if a database is down at start-up. ""
         /// means the service's state directory (`$STATE_DIRECTORY`); without one nothing is stored. Created if missing.
         state_directory: Option<PathBuf> = r#""""#;
-        /// Give up all capabilities, files that the configuration does not name, and unused system calls after the start:
-        /// as far as the kernel can, or else do not start, or not at all (docs/hardening.md).
+        /// Sandbox entered at start-up: no capabilities, no access to files that the configuration does not name, no
+        /// unused system calls. "auto" restricts as much as the kernel supports, "require" does not start without all of
+        /// it, "off" disables the sandbox (docs/hardening.md).
         sandbox: SandboxMode = r#""auto""#;
-        /// Further files and directories that the sandbox lets the server read.
+        /// Additional files and directories that the server may read in the sandbox.
         sandbox_paths: Paths = "[]";
-        /// Allow core dumps and debuggers, which see the secrets in memory.
+        /// Allow core dumps and debuggers, which can read the secrets in memory.
         core_dumps: bool = "false";
     }
 }
@@ -140,20 +143,20 @@ section! {
         allow_from: Vec<IpNet> = r#"["127.0.0.1", "::1"]"#;
         /// Password for the page (HTTP Basic, any user name); "" means no password.
         password: Secret<String> = r#""""#;
-        /// Key of the API (`X-API-Key`); "" turns the API off.
+        /// API key (`X-API-Key`); "" turns the API off.
         api_key: Secret<String> = r#""""#;
         /// Host names under which the page is served when it has no password, besides `localhost` and the address the
         /// client connects to. This stops other sites from reading the page through a browser (DNS rebinding).
         host_names: Vec<String> = "[]";
-        /// Memory in MiB for replies that clients have not read yet. Above it the slowest clients are disconnected.
+        /// Memory in MiB for responses that clients have not read yet. Above it the slowest clients are disconnected.
         reply_memory_mb: Count<1, 65_536> = "64";
-        /// The faults that make `/readyz` return 503. The default is what makes the server useless: no listener works, or no
-        /// zone of a backend can be answered. Do not list faults of single zones on an anycast node: anyone who
-        /// can add a zone could then withdraw the node. docs/status-page.md lists the kinds. A server that is starting, or
-        /// has zones and cannot answer for any of them, is never ready.
+        /// The faults that make `/readyz` return 503. By default those with which the server cannot do its work: no
+        /// listener works, or no zone of a backend can be answered. Do not list faults of single zones on an anycast
+        /// node: anyone who can add a zone could then withdraw the node. docs/status-page.md lists the kinds. A server
+        /// that is starting, or has zones and cannot answer for any of them, is never ready.
         ready_faults: Vec<FaultKind> = r#"["listener_down", "backend_lost"]"#;
-        /// Smallest share of zones, in percent, that must have data to serve; with fewer `/readyz` returns 503. 0 means
-        /// one zone.
+        /// Minimum share of zones, in percent, that must have data to serve; with fewer, `/readyz` returns 503. 0 means
+        /// at least one zone.
         ready_zones_percent: Count<0, 100> = "0";
     }
 }
@@ -185,16 +188,16 @@ section! {
         /// File of a SQLite database. `nameward db init` creates one.
         path: Option<PathBuf> = r#""""#;
         /// A PostgreSQL or MySQL database, as `postgres://user:password@host/database` or
-        /// `mysql://user:password@host/database`. A list of them names the servers of one database, the nearest first; they
-        /// may differ in host and port only. Several hosts in one address are separated by commas.
+        /// `mysql://user:password@host/database`. A list contains the servers of one database, the nearest first; the
+        /// addresses may differ only in host and port. Several hosts in one address are separated by commas.
         url: DatabaseUrl = r#""""#;
         /// Replica of that database, used for all reads; "" reads from the servers in `url`. A list as in `url`.
         replica_url: DatabaseUrl = r#""""#;
-        /// Which of several servers in `url` is read: the one that accepts changes, or the first in the list that is not
-        /// further behind than `lag_max`. Changes go to the one that accepts them.
+        /// Which of several servers in `url` is used for reads: the one that accepts changes, or the first one in the
+        /// list whose lag is at most `lag_max`. Changes are made on the server that accepts them.
         reads: BackendReads = r#""primary""#;
-        /// Seconds that the server that is read may be behind the one that accepts changes. More is the fault
-        /// `backend_behind`, which `web.ready_faults` may list, and another server is read if there is one.
+        /// Maximum lag in seconds between the server used for reads and the one that accepts changes. A higher lag is the
+        /// fault `backend_behind`, which `web.ready_faults` may list, and reads move to another server if there is one.
         lag_max: Count<1, 86_400> = "60";
         /// How database zones are served: looked up at query time, or loaded into memory.
         mode: BackendMode = r#""live""#;
@@ -203,10 +206,10 @@ section! {
         /// Memory in MiB for the SQLite page cache, over all connections. Look-ups are twice as fast if the whole file
         /// fits.
         page_cache_mb: Count<1, 1_048_576> = "256";
-        /// Read the keys and metadata of zones, and sign zones that have keys. If they cannot be read, zones fail; set it
-        /// to false for a database account without access to them.
+        /// Read the keys and metadata of zones, and sign zones that have keys. If they cannot be read, zones are answered
+        /// SERVFAIL; set it to false for a database account without access to them.
         dnssec: bool = "true";
-        /// Milliseconds a database may take to answer.
+        /// Timeout for a database statement, in milliseconds.
         timeout_ms: Count<10, 600_000> = "2000";
     }
 }
@@ -221,7 +224,7 @@ section! {
         algorithm: TsigAlgorithm = r#""hmac-sha256""#;
         /// Shared secret in base64. It is never printed.
         secret: TsigSecret = r#""""#;
-        /// File with the secret instead, readable by its owner only (mode 0600).
+        /// File with the secret, instead of `secret`; only its owner may have access (mode 0600).
         secret_file: Option<PathBuf> = r#""""#;
     }
 }
@@ -237,11 +240,11 @@ macro_rules! zone_section {
                 /// messages with, a `source` address to send from, and TLS settings (`tls`, `quic`, `tls_name`, `tls_ca`, `tls_pin`,
                 /// `tls_certificate`, `tls_key`, `tls_alpn`), see [transfers.md](transfers.md#encrypted-transfers).
                 primaries: InheritedSetting<Vec<RemoteServer>> = r#""""#;
-                /// Servers to notify of changes in addition to those in the zone's NS records, with the same settings
-                /// each as in `primaries`.
+                /// Servers to notify of changes in addition to those in the zone's NS records, each with the same
+                /// settings as in `primaries`.
                 also_notify: InheritedSetting<Vec<RemoteServer>> = r#""""#;
                 /// Whether the servers in the zone's NS records are notified of changes. By default they are for zone
-                /// files, primary zones and producers, and not for native zones in databases and for secondaries.
+                /// files, primary zones and producers, but not for native zones in databases or secondaries.
                 notify_name_servers: InheritedSetting<bool> = r#""""#;
                 /// Notify of each change immediately (the default); if false, changes are announced once a minute.
                 notify_at_once: InheritedSetting<bool> = r#""""#;
@@ -249,14 +252,14 @@ macro_rules! zone_section {
                 /// `"tls-name:NAME"` and `"tls-pin:BASE64"` for clients with such a certificate), or by several of them
                 /// (`"192.0.2.1 key:name. tls"`). The first matching entry decides. By default transfers are refused.
                 allow_transfer: InheritedSetting<Peers> = r#""""#;
-                /// Replace ALIAS records by the addresses of their targets in outgoing transfers. By default the ALIAS
+                /// Replace ALIAS records with the addresses of their targets in outgoing transfers. By default the ALIAS
                 /// records are transferred.
                 expand_alias: InheritedSetting<bool> = r#""""#;
-                /// Run the LUA records of the zone ([lua.md](lua.md)). By default `lua.records` decides; the metadata
-                /// ENABLE-LUA-RECORDS of a database zone means the same.
+                /// Run the LUA records of the zone ([lua.md](lua.md)). The default is `lua.records`; the metadata
+                /// ENABLE-LUA-RECORDS of a database zone has the same effect.
                 lua_records: InheritedSetting<bool> = r#""""#;
-                /// Transfer a zone that is signed here without its keys and signatures. Zones with narrow NSEC3 can only
-                /// be transferred this way.
+                /// Transfer a zone signed by this server without its keys and signatures. Zones with narrow NSEC3 can
+                /// only be transferred this way.
                 transfer_unsigned: InheritedSetting<bool> = r#""""#;
                 /// Peers that may send NOTIFY, in addition to the primaries.
                 allow_notify: InheritedSetting<Peers> = r#""""#;
@@ -278,12 +281,12 @@ macro_rules! zone_section {
                 /// default policy. Database zones may name theirs in the metadata X-NAMEWARD-DNSSEC-POLICY.
                 dnssec_policy: InheritedSetting<String> = r#""""#;
                 /// Directory for the keys of file zones and secondaries, as BIND key files
-                /// (`Kexample.org.+013+58482.private` and `.key`) readable by the server only. Keys placed there sign the
-                /// zone according to the times in them. By default keys are in the state store.
+                /// (`Kexample.org.+013+58482.private` and `.key`) readable only by the server. Keys placed there sign the
+                /// zone according to the times in the files. By default keys are stored in the state store.
                 key_directory: InheritedSetting<DirectoryPath> = r#""""#;
                 /// Zone digests (ZONEMD, RFC 8976): "off" (the default) ignores them; "verify" rejects a new version from
-                /// a file or primary whose digest is wrong; "require" also rejects one without a supported digest;
-                /// "generate" makes the digest of a resident zone here.
+                /// a file or primary whose digest is wrong; "require" also rejects a version without a supported digest;
+                /// "generate" makes this server generate the digest of a resident zone.
                 zonemd: InheritedSetting<ZonemdRule> = r#""""#;
                 /// Whether incremental transfers (IXFR) are requested from the primaries; by default they are.
                 request_ixfr: InheritedSetting<bool> = r#""""#;
@@ -331,8 +334,8 @@ zone_section! {
         allow_query: Peers = r#"["any"]"#;
         /// Maximum memory in MiB of a zone transferred from a primary.
         transfer_size_max_mb: Count<1, 1_048_576> = "4096";
-        /// The serial that signed zones in databases show if they have no SOA-EDIT metadata, so that secondaries fetch
-        /// renewed signatures (`default-soa-edit-signed` of PowerDNS).
+        /// SOA-EDIT mode for the served serial of signed database zones without SOA-EDIT metadata, so that secondaries
+        /// transfer renewed signatures (`default-soa-edit-signed` in PowerDNS).
         soa_edit: SoaEdit = r#""NONE""#;
     }
 }
@@ -344,18 +347,17 @@ zone_section! {
         name: String = r#""""#;
         /// Kind of the zones.
         kind: InheritedSetting<ZoneKind> = r#""""#;
-        /// Maximum size in MiB of memory of a zone that is transferred from a primary; 0 takes the value of
-        /// `[zone_defaults]`.
+        /// Maximum memory in MiB of a zone transferred from a primary; 0 means the value in `[zone_defaults]`.
         transfer_size_max_mb: Count<0, 1_048_576> = "0";
     }
 }
 
 section! {
-    /// A server whose zones become secondary zones here when it sends a NOTIFY for them (`supermasters` in PowerDNS,
-    /// whose rows in databases are used too). May be given several times. The zones are stored in the state store, or in
-    /// the database that has the row.
+    /// A server whose zones become secondary zones here when it sends a NOTIFY for them (`supermasters` in PowerDNS; its
+    /// rows in databases are used too). May be given several times. The zones are stored in the state store, or in the
+    /// database that contains the row.
     AutoprimarySettings = "autoprimary" {
-        /// Address of the server, with its port if that is not 53.
+        /// Address of the server, with its port if it is not 53.
         address: RemoteAddress = r#""127.0.0.1""#;
         /// Name server that must be in the zone's NS records at that address.
         name_server: ZoneName = r#"".""#;
@@ -367,36 +369,37 @@ section! {
 }
 
 zone_section! {
-    /// Settings of one zone, whichever backend it comes from. May be given several times.
+    /// Settings of one zone, whichever backend contains it. May be given several times.
     ZoneSettings = "zone" {
         /// Name of the zone.
         name: ZoneName = r#"".""#;
-        /// The version of the zone that the table is about, for views: `example.org..inside` has the variant `inside`. ""
-        /// is the common version, or in a `[[view]]` the name of the view.
+        /// The version of the zone that these settings apply to, for views: `example.org..inside` has the variant
+        /// `inside`. "" is the common version, or in a `[[view]]` the name of the view.
         variant: String = r#""""#;
-        /// In a `[[view]]`: the version has only the names that differ from the common version of the zone; its RRsets replace
-        /// those of the common version, and HIDE records hide them ([views.md](views.md#overlays)). Both must be in memory.
+        /// In a `[[view]]`: the version contains only the names that differ from the common version of the zone; its
+        /// RRsets replace those of the common version, and HIDE records hide RRsets ([views.md](views.md#overlays)). Both
+        /// must be in memory.
         base: bool = "false";
         /// The `[[template]]` for settings that the zone does not have itself.
         template: String = r#""""#;
         /// Native: served from its file or database. Primary: the same, and a database zone notifies its secondaries.
-        /// Secondary:
-        /// transferred from its primaries. Producer, consumer: a catalog zone (RFC 9432) made here or followed. The
-        /// default is the kind in the zone's database, or native.
+        /// Secondary: transferred from its primaries. Producer, consumer: a catalog zone (RFC 9432) that this server
+        /// produces or consumes. The default is the kind in the zone's database, or native.
         kind: InheritedSetting<ZoneKind> = r#""""#;
         /// Zone file, which is watched. For a secondary or consumer: a text copy of the zone is written here.
         file: Option<PathBuf> = r#""""#;
-        /// Clients that may query; others are answered REFUSED. The default is taken from the BIND configuration that has
-        /// the zone, or else from `[zone_defaults]`.
+        /// Clients that may query; others are answered REFUSED. The default is taken from the BIND configuration that
+        /// contains the zone, or else from `[zone_defaults]`.
         allow_query: Option<Peers> = r#""""#;
-        /// MiB that the zone may have if it is transferred from a primary; 0 means what the template or
-        /// `[zone_defaults]` says.
+        /// Maximum memory in MiB of the zone if it is transferred from a primary; 0 means the value in the template or
+        /// `[zone_defaults]`.
         transfer_size_max_mb: Count<0, 1_048_576> = "0";
         /// Answers, NXDOMAIN answers and referrals of this zone per second to one client network, instead of the rates in
-        /// `[rate_limit]`; 0 never limits them. Versions of the zone for views have this rate, too, unless they have their own.
+        /// `[rate_limit]`; 0 means no limit. Versions of the zone for views also have this rate, unless they have their
+        /// own.
         responses_per_second: InheritedSetting<Rate> = r#""""#;
-        /// The label of the zone in its catalog, by which consumers know it: one that another server gave it. "" makes
-        /// one from the zone's name.
+        /// The label of the zone in its catalog, by which consumers identify it, to keep one assigned by another server.
+        /// "" derives one from the zone name.
         catalog_label: String = r#""""#;
     }
 }
@@ -407,7 +410,8 @@ section! {
     Cache = "cache" {
         /// Size of the packet cache, in units of 512 octets; 0 disables it.
         packet_entries: Count<0, 1_000_000_000> = "200000";
-        /// Lifetime of a packet cache entry, in seconds. Changes that the server notices take effect at once regardless.
+        /// Lifetime of a packet cache entry, in seconds. Changes that the server detects take effect immediately
+        /// regardless.
         packet_ttl: Count<0, 86_400> = "20";
         /// Size of the query cache, in units of 1024 octets; 0 disables it.
         query_entries: Count<0, 1_000_000_000> = "200000";
@@ -436,21 +440,21 @@ section! {
 }
 
 section! {
-    /// Resolvers for names outside our zones. A client that is allowed recursion and requests it (RD) gets their answer;
-    /// others are refused. A CNAME in our zones that points outside is returned as it is, and the client resolves its
-    /// target. Changes take effect on reload.
+    /// Resolvers for names outside the server's zones. A client that is allowed recursion and requests it (RD) gets their
+    /// answer; other clients are refused. If a CNAME in a zone of this server points to another zone, only the CNAME is
+    /// returned, and the client resolves its target. Changes take effect on reload.
     Recursor = "recursor" {
         /// Resolvers in order of preference; the next one is tried if one does not respond. "" means none.
         address: Addresses = r#""""#;
         /// Clients whose queries are forwarded.
         allow_from: Clients = r#"["127.0.0.0/8", "::1"]"#;
-        /// Timeout for all resolvers together, in milliseconds; after it the client gets SERVFAIL. Over UDP a
-        /// client that has waited for five seconds gets nothing: it has given up.
+        /// Timeout for all resolvers together, in milliseconds; after it the client gets SERVFAIL. Over UDP, no response
+        /// is sent after five seconds, because the client has given up.
         timeout_ms: Count<10, 60_000> = "3000";
-        /// Maximum number of distinct queries in flight; further ones get SERVFAIL at once. Queries for the same records
-        /// share one.
+        /// Maximum number of distinct queries in flight; further ones get SERVFAIL immediately. Queries for the same
+        /// records share one.
         in_flight_max: Count<1, 4_000> = "1000";
-        /// Maximum number of waiting queries per client address (IPv6: per /64); further ones get SERVFAIL at once. 0
+        /// Maximum number of waiting queries per client address (IPv6: per /64); further ones get SERVFAIL immediately. 0
         /// means a quarter of `in_flight_max`.
         in_flight_per_client: Count<0, 32_000> = "0";
         /// Randomize the letter case of forwarded queries and accept only responses that repeat it, which makes forging
@@ -476,9 +480,9 @@ section! {
     Rings = "rings" {
         /// Log messages.
         logmessages: Count<1, 500_000> = "1000";
-        /// Queries for names that exist, but not with that type.
+        /// Queries for names that exist, but not with that type (NODATA).
         noerror_queries as "noerror-queries": Count<1, 500_000> = "1000";
-        /// Queries for names that do not exist in a zone served here.
+        /// Queries for nonexistent names in a zone of this server (NXDOMAIN).
         nxdomain_queries as "nxdomain-queries": Count<1, 500_000> = "10";
         /// Queries received over UDP.
         queries: Count<1, 500_000> = "100";
@@ -488,11 +492,11 @@ section! {
         remotes_corrupt as "remotes-corrupt": Count<1, 500_000> = "1000";
         /// Client prefixes limited by response rate limiting.
         remotes_limited as "remotes-limited": Count<1, 500_000> = "1000";
-        /// Addresses that queried zones not served here.
+        /// Addresses that queried zones that this server does not have.
         remotes_unauth as "remotes-unauth": Count<1, 500_000> = "500000";
         /// Queries that failed because of a backend.
         servfail_queries as "servfail-queries": Count<1, 500_000> = "100";
-        /// Queries for zones not served here.
+        /// Queries for zones that this server does not have.
         unauth_queries as "unauth-queries": Count<1, 500_000> = "10";
     }
 }

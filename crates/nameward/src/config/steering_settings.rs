@@ -11,14 +11,14 @@ use super::setting::section;
 section! {
     /// LUA records, as in PowerDNS ([lua.md](lua.md)). Changes take effect on reload.
     LuaTable = "lua" {
-        /// Run the LUA records of all zones; `lua_records` of a zone, or ENABLE-LUA-RECORDS in a database, decides for one.
-        /// Where they are not run, they are plain data that no client sees.
+        /// Run the LUA records of all zones; `lua_records` in a zone, or ENABLE-LUA-RECORDS in a database, overrides this
+        /// for one zone. LUA records that are not run are never returned to clients.
         records: bool = "false";
-        /// Let scripts share their global names, within each thread: what one sets, later ones see. By default every run
-        /// starts without them, and nothing that a script sets outlives it.
+        /// Share global variables between scripts, within each thread. By default every run starts with its own globals,
+        /// which are discarded after it.
         shared: bool = "false";
-        /// Calls and loop iterations that a script may make for one query; more is SERVFAIL. 0 removes the limit: only for scripts
-        /// that you wrote yourself.
+        /// Maximum number of calls and loop iterations of a script for one query; above it the answer is SERVFAIL. 0
+        /// removes the limit: only for scripts that you wrote yourself.
         instructions_max: Count<0, 4_000_000_000> = "1000";
     }
 }
@@ -35,24 +35,25 @@ impl LuaTable {
 }
 
 section! {
-    /// Checks of pool members ([pools.md](pools.md#checks)) and of the targets that LUA records name ([lua.md](lua.md#health-checks)). Changes take effect on reload.
+    /// Health checks of pool members ([pools.md](pools.md#checks)) and of the targets of LUA records
+    /// ([lua.md](lua.md#health-checks)). Changes take effect on reload.
     HealthTable = "health" {
-        /// Seconds between two checks of a target, unless its script says otherwise.
+        /// Seconds between two checks of a target, unless its script sets another interval.
         interval: Count<1, 86_400> = "5";
         /// Share the results, and the states that `nameward health force` sets, with the other servers on the first database in the
         /// configuration ([pools.md](pools.md#in-a-fleet)): a target is down if more than half of the servers find it down.
         share: bool = "false";
-        /// File with the certificate authorities that `https` checks trust, in PEM; "" is those of the system.
+        /// PEM file with the CAs that `https` checks trust; "" means those of the system.
         tls_ca: Option<PathBuf> = r#""""#;
     }
 }
 
 section! {
-    /// GeoIP databases, which LUA records read ([lua.md](lua.md#location)). Changes take effect on reload.
+    /// GeoIP databases for LUA records ([lua.md](lua.md#location)). Changes take effect on reload.
     GeoipTable = "geoip" {
-        /// Files in the MaxMind format (`.mmdb`), such as GeoLite2-City and GeoLite2-ASN; of each property the first file that has
-        /// it counts. A file that changes is read within ten seconds; if it is damaged, the previous contents stay in use, with a
-        /// fault.
+        /// Files in MaxMind format (`.mmdb`), such as GeoLite2-City and GeoLite2-ASN; each property is taken from the
+        /// first file that has it. A changed file is read within ten seconds; if it is damaged, the previous contents
+        /// stay in use, with a fault.
         databases: Paths = "[]";
     }
 }

@@ -22,16 +22,19 @@ words! {
 }
 
 section! {
-    /// TLS of the HTTP API (docs/api.md) and of encrypted DNS (docs/encryption.md).
+    /// TLS for the HTTP API (docs/api.md) and encrypted DNS (docs/encryption.md).
     TlsSettings = "tls" {
         /// File with the certificate and its intermediates, in PEM; "" turns TLS off. A list of files offers several
-        /// certificates: a client gets the first that has the name it connects to. Changed files are loaded within seconds.
+        /// certificates: a client gets the first one for the name it connects to. Changed files are loaded within
+        /// seconds.
         certificate: Paths = r#""""#;
-        /// File with the private key, in PEM: ECDSA, Ed25519 or RSA. A list has the key of each certificate, in their order.
+        /// File with the private key, in PEM: ECDSA, Ed25519 or RSA. A list contains the keys of the certificates, in the
+        /// same order.
         key: Paths = r#""""#;
-        /// Oldest version of TLS that clients may use. Set "1.2" only for clients that know no other.
+        /// Oldest TLS version that clients may use. Set "1.2" only for clients that do not support 1.3.
         minimum_version: MinimumTlsVersion = r#""1.3""#;
-        /// File with the authorities that verify client certificates, in PEM; "" asks no client for one. The API never asks.
+        /// PEM file with the CAs that verify client certificates; "" does not request client certificates. The API never
+        /// requests them.
         client_ca: Option<PathBuf> = r#""""#;
         /// Time limit for a TLS handshake, in milliseconds.
         handshake_timeout_ms: Count<100, 600_000> = "5000";
@@ -41,7 +44,7 @@ section! {
 section! {
     /// DNS over HTTPS (docs/encryption.md).
     HttpsTable = "https" {
-        /// Path that answers; every other one is 404.
+        /// Path for queries; all other paths return 404.
         path: HttpPath = r#""/dns-query""#;
     }
 }
@@ -72,8 +75,8 @@ impl RetryKeyword {
 section! {
     /// DNS over QUIC (docs/encryption.md).
     QuicTable = "quic" {
-        /// When a client must show that it receives our packets before its handshake is computed (a Retry packet, which costs a
-        /// round trip): "auto" while many handshakes are running, "always" or "never".
+        /// When a client must prove that it receives packets at its address before its handshake is processed (a Retry
+        /// packet, which costs a round trip): "auto" while many handshakes are in progress, "always" or "never".
         retry: RetryKeyword = r#""auto""#;
     }
 }

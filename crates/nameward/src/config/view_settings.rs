@@ -24,27 +24,28 @@ use super::{Config, ConfigReader};
 const VIEWS_MAX: usize = 10_000;
 
 section! {
-    /// Versions of zones for some clients ([views.md](views.md)). May be given several times. A request is in the view of its
-    /// TSIG key; otherwise in that of the listener it was sent to; otherwise in that of the narrowest network that contains
-    /// the client. Clients without a view, and zones that a view does not have, get the common versions. Changes take effect
-    /// on reload.
+    /// Versions of zones for some clients ([views.md](views.md)). May be given several times. A request is in the view of
+    /// its TSIG key; otherwise in that of the listener it was sent to; otherwise in that of the longest matching network
+    /// for the client. The common versions are used for clients without a view, and for zones that a view does not
+    /// contain. Changes take effect on reload.
     ViewSettings = "view" {
         /// Name of the view: lower-case letters, digits, "-" and "_".
         name: String = r#""""#;
-        /// Networks whose clients are in the view. With a believed client subnet (`[client_subnet]`) that network counts.
+        /// Networks whose clients are in the view. If a client subnet is trusted (`[client_subnet]`), it is used instead
+        /// of the client's address.
         networks: Vec<IpNet> = "[]";
         /// TSIG keys: requests that are signed with one of them are in the view.
         keys: Vec<ZoneName> = "[]";
         /// Addresses of the server, as `192.0.2.1:53`: requests that are sent to one of them are in the view. With `0.0.0.0` or
         /// `[::]` the port decides.
         listen: Vec<SocketAddr> = "[]";
-        /// Clients in the order of BIND: of the views with such a list, the first one whose list has the client (by address, key or
-        /// connection, as in `allow_query`) is the client's, before any other rule; with `listen` only for requests to these
-        /// addresses. `import bind` uses it.
+        /// Clients in the order of BIND: a client is in the first view with such a list that matches it (by address, key
+        /// or connection, as in `allow_query`), before any other rule; with `listen` only for requests to these
+        /// addresses. `import bind` uses this setting.
         match_clients: Option<Peers> = r#""""#;
-        /// The zones that the view has its own versions of, each a table with the settings of a `[[zone]]`: `{ name =
-        /// "example.org", file = "internal/example.org.zone" }`. A version from a database is the zone `example.org..inside`
-        /// there, for `variant = "inside"`; without a variant it has the name of the view.
+        /// The zones of which the view has its own version, each a table with the settings of a `[[zone]]`: `{ name =
+        /// "example.org", file = "internal/example.org.zone" }`. In a database the version is the zone
+        /// `example.org..inside`, for `variant = "inside"`; the default variant is the name of the view.
         zones: ViewZoneTables = "[]";
     }
 }
