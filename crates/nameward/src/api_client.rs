@@ -49,7 +49,8 @@ pub struct ApiTargetArguments {
     /// File with the API key for --server
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "api_key")]
     api_key_file: Option<PathBuf>,
-    /// File with the authorities that --server's certificate is checked with, in PEM [default: those of the system] [env: NAMEWARD_CA_FILE]
+    /// PEM file with the CAs that verify the certificate of --server [default: those of the system] [env:
+    /// NAMEWARD_CA_FILE]
     #[arg(long, global = true, value_name = "FILE")]
     ca_file: Option<PathBuf>,
 }

@@ -130,10 +130,10 @@ enum Command {
     /// Manage TSIG keys
     #[command(subcommand)]
     Tsig(TsigCommand),
-    /// Manage the secrets of DNS cookies
+    /// Manage DNS cookie secrets
     #[command(subcommand)]
     Cookie(CookieCommand),
-    /// Manage views: the zone versions that each has
+    /// Manage views and their zone versions
     #[command(subcommand)]
     View(ViewCommand),
     /// Manage the networks that select views
@@ -142,7 +142,7 @@ enum Command {
     /// Manage keys for the HTTP API
     #[command(subcommand)]
     ApiKey(ApiKeyCommand),
-    /// Manage the metadata of database zones, under its PowerDNS names
+    /// Manage the metadata of database zones, with the PowerDNS kinds
     #[command(subcommand)]
     Metadata(MetadataCommand),
     /// List catalog zones (RFC 9432) and their members
@@ -157,14 +157,15 @@ enum Command {
     /// Control the query log: all answers, or those of some zones, clients, or a sample
     #[command(subcommand)]
     QueryLog(QueryLogCommand),
-    /// List the targets of health checks, or force their state
+    /// List health check targets, or force their state
     #[command(subcommand)]
     Health(HealthCommand),
     /// Show or change the log level
     LogLevel(LogLevelArguments),
-    /// List the changes that operators and API clients made: who, what, from where, with which outcome
+    /// List the changes made by operators and API clients: who, what, from where, with what outcome
     AuditLog(AuditLogArguments),
-    /// Replace the running server by this program without a gap: it takes over all sockets when its zones are loaded
+    /// Replace the running server with this program without a gap: the new process takes over all sockets when its zones
+    /// are loaded
     Upgrade(UpgradeArguments),
     /// Stop the server and wait until it has exited
     Stop(RemoteArguments),
@@ -182,7 +183,7 @@ enum Command {
     Export(ExportCommand),
     #[command(flatten)]
     Pdns(PdnsCommand),
-    /// Make a certificate for encrypted DNS
+    /// Create a certificate for encrypted DNS
     #[command(subcommand)]
     Tls(TlsCommand),
     /// Read a password from stdin and print its hash for web.password and web.api_key

@@ -90,7 +90,7 @@ pub enum ZoneCommand {
     },
     /// Change kind, primaries, catalog, account or template of a zone
     Set(SetArguments),
-    /// Sign a zone from now on, with a key that is made for it; of one that is signed, change the denial or the serial shown
+    /// Sign a zone with a new key; for a signed zone, change the denial of existence or SOA-EDIT
     Secure {
         /// The zone
         #[arg(value_name = "ZONE")]
@@ -189,7 +189,7 @@ pub struct CreateArguments {
     /// The number of the backend in the configuration [default: the first database, or else the first directory]
     #[arg(long, value_name = "NUMBER")]
     backend: Option<u32>,
-    /// The [[template]] whose settings the zone has; for zones that are not in a database
+    /// The [[template]] with the zone's settings; for zones outside databases
     #[arg(long, value_name = "NAME")]
     template: Option<String>,
     #[command(flatten)]
@@ -255,7 +255,7 @@ pub struct RecordArguments {
     /// TTL in seconds, or 1h, 1d
     #[arg(value_name = "TTL")]
     ttl: String,
-    /// Data of each record, names with their final dot; quote it if it has spaces
+    /// Data of each record, names with a trailing dot; quote it if it contains spaces
     #[arg(value_name = "CONTENT", required = true)]
     contents: Vec<String>,
     #[command(flatten)]

@@ -14,7 +14,7 @@ pub enum ApiKeyCommand {
         /// Limit the key to zones at and below this name; may be repeated
         #[arg(long = "zone", value_name = "SUFFIX")]
         zones: Vec<String>,
-        /// Permit no changes, and show no secrets
+        /// Allow no changes, and do not show secrets
         #[arg(long)]
         read_only: bool,
         /// Expiry: 2027-01-31, 2027-01-31T12:00:00Z, or a period such as 90d or 12h [default: never]

@@ -83,7 +83,7 @@ pub struct SetArguments {
     /// Catalog zone (of kind producer, in the same database) that lists the zone; "" removes it
     #[arg(long, value_name = "ZONE")]
     catalog: Option<String>,
-    /// The [[template]] whose settings a zone has that is not in a database; "" removes it
+    /// The [[template]] with the zone's settings, for zones outside databases; "" removes it
     #[arg(long, value_name = "NAME")]
     template: Option<String>,
     #[command(flatten)]

@@ -50,7 +50,7 @@ pub enum AutoprimaryCommand {
 
 #[derive(Args)]
 pub struct ServerArguments {
-    /// Address that its NOTIFY messages come from
+    /// Source address of its NOTIFY messages
     #[arg(value_name = "ADDRESS")]
     address: String,
     /// Name server that its zones must have

@@ -7,12 +7,13 @@ use super::target::RemoteArguments;
 
 #[derive(Subcommand)]
 pub enum CookieCommand {
-    /// Make a new secret for DNS cookies, for all servers on the database
+    /// Generate a new secret for DNS cookies, for all servers on the database
     Roll {
-        /// Seconds until new cookies are made with it; servers accept its cookies at once [default: 300 in a database, 0 in the state store]
+        /// Seconds until new cookies are made with it; its cookies are accepted immediately [default: 300 in a database,
+        /// 0 in the state store]
         #[arg(long, value_name = "SECONDS")]
         delay: Option<u64>,
-        /// Use the new secret at once, and reject cookies that were made with any other
+        /// Use the new secret immediately, and reject cookies made with any other
         #[arg(long, conflicts_with = "delay")]
         revoke: bool,
         #[command(flatten)]

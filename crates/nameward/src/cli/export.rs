@@ -24,7 +24,7 @@ pub struct ExportArguments {
     /// The zones; all by default
     #[arg(value_name = "ZONE")]
     zones: Vec<String>,
-    /// Export what clients of a view get: its versions of zones, and the common versions of others
+    /// Export what the clients of a view get: its zone versions, and the common versions of other zones
     #[arg(long)]
     view: Option<String>,
     /// The directory to write to

@@ -9,9 +9,10 @@ use super::target::RemoteArguments;
 
 #[derive(Subcommand)]
 pub enum HealthCommand {
-    /// List the targets of health checks and their state
+    /// List health check targets and their state
     List(RemoteArguments),
-    /// Force the state of a target, whatever its checks find, until the server ends; with `health.share` on all servers, until auto
+    /// Force the state of a target, regardless of its checks, until the server stops; with `health.share`, on all
+    /// servers, until it is set to auto
     Force {
         /// Address of the target
         address: IpAddr,

@@ -8,13 +8,13 @@ use crate::import::{ImportOrder, OtherServer};
 
 #[derive(Subcommand)]
 pub enum ImportCommand {
-    /// Convert a pdns.conf of PowerDNS
+    /// Convert a PowerDNS pdns.conf
     Pdns(ImportArguments),
-    /// Convert a named.conf of BIND
+    /// Convert a BIND named.conf
     Bind(ImportArguments),
-    /// Convert an nsd.conf of NSD
+    /// Convert an NSD nsd.conf
     Nsd(ImportArguments),
-    /// Convert a knot.conf of Knot DNS
+    /// Convert a Knot DNS knot.conf
     Knot(ImportArguments),
 }
 
@@ -32,7 +32,7 @@ pub struct ImportArguments {
     /// State directory of the new server
     #[arg(long, value_name = "DIR", default_value = "/var/lib/nameward")]
     state_directory: PathBuf,
-    /// The user that the server runs as, who must be able to read the files (default: nameward, if there is one)
+    /// The user that the server runs as, which must be able to read the files (default: nameward, if it exists)
     #[arg(long, value_name = "USER")]
     user: Option<String>,
 }

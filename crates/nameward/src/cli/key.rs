@@ -29,7 +29,7 @@ pub enum KeyCommand {
     },
     /// Generate a key and sign with it
     Add(TemplateArguments),
-    /// Import a key made elsewhere: a BIND .private file, or PEM
+    /// Import an existing key: a BIND .private file, or PEM
     Import {
         /// The file; - reads stdin
         #[arg(value_name = "FILE")]
@@ -53,7 +53,7 @@ pub enum KeyCommand {
     Publish(KeyArguments),
     /// Unpublish a key's DNSKEY
     Unpublish(KeyArguments),
-    /// Replace the keys of a zone that has a dnssec_policy by new ones, step by step, and print the next step
+    /// Roll the keys of a zone with a dnssec_policy, step by step, and print the next step
     Rollover {
         /// The zone
         #[arg(value_name = "ZONE")]
@@ -66,7 +66,7 @@ pub enum KeyCommand {
     },
     /// Confirm that all parent servers have the DS of a key, or of all keys waiting for it
     DsSeen(ReportArguments),
-    /// Confirm that no parent server has the DS of a key any longer
+    /// Confirm that no parent server still has the DS of a key
     DsGone(ReportArguments),
     /// Remove a key permanently
     Remove(KeyArguments),
@@ -101,7 +101,7 @@ pub struct TemplateArguments {
     /// The zone
     #[arg(value_name = "ZONE")]
     zone: String,
-    /// csk signs everything, ksk the keys, zsk everything else
+    /// csk signs everything, ksk the DNSKEY RRset, zsk everything else
     #[arg(long, value_name = "ROLE", default_value = "csk")]
     role: String,
     /// The algorithm, by number or name; a .private file names its own
@@ -116,7 +116,7 @@ pub struct TemplateArguments {
     /// Do not publish it yet
     #[arg(long)]
     unpublished: bool,
-    /// Add a KSK or ZSK though no other key signs the rest of the zone
+    /// Add a KSK or ZSK even if no other key signs the rest of the zone
     #[arg(long)]
     force: bool,
     #[command(flatten)]

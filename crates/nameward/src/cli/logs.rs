@@ -9,7 +9,7 @@ use super::target::RemoteArguments;
 pub enum QueryLogCommand {
     /// Start logging answers: all, or only the selected ones
     On {
-        /// Only answers about names at and below this one; may be repeated
+        /// Only answers for names at and below this one; may be repeated
         #[arg(long = "zone", value_name = "ZONE")]
         zones: Vec<String>,
         /// Only answers to clients in this network; may be repeated
@@ -23,7 +23,7 @@ pub enum QueryLogCommand {
     },
     /// Stop logging answers
     Off(RemoteArguments),
-    /// Show whether answers are logged, which, where to, and how many lines were dropped
+    /// Show whether and which answers are logged, where to, and how many lines were dropped
     Status(RemoteArguments),
 }
 

@@ -33,7 +33,7 @@ use crate::{command_error::CommandError, config::Overrides, remote, zone_command
 
 #[derive(Subcommand)]
 pub enum PdnsCommand {
-    /// Do what a command of pdnsutil does: verbs of 4.x (add-record) and nouns of 5.x (rrset add)
+    /// Run a pdnsutil command of PowerDNS, in the style of 4.x (add-record) or 5.x (rrset add)
     Pdnsutil {
         /// The command and its arguments
         #[arg(
@@ -43,7 +43,7 @@ pub enum PdnsCommand {
         )]
         words: Vec<String>,
     },
-    /// Do what a command of pdns_control does: rping, show, purge, notify, retrieve, reload
+    /// Run a pdns_control command of PowerDNS: rping, show, purge, notify, retrieve, reload
     #[command(name = "pdns_control")]
     PdnsControl {
         /// The command and its arguments

@@ -37,7 +37,7 @@ pub enum TsigCommand {
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Store a key that another server made
+    /// Store an existing key, for example from another server
     Import {
         /// The name of the key
         #[arg(value_name = "NAME")]
@@ -55,13 +55,13 @@ pub enum TsigCommand {
     },
     /// List all keys with name, algorithm and storage
     List {
-        /// Print the secrets of keys in the state store and in databases, too
+        /// Also print the secrets of keys in the state store and in databases
         #[arg(long)]
         secrets: bool,
         #[command(flatten)]
         remote: RemoteArguments,
     },
-    /// Remove a key from the state store and from every database that has it
+    /// Remove a key from the state store and from every database that contains it
     Remove {
         /// The name of the key
         #[arg(value_name = "NAME")]

@@ -7,9 +7,9 @@ use super::target::RemoteArguments;
 
 #[derive(Subcommand)]
 pub enum ViewCommand {
-    /// List the views: what selects each, and the number of zones it has its own versions of
+    /// List the views: what selects each, and the number of its zone versions
     List(RemoteArguments),
-    /// Give a view, which need not exist, its own version of a zone, such as example.org..internal
+    /// Add a version of a zone, such as example.org..internal, to a view; the view need not exist
     AddZone(ViewedZone),
     /// Remove a version of a zone from a view, whose clients then get the common version
     RemoveZone(ViewedZone),
@@ -32,7 +32,7 @@ pub struct ViewedZone {
 pub enum NetworkCommand {
     /// List the networks with their views
     List(RemoteArguments),
-    /// Put the clients of a network into a view, at once
+    /// Assign the clients in a network to a view, effective immediately
     Set {
         /// The network, as 10.0.0.0/8
         #[arg(value_name = "NETWORK")]
