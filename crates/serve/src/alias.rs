@@ -6,8 +6,10 @@
 //!                                                     └── no resolver, or it just failed: SERVFAIL
 //! runtime:  resolvers -> cache -> the engine again for each waiting query
 //! ```
-//! A query with a client subnet (RFC 7871) is resolved for that subnet, and cached for all of them if the resolver says
-//! that its answer does not depend on the client. Cached for the TTL; while resolvers fail, for a day longer with a TTL of 30 seconds (RFC 8767 sections 4 and 5).
+//! A query with a client subnet (RFC 7871) is resolved for that subnet, and cached for all subnets
+//! if the resolver declares that its answer does not depend on the client. Addresses are cached for
+//! their TTL; while resolvers fail, they are served for a day longer with a TTL of 30 seconds (RFC
+//! 8767 sections 4 and 5).
 //! The numbers of cached targets, of concurrent resolutions and of waiting queries are limited.
 
 mod answer;
@@ -33,9 +35,9 @@ pub(crate) use answer::{UnresolvedTarget, read_addresses};
 
 /// Maximum number of cached targets, counted per type.
 const TARGETS_MAX: usize = 20_000;
-/// Maximum number of targets resolved at one time.
+/// Maximum number of concurrent resolutions for queries.
 const IN_FLIGHT_MAX: usize = 500;
-/// Maximum number of targets resolved at one time for transfers, in addition.
+/// Maximum number of concurrent resolutions for transfers, in addition.
 const PATIENT_MAX: usize = 100;
 /// Addresses are refreshed after this many quarters of their TTL.
 const REFRESH_QUARTERS: u32 = 3;
@@ -44,16 +46,16 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// How long addresses are served while resolvers fail, and the TTL that they then have.
 const STALE_FOR: Duration = Duration::from_secs(86_400);
 const STALE_TTL: u32 = 30;
-/// Interval at which one failure is logged.
+/// Interval between two log lines about the same failure.
 const LOG_EVERY: Duration = Duration::from_secs(60);
-/// Maximum number of different failures logged in that time.
+/// Maximum number of different failures logged per interval.
 const LOG_MOST: usize = 10;
 
 /// Cache entry of one target.
 struct ResolvedTarget {
     /// `None`: it could not be resolved.
     addresses: Option<Arc<AliasAddresses>>,
-    /// From this time on it is refreshed while this entry is served.
+    /// From this time on, a query for the entry triggers a refresh.
     refresh_at: Instant,
     /// Until this time the entry is served.
     good_until: Instant,
@@ -62,7 +64,7 @@ struct ResolvedTarget {
 }
 
 impl ResolvedTarget {
-    /// Checks whether a resolver said that the addresses are the same for all clients.
+    /// Checks whether a resolver declared the addresses to be the same for all clients.
     fn is_for_all_subnets(&self) -> bool {
         let addresses = self.addresses.as_ref();
         addresses.is_some_and(|addresses| addresses.client_bits == Some(0))
@@ -85,7 +87,7 @@ pub struct AliasResolver {
     resolvers: ArcSwapOption<Resolvers>,
     targets: Cache<UpstreamMessage, Arc<ResolvedTarget>>,
     waiting: WaitingClients<WaitingQuery>,
-    /// Slots for callers that wait by themselves.
+    /// Bounds the resolutions for transfers, which wait by themselves.
     patient: Semaphore,
     log_throttle: Mutex<LogThrottle>,
     runtime: Handle,
@@ -105,7 +107,7 @@ impl AliasResolver {
             targets: Cache::new(TARGETS_MAX),
             waiting: WaitingClients::new(WaitingLimits {
                 questions: IN_FLIGHT_MAX,
-                // The clients are resolvers, and a few large ones may query all there is.
+                // The clients are resolvers, and a few large ones may send all queries.
                 per_client: usize::MAX,
             }),
             log_throttle: Mutex::new(LogThrottle::by_text(LOG_EVERY, LOG_MOST)),
@@ -150,7 +152,7 @@ impl AliasResolver {
         }
     }
 
-    /// Finds the cache entry for a question: one that holds for all subnets, or its own.
+    /// Finds the cache entry for a query: one that is valid for all subnets, or one for its own.
     fn target_of(&self, question: &UpstreamMessage) -> Option<Arc<ResolvedTarget>> {
         if question.has_subnet() {
             let common = self.targets.get(&question.without_subnet());
@@ -184,7 +186,7 @@ impl AliasResolver {
         self.runtime.spawn(pending.resolve());
     }
 
-    /// Resolves a target for a caller that can wait; `None` if it cannot be resolved.
+    /// Resolves a target for a transfer, which can wait; `None` if it cannot be resolved.
     pub(crate) async fn resolve_now(
         self: &Arc<Self>,
         question: &UpstreamMessage,
@@ -283,7 +285,7 @@ impl AliasResolver {
     }
 }
 
-/// A target being resolved: the queries that wait for it are answered whatever the outcome.
+/// A target being resolved. The queries that wait for it are answered even if the task fails.
 struct PendingTarget {
     resolver: Arc<AliasResolver>,
     question: UpstreamMessage,
@@ -300,8 +302,8 @@ impl PendingTarget {
 
 impl Drop for PendingTarget {
     fn drop(&mut self) {
-        // After a task that ended early the cache has no entry: record the failure, so that it is not retried at
-        // once.
+        // If the task ended early, the cache has no entry: record the failure, so that it is not
+        // retried at once.
         if self.resolver.target_of(&self.question).is_none() {
             let failed = self.resolver.after_failure(&self.question, Instant::now());
             let question = self.question.clone();

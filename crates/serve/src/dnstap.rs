@@ -26,12 +26,12 @@ use message::DnstapKind;
 
 /// Maximum number of queued messages; their octets are limited as well.
 const WAITING_MAX: usize = 65_536;
-/// Pause of the sender when there is nothing to send. It is not woken: that would cost the answering threads a system
-/// call per message.
+/// Pause of the sender when the queue is empty. It polls instead of being woken: waking it would
+/// cost the answering threads a system call per message.
 const REST: Duration = Duration::from_millis(20);
 /// Interval between attempts to connect to the collector.
 const RETRY: Duration = Duration::from_secs(1);
-/// Timeout for the collector's side of the handshake, and for sending.
+/// Timeout for each step of the handshake with the collector, and for sending.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Settings for dnstap.
@@ -131,7 +131,8 @@ impl Dnstap {
         }
     }
 
-    /// Sends the queued messages, finishes the stream with the collector and waits for that, for a bounded time.
+    /// Sends the queued messages, closes the stream and waits for the collector's FINISH, for a
+    /// bounded time.
     pub fn end(&self) {
         self.tap.detach(&self.sink);
         *self.shared.is_ending.lock() = true;
@@ -216,7 +217,7 @@ impl MessageSender {
                 self.send(frames)
             });
             shared.is_connected.store(false, Ordering::Relaxed);
-            // The queue is outdated; a collector that connects next gets new messages only.
+            // Queued messages are outdated; a collector that connects later gets new messages only.
             while let Ok(message) = self.messages.try_recv() {
                 shared.waiting.fetch_sub(message.len(), Ordering::Relaxed);
                 shared.drop_message();
@@ -270,7 +271,8 @@ impl MessageSender {
         }
         self.recorder.add(Counter::DnstapDrops, new);
         self.recorder.flush(Stamp::now(), None);
-        // Drops without a collector are part of the line that reports it missing.
+        // Drops without a collector are included in the log line that reports the missing
+        // collector.
         let is_connected = self.shared.is_connected.load(Ordering::Relaxed);
         if is_connected && self.drops.admit("", Instant::now()).is_some() {
             let messages = counted(new as usize, "message");

@@ -142,7 +142,8 @@ impl PrimaryClient {
         self.shared.memory.used()
     }
 
-    /// Records that a server is up, as after a NOTIFY from it: it is queried although it was silent a moment ago.
+    /// Records that a server is up, for example because it sent NOTIFY: it is queried even if it
+    /// did not respond a moment ago.
     pub fn heard_from(&self, address: std::net::IpAddr) {
         self.shared.silent.heard_from(address);
     }
@@ -177,7 +178,7 @@ impl QueryPrimary for PrimaryQuerier {
     }
 }
 
-/// Guarantees an answer even if the task ends early: the zone would wait for it forever.
+/// Guarantees an answer even if the task ends early: otherwise the zone would wait forever.
 struct PrimaryAnswerGuard {
     life: SecondaryHandle,
     ticket: Option<PrimaryRequestId>,

@@ -1,7 +1,7 @@
 //! The query log: a line for each response, filtered by zone, client, or sampling rate.
 //!
-//! A worker puts what a line needs into a bounded queue; a thread writes the lines. A full queue drops lines, and the
-//! drops are counted and logged. Lines bypass the server log: they would push everything else out of its ring.
+//! A worker copies what a line needs into a bounded queue; a thread writes the lines. When the queue is full, lines
+//! are dropped, counted and logged. The lines bypass the server log: they would evict everything else from its ring.
 
 mod line;
 mod output;
@@ -25,10 +25,10 @@ use crate::tap::{Exchange, ExchangeSink, ExchangeTap};
 pub use line::QueryLogForm;
 pub use output::QueryLogOutput;
 
-/// Pause of the writer when there is nothing to write. It is not woken: that would cost the answering threads a
-/// system call per line.
+/// Pause of the writer when the queue is empty. It polls instead of being woken: waking it would cost the answering
+/// threads a system call per line.
 const REST: Duration = Duration::from_millis(20);
-/// Octets of lines that are written at once.
+/// Octets of lines that are written in one call.
 const BLOCK: usize = 64 << 10;
 
 /// Selects the responses to log.
@@ -81,7 +81,7 @@ struct LogShared {
     is_on: AtomicBool,
     /// Number of matching responses, for sampling.
     turn: AtomicU64,
-    /// Drops that are not counted yet.
+    /// Drops that are not yet counted.
     new_drops: AtomicU64,
     dropped: AtomicU64,
     written: AtomicU64,
@@ -93,7 +93,7 @@ struct LogShared {
 pub struct QueryLogState {
     /// Whether it is on.
     pub is_on: bool,
-    /// The responses that are logged.
+    /// Selects the responses to log.
     pub filter: QueryFilter,
     /// Lines written since the start.
     pub written: u64,
@@ -200,7 +200,7 @@ impl ExchangeSink for LogSink {
             flags: u16::from_be_bytes([reply[2], reply[3]]),
             octets: reply.len(),
             view: exchange.view.cloned(),
-            // Replies name only subnets that are believed.
+            // A reply names only subnets sent by trusted resolvers.
             subnet: ClientSubnet::find_in(reply),
         });
         if sent.is_err() {

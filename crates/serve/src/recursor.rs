@@ -106,10 +106,10 @@ fn question_of(query: &Query<'_>) -> UpstreamMessage {
     UpstreamMessage::new(query.qname, query.qtype).with_flags(dnssec_ok, checking_disabled)
 }
 
-/// A query in flight: the clients that wait for it are answered whatever the outcome.
+/// A query in flight. The clients that wait for it are answered even if the task fails.
 struct PendingRelay {
     hand_off: Arc<RecursorForwarder>,
-    /// The query, until its waiting clients are taken out: from then on an equal query is a new one.
+    /// The query, until its waiting clients have been taken: from then on, an equal query is sent again.
     question: Option<UpstreamMessage>,
 }
 
@@ -128,7 +128,7 @@ impl PendingRelay {
         }
     }
 
-    /// Takes out all waiting clients, once.
+    /// Takes all waiting clients, once.
     fn take_waiting(&mut self) -> Vec<LateReply> {
         match self.question.take() {
             Some(question) => self.hand_off.waiting.take(&question),
@@ -160,7 +160,7 @@ fn answer(client: LateReply, upstream: &UpstreamReply, buffer: &mut Vec<u8>) {
     }
 }
 
-/// Answers SERVFAIL: the resolvers returned nothing that a client can use.
+/// Answers SERVFAIL: the resolvers returned nothing usable.
 fn fail(client: LateReply) {
     let mut buffer = [0; 1232];
     let reply = {

@@ -2,7 +2,7 @@
 //!
 //! The query is for the TXT record `auth-<version>.security-status.<suffix>`, and the answer is a digit and a
 //! message: 0 unknown, 1 no known problem, 2 upgrade recommended, 3 upgrade mandatory. A failed poll does not revoke
-//! a bad status: 2 and 3 stay, 1 becomes unknown. It runs in the background, and nothing waits for it.
+//! a bad status: 2 and 3 stay, 1 becomes unknown. Polling runs in the background and delays nothing.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -129,7 +129,7 @@ impl SecurityPoller {
         })
     }
 
-    /// Takes over the status of the previous poller, if it queried the same name.
+    /// Takes over the status of the previous poller if it queried the same name.
     pub fn follow(&mut self, before: &SecurityPoller) {
         if self.name == before.name {
             self.status = before.status;
@@ -141,7 +141,7 @@ impl SecurityPoller {
         self.stats.set_gauge(Gauge::SecurityStatus, 0);
     }
 
-    /// Polls at once and then at intervals, forever. The last status is kept when it is dropped.
+    /// Polls at once and then at intervals, forever. The last status stays when the poller is dropped.
     pub async fn run(&mut self) {
         loop {
             self.poll().await;
@@ -232,7 +232,7 @@ async fn system_resolvers() -> Resolvers {
     })
 }
 
-/// Reads the `nameserver` lines of resolv.conf(5); without any, the local resolver is used.
+/// Reads the `nameserver` lines of resolv.conf(5); without any, the resolver is on loopback.
 fn read_resolv_conf(text: &str) -> Vec<SocketAddr> {
     let addresses = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();

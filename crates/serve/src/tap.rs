@@ -1,4 +1,4 @@
-//! Exchanges (query and response) as they pass, for the query log and dnstap.
+//! Exchanges (query and response), passed to the query log and dnstap.
 //!
 //! While neither is enabled, a batch costs one relaxed load. A sink copies exchanges into its own bounded queue and
 //! never blocks: when the queue is full the copy is dropped and counted, and the response is sent anyway.
@@ -25,9 +25,9 @@ pub struct Exchange<'e> {
     pub local: Option<SocketAddr>,
     /// The name of the view that it was answered from.
     pub view: Option<&'e Arc<str>>,
-    /// The request as received; none with a reply that is sent later than its batch.
+    /// The request as received; `None` for a reply that is sent later than its batch.
     pub query: Option<&'e [u8]>,
-    /// The reply as sent; none for a request that is answered later or not at all.
+    /// The reply as sent; `None` for a request that is answered later or not at all.
     pub reply: Option<&'e [u8]>,
     /// When the request was received.
     pub received: SystemTime,
@@ -36,7 +36,7 @@ pub struct Exchange<'e> {
 }
 
 impl<'e> Exchange<'e> {
-    /// Returns name and type of the question, if the messages have one.
+    /// Returns the name and type of the question, if the messages have one.
     pub fn question(&self) -> Option<(Name<'e>, u16)> {
         let of_reply = self.reply.and_then(question_of);
         of_reply.or_else(|| self.query.and_then(question_of))
@@ -72,7 +72,7 @@ impl ExchangeTap {
     /// Checks whether any sink is attached.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        // A sink that starts one batch late is early enough.
+        // It is enough if the sink sees the next batch.
         self.is_on.load(Ordering::Relaxed)
     }
 

@@ -1,8 +1,8 @@
 //! DNS over TCP (RFC 7766): accepting connections, their limits, and shutdown.
 //!
-//! A connection is one small task. It holds no buffer while it waits: a turn (read, answer, write) borrows one from
-//! a pool and keeps only what could not be finished. At the connection limit, the connection whose last complete
-//! message is oldest is closed, so idle connections never lock out new clients.
+//! A connection is one small task. It holds no buffer while it waits: a turn (read, answer, write) borrows one from a
+//! pool and keeps only what it could not finish. At the connection limit, the connection whose last complete message
+//! is oldest is closed, so idle connections never lock out new clients.
 //!
 //! Limits: connections in total and per client, messages per connection, time for a message to arrive and for
 //! answers to be read, bytes held in total, messages and bytes per turn, and messages per connection that are
@@ -41,7 +41,7 @@ pub(crate) use stream::read_available;
 
 /// Descriptors reserved for everything else when the open file limit bounds the connections.
 const RESERVED_DESCRIPTORS: u64 = 256;
-/// One client may have one of this many shares of the connections, unless configured otherwise.
+/// By default, one client may have the connections divided by this number.
 const CLIENT_SHARE: usize = 4;
 /// Pause after accept failed for lack of descriptors or memory.
 const ACCEPT_REST: Duration = Duration::from_millis(50);
@@ -73,19 +73,19 @@ pub struct TcpSettings {
     /// Maximum number of open connections per IPv4 address or IPv6 /64 network; more are refused. `None` means a quarter
     /// of all.
     pub max_connections_per_client: Option<usize>,
-    /// Maximum number of bytes of incomplete messages and unread answers, late answers included, over all
-    /// connections (the first 512 of each do not count). When it is exceeded, the client that holds most for
-    /// longest loses its worst connections.
+    /// Maximum number of bytes of incomplete messages and unread answers, late answers included, over all connections
+    /// (the first 512 of each are not counted). When it is exceeded, the client with the most bytes held for the
+    /// longest time loses its worst connections.
     pub max_held_bytes: usize,
     /// Time that connections have to deliver pending answers after shutdown was requested.
     pub stop_grace: Duration,
-    /// The connections that the limits count, shared with other listeners; `None`: those of these listeners only.
+    /// The connections that the limits count, shared with other listeners; `None` for those of these listeners only.
     pub table: Option<SharedConnections>,
-    /// Says when another process accepts connections.
+    /// Tells whether another process accepts connections.
     pub drain: Drain,
 }
 
-/// The open connections of several listeners: one client's over TCP and over TLS count together.
+/// The open connections of several listeners, so that a client's connections over TCP and TLS are counted together.
 #[derive(Clone)]
 pub struct SharedConnections(Arc<Registry>);
 
@@ -160,8 +160,8 @@ type AcceptedAt = (Endpoints, Arc<ListenerRules>);
 /// Answers messages received over streams. Shared by all connections.
 pub trait StreamHandler: Send + Sync + 'static {
     /// Answers one message (without its length prefix): appends nothing, or complete messages with their length
-    /// prefixes, to `out`. Synchronous and quick: slower answers are sent through a ticket from `later`, in any
-    /// order (RFC 7766 section 6.2.1.1).
+    /// prefixes, to `out`. Must not block: slower answers are sent through a ticket from `later`, in any order (RFC
+    /// 7766 section 6.2.1.1).
     fn handle(
         &self,
         message: &[u8],
@@ -176,7 +176,7 @@ pub trait StreamHandler: Send + Sync + 'static {
     /// Called when a connection was accepted.
     fn opened(&self, client: SocketAddr);
 
-    /// Called when the stream of an accepted connection is ready for messages, or could not be made so.
+    /// Called when the stream of an accepted connection is ready for messages, or has failed to become ready.
     fn established(&self, _client: SocketAddr, _is_ok: bool) {}
 
     /// Called when an accepted connection has ended, for any reason.
@@ -217,8 +217,8 @@ impl<H> StreamState<H> {
         }
     }
 
-    /// Lets connections deliver pending answers, for a limited time; without a limit while another process accepts new
-    /// ones.
+    /// Waits while connections deliver pending answers, for a limited time; without a limit if another process
+    /// accepts new connections.
     async fn wait_for_end(&self, shutdown: &watch::Receiver<bool>) {
         if self.settings.drain.has_begun() {
             while !self.registry.is_empty() && !*shutdown.borrow() {
@@ -268,8 +268,8 @@ impl<H: StreamHandler> Drop for Seat<H> {
 }
 
 /// Answers one message as if it had been received over a connection, without its length prefix and without sockets:
-/// to test and benchmark a handler. Late answers are lost, and of a multi-message response only the first message
-/// is returned.
+/// for tests and benchmarks of a handler. Late answers are lost, and only the first message of a multi-message
+/// response is returned.
 pub fn answer_alone(handler: &impl StreamHandler, message: &[u8], ends: Endpoints) -> Vec<u8> {
     let registry = Arc::new(Registry::new(1, 1, usize::MAX));
     let (mut mailbox, mut out) = (None, Vec::new());
@@ -316,7 +316,7 @@ pub async fn serve_over<H: StreamHandler, S: ByteStream>(
     serve_listeners(&shared, listeners, shutdown, accept).await
 }
 
-/// Accepts the connections of all listeners, and ends with them.
+/// Accepts the connections of all listeners until they end.
 async fn serve_listeners<H: StreamHandler>(
     shared: &StreamState<H>,
     listeners: Vec<StreamListener>,
@@ -368,7 +368,7 @@ async fn accept_all(
         };
         match accepted {
             Ok((stream, client)) => {
-                // Answers are written whole; waiting to merge them with later ones only delays them.
+                // Answers are written completely; waiting to merge them with later ones would only delay them.
                 let _ = stream.set_nodelay(true);
                 // Without a local address the connection is already closed.
                 if let Ok(local) = stream.local_addr() {

@@ -1,4 +1,4 @@
-//! Transfers to secondaries: access control, the version to send, and how many run at one time.
+//! Transfers to secondaries: access control, the version to send, and limits.
 //!
 //! ```text
 //! request -> zone, access, limits                     here; decided by a worker without waiting
@@ -8,12 +8,12 @@
 //!                                                     copies, signers: signed while it is sent
 //!         -> messages, as the client reads them       stream
 //! ```
-//! A client that disconnects frees its slot at once, and with it all work that no other client waits for.
+//! A client that disconnects releases its slot at once, and cancels all work that no other client waits for.
 //!
 //! Zones with stored signatures are sent as they are, online-signed zones with signatures and a real NSEC or NSEC3
-//! chain, and zones configured for it with addresses in place of ALIAS records. A transfer is of one version,
-//! whatever happens to the zone in the meantime. Over UDP an IXFR is answered if it fits into one message, otherwise
-//! with the SOA alone (RFC 1995 section 2), and an AXFR is a format error (RFC 5936 section 4.2).
+//! chain; if configured, ALIAS records are replaced by addresses. A transfer is of one version, whatever happens to
+//! the zone in the meantime. Over UDP an IXFR is answered if it fits into one message, otherwise with the SOA alone
+//! (RFC 1995 section 2), and an AXFR is a format error (RFC 5936 section 4.2).
 
 mod access;
 mod client_gone;
@@ -62,7 +62,7 @@ pub use slots::TransferLimits;
 use slots::TransferSlots;
 use stream::{OutgoingTransfer, TransferLog};
 
-/// Maximum number of IXFR queries over UDP that wait for the journal; more are directed to TCP.
+/// Maximum number of concurrent IXFR queries over UDP that need the journal; others are directed to TCP.
 const DATAGRAMS: usize = 64;
 /// Maximum number of threads that read the journal for transfers over TCP.
 const JOURNAL_READS: usize = 64;
@@ -80,9 +80,9 @@ pub struct OutgoingTransfers {
     slots: Arc<TransferSlots>,
     datagrams: Arc<Semaphore>,
     live_reads: LiveReads,
-    /// Versions of zones without a journal: signed ones, and those sent last.
+    /// Versions of zones without a journal: signed versions, and those sent last.
     copies: Arc<OutgoingCopies>,
-    /// Copies of one zone that is not signed here are made one after the other.
+    /// Copies of an unsigned zone are made one at a time.
     copy_turns: Turns<NameBuf>,
     /// Threads that read the journal, and those whose work depends on the zone's size.
     journal_reads: Arc<Semaphore>,
@@ -133,7 +133,7 @@ impl TransferRefusal {
     fn verdict(self) -> Verdict {
         use extended_error::{NOT_AUTHORITATIVE, NOT_READY, PROHIBITED};
         match self {
-            // RFC 5936 section 2.2.1: NOTAUTH for a zone that is not here.
+            // RFC 5936 section 2.2.1: NOTAUTH for a zone that is not served here.
             TransferRefusal::NotOurs => Verdict::Code(Rcode::NotAuth, Some(NOT_AUTHORITATIVE)),
             TransferRefusal::NotAllowed => Verdict::Code(Rcode::Refused, Some(PROHIBITED)),
             TransferRefusal::NotReady => Verdict::Code(Rcode::ServFail, Some(NOT_READY)),
@@ -207,7 +207,7 @@ impl OutgoingTransfers {
             && !self.makes_digest(zone)
     }
 
-    /// Returns how many signed copies are being made for transfers.
+    /// Returns how many signed copies are in progress.
     pub fn copies_in_work(&self) -> usize {
         self.copies.in_work()
     }
@@ -394,7 +394,7 @@ impl OutgoingTransfers {
     }
 }
 
-/// The end of a log line about a client: the key it used.
+/// The TSIG key of a client, at the end of a log line.
 pub(crate) struct KeyNote<'n>(pub(crate) Option<Name<'n>>);
 
 impl std::fmt::Display for KeyNote<'_> {

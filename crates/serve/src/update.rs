@@ -2,7 +2,7 @@
 //!
 //! A worker decides from the header, the zone section and the client alone whether an update is accepted; parsing it,
 //! comparing it with the zone and making it durable is left to the queues of [`Updates`]. The reply is sent, and
-//! counted, when they are done.
+//! counted, when that is done.
 
 mod forward;
 
@@ -205,8 +205,7 @@ impl ZoneRequests for UpdateRequests {
     }
 }
 
-/// Checks whether a client may update anything: by its address or key or, if no such list is configured, by a rule
-/// for its key.
+/// Checks whether a client may update anything: by its address or key or, without such a list, by a rule for its key.
 fn is_allowed(policy: &ZonePolicy, sender: &UpdateSender) -> bool {
     let key = sender.key.as_ref().map(NameBuf::as_name);
     if !policy.allow_update.is_none() {
@@ -224,7 +223,7 @@ fn is_allowed(policy: &ZonePolicy, sender: &UpdateSender) -> bool {
     }
 }
 
-/// Returns the zone's serial rule. SOA-EDIT is known for zones that are signed here.
+/// Returns the zone's serial rule. SOA-EDIT applies to zones that are signed here.
 fn serial_rule(rule: UpdateSerial, zone: &Zone) -> SerialRule {
     let soa_edit = || {
         let signing = zone.signing().online();

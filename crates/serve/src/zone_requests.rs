@@ -144,8 +144,8 @@ impl ZoneRequests for ZoneRequestHandler {
     }
 }
 
-/// Reads the serial of the SOA that may be part of a NOTIFY (RFC 1996 section 3.7). An unreadable one is ignored: it
-/// is only a hint.
+/// Reads the serial of the SOA that a NOTIFY may contain (RFC 1996 section 3.7). An invalid one is ignored: it is
+/// only a hint.
 fn notified_serial(request: &Request<'_>) -> Option<Serial> {
     let message = Message::parse(request.query.packet()).ok()?;
     let record = message.records().next()?.ok()?;

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 const CONTENT: &[u8] = b"\0\0\0\x01\0\0\0\x16protobuf:dnstap.Dnstap";
 const LONG: Duration = Duration::from_secs(60);
 
-/// The reading side of Frame Streams, written from its specification and not from the writer.
+/// The reading side of Frame Streams, written from the specification and not from our writer.
 struct Collector(UnixStream);
 
 impl Collector {
@@ -117,7 +117,7 @@ fn messages_reach_a_collector_that_goes_and_comes_back() {
     wait_for(|| dnstap.state().is_connected);
     pass(&tap, b"question two", b"answer two");
     while !has(&collector.frame(), b"answer two") {}
-    // At the end the collector gets a STOP frame, and has everything.
+    // At shutdown the collector gets a STOP frame after all messages.
     let ended = thread::spawn(move || dnstap.end());
     assert_eq!(collector.control(), b"\0\0\0\x03");
     collector.say(b"\0\0\0\x05");
@@ -134,7 +134,7 @@ fn a_collector_that_does_not_read_costs_messages_and_no_memory() {
     let (dnstap, tap, _stats) = start(&socket, 100_000);
     let _collector = Collector::accept(&listener);
     wait_for(|| dnstap.state().is_connected);
-    // More than the socket buffers hold.
+    // More than the socket buffers can hold.
     let (query, reply) = ([b'q'; 1000], [b'r'; 1000]);
     for _ in 0..2000 {
         pass(&tap, &query, &reply);

@@ -1,4 +1,5 @@
-//! A connection that fails when its client takes nothing of a reply for too long, or does not even say which HTTP it speaks.
+//! Fails a connection whose client reads nothing of a reply for too long, or does not send even the
+//! HTTP preface.
 
 use std::io;
 use std::pin::Pin;
@@ -16,14 +17,14 @@ pub struct StallGuard<S> {
     stream: S,
     patience: Duration,
     deadline: Option<Pin<Box<Sleep>>>,
-    /// Until the version of HTTP is known, nothing else limits the time.
+    /// Until the HTTP version is known, nothing else limits the time.
     start: Option<Pin<Box<Sleep>>>,
-    /// Octets read, as far as they count.
+    /// Octets read, up to the length of the preface.
     first: usize,
 }
 
 impl<S> StallGuard<S> {
-    /// Guards a stream whose client may make us wait for this long.
+    /// Guards a stream whose client may delay us for at most this long.
     pub fn new(stream: S, patience: Duration) -> Self {
         StallGuard {
             stream,
@@ -34,7 +35,7 @@ impl<S> StallGuard<S> {
         }
     }
 
-    /// Passes a result on; one that waits has until the deadline.
+    /// Passes a result on; a pending one starts the deadline.
     fn watch<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -1,12 +1,13 @@
 //! Zones from autoprimaries: a NOTIFY for an unknown zone creates a secondary zone, if its sender is listed and the
 //! zone has the name server listed with it.
 //!
-//! A zone from an autoprimary that a database lists (`supermasters`) is created in that database, as PowerDNS does;
-//! others are kept in the state store.
+//! If the autoprimary is listed in a database (`supermasters`), the zone is created in that
+//! database, as PowerDNS does; otherwise in the state store.
 //!
-//! The NOTIFY itself may be forged, so it only triggers a query to the listed address, over TCP or as configured for it. The number of
-//! pending zones is limited, and so is the number of created ones. If a key is listed, the NOTIFY must be signed with
-//! it; the key of a signed NOTIFY is also used for the query and the transfers.
+//! The NOTIFY itself may be forged, so it only triggers a query to the listed address, over TCP or
+//! the configured transport. The numbers of pending and of created zones are limited. If a key is
+//! listed, the NOTIFY must be signed with it; the key of a signed NOTIFY is also used for the query
+//! and the transfers.
 
 use nameward_base::sync::Mutex;
 use nameward_base::time::now_seconds;
@@ -30,7 +31,7 @@ use tokio::time::timeout;
 use super::{PeerConnections, SecondarySink, random_id};
 use crate::transfers::LoggedRefusals;
 
-/// Maximum number of zones waiting to be checked; further NOTIFY messages are ignored, and will be repeated.
+/// Maximum number of pending zones; further NOTIFY messages are ignored: the sender repeats them.
 const WAITING_MAX: usize = 1000;
 /// Maximum number of zones that autoprimaries may create.
 const ZONES_MAX: usize = 1_000_000;
@@ -228,7 +229,7 @@ impl AutoprimaryShared {
             Ok(Ok(_)) => tracing::info!(
                 "zone {zone}: created as a secondary of autoprimary {peer} in backend {rank}"
             ),
-            // Another server on the same database was faster.
+            // Another server on the same database created it first.
             Ok(Err(WriteError::Exists(_))) => {}
             Ok(Err(error)) => {
                 tracing::error!("zone {zone}: cannot create it in backend {rank}: {error}")

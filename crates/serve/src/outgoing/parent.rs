@@ -1,8 +1,8 @@
 //! A zone's DS RRset, queried from its parent's servers.
 //!
-//! The servers listed in a policy are queried individually, since a rollover continues when all have the DS. If a
-//! policy lists none, the resolvers of `[recursor]` are queried: their caches lag behind, and a rollover that
-//! continues late is safe.
+//! The servers listed in a policy are queried individually, because a rollover continues only when
+//! all have the DS. If a policy lists none, the resolvers of `[recursor]` are queried: their caches
+//! lag behind, and a rollover that continues late is safe.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use tokio::sync::Semaphore;
 use crate::pipeline::ServingState;
 use crate::recursor::{ResolverSettings, Resolvers, UpstreamMessage};
 
-/// Maximum number of zones whose parents are queried at one time.
+/// Maximum number of zones whose parents are queried in parallel.
 const ASKING_MAX: usize = 32;
 /// Maximum number of servers queried per parent.
 const SERVERS_MAX: usize = 16;
-/// Timeout for one server's answer.
+/// Timeout for the answer of one server.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Queries parents on a runtime.
@@ -45,7 +45,8 @@ impl ParentClient {
     }
 }
 
-/// Returns a parent's servers, each on its own, or else our resolvers; empty if there are none.
+/// Returns a parent's servers, each as a resolver by itself, or else our resolvers; empty if there
+/// are none.
 fn servers_of(shared: &ServingState, servers: &[SocketAddr]) -> Vec<Arc<Resolvers>> {
     let aliases = shared.aliases();
     let resolvers = aliases.and_then(|aliases| aliases.resolvers());
@@ -57,8 +58,8 @@ fn servers_of(shared: &ServingState, servers: &[SocketAddr]) -> Vec<Arc<Resolver
     }
 }
 
-/// Queries a zone's DS at once, for an operator who waits. Returns the key tags that each server has; `None` for one
-/// that did not answer. Empty if there is no server to query.
+/// Queries a zone's DS at once, for a waiting operator. Returns the key tags that each server has;
+/// `None` for one that did not answer. Empty if there is no server to query.
 pub async fn find_ds(
     shared: &ServingState,
     zone: NameBuf,
@@ -95,7 +96,7 @@ impl QueryParent for ParentClient {
     }
 }
 
-/// Wraps one server as a resolver of its own.
+/// Creates a resolver that queries one server only.
 fn alone(server: SocketAddr) -> Arc<Resolvers> {
     Arc::new(Resolvers::new(&ResolverSettings {
         addresses: vec![server],
@@ -122,8 +123,9 @@ async fn ask_one(server: &Arc<Resolvers>, zone: NameBuf) -> Option<Vec<Vec<u8>>>
     }
 }
 
-/// Reads the DS records of a response. A negative answer is accepted from the parent only, whose SOA is in it: a
-/// server of the zone itself answers the same query from the child (RFC 4035 section 3.1.4.1).
+/// Reads the DS records of a response. A negative answer is accepted from the parent only, whose
+/// SOA it contains: a server of the zone itself answers the same query from the child (RFC 4035
+/// section 3.1.4.1).
 fn read_ds(zone: Name<'_>, octets: &[u8]) -> Option<Vec<Vec<u8>>> {
     let message = Message::parse(octets).ok()?;
     let (mut found, mut is_of_parent) = (Vec::new(), false);

@@ -58,7 +58,7 @@ pub struct TransferResults {
     pub whole: u64,
     /// Incremental transfers received.
     pub incremental: u64,
-    /// Primaries that had nothing newer after all.
+    /// The primary turned out to have no newer version.
     pub not_newer: u64,
     /// Transfers rejected for their content.
     pub refused: u64,

@@ -1,5 +1,5 @@
-//! The minimum rate of an incoming transfer: a primary that sends a small message every second would hold its slot,
-//! and the memory of what it sent, for hours.
+//! The minimum rate of an incoming transfer: otherwise a primary that sends a small message every
+//! second would occupy its slot, and the memory of what it sent, for hours.
 
 use std::time::{Duration, Instant};
 

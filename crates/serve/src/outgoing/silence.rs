@@ -1,26 +1,27 @@
-//! The primaries that did not respond recently.
+//! Primaries that did not respond recently.
 //!
-//! A primary that is down may serve a hundred thousand zones. Each would occupy a slot for the seconds of its tries,
-//! so after one check has timed out, all others for that primary fail at once for some seconds.
+//! A primary that is down may serve a hundred thousand zones, and each would occupy a slot until
+//! its attempts time out. So after one check has timed out, all others for that primary fail at
+//! once for some seconds.
 
 use nameward_base::sync::Mutex;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// How long a primary is not queried after it did not respond.
+/// How long a primary is not queried after a timeout.
 const SILENCE: Duration = Duration::from_secs(5);
-/// Maximum number of remembered primaries.
+/// Maximum number of recorded primaries.
 const REMEMBERED: usize = 10_000;
 
-/// The primaries that did not respond, and when.
+/// The time of each primary's last timeout.
 #[derive(Default)]
 pub(super) struct SilentPrimaries {
     since: Mutex<HashMap<SocketAddr, Instant>>,
 }
 
 impl SilentPrimaries {
-    /// Returns how long ago a primary did not respond, if that is recent enough to count.
+    /// Returns how long ago a primary timed out, if that was recent.
     pub(super) fn silent_since(&self, primary: SocketAddr) -> Option<Duration> {
         let ago = self.since.lock().get(&primary)?.elapsed();
         (ago < SILENCE).then_some(ago)

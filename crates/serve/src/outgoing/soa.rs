@@ -1,5 +1,5 @@
-//! Queries a primary's serial: over UDP, or over TLS if the primary has TLS settings: the serial and the
-//! name of a zone are as confidential as its transfer (RFC 9103).
+//! Queries a primary's serial over UDP, or over TLS if the primary has TLS settings: the serial and
+//! name of a zone are as confidential as its contents (RFC 9103).
 
 use nameward_base::time::now_seconds;
 use std::io;
@@ -17,17 +17,17 @@ use super::connections::PeerConnections;
 use super::failure::QueryFailure;
 use super::{QuestionForm, local_address, random_id};
 
-/// Timeouts of the tries.
+/// Timeouts of the attempts.
 const TRIES: [Duration; 3] = [
     Duration::from_millis(1500),
     Duration::from_millis(2500),
     Duration::from_millis(4000),
 ];
-/// Time for the connection, the TLS handshake and the reply of a primary with TLS settings, each.
+/// Timeout for each of connection, TLS handshake and reply of a primary with TLS settings.
 const TLS_PATIENCE: Duration = Duration::from_secs(5);
 /// Receive buffer size; without EDNS a response has at most 512 octets.
 const REPLY: usize = 4096;
-/// Number of unrelated datagrams that one try ignores.
+/// Number of unrelated datagrams that one attempt ignores.
 const FORGED: usize = 1000;
 
 /// Queries a primary for the SOA of a zone.
@@ -42,7 +42,7 @@ pub(super) async fn ask_soa(
         return ask_over_tls(connections, (primary, key), &asked, form).await;
     }
     for patience in TRIES {
-        // A new port and a random ID for each try, so that a response cannot be guessed.
+        // A new port and a random ID for each attempt, so that the response is hard to forge.
         let asked = AskedQuestion::query(random_id(), zone, Type::SOA);
         if let Some(reply) = try_once((primary, key), &asked, form, patience).await? {
             return Ok(reply);
@@ -94,7 +94,7 @@ async fn try_once(
     let network = |error| QueryFailure::Network("cannot send the query", error);
     let socket = UdpSocket::bind(local_address(primary)).await;
     let socket = socket.map_err(network)?;
-    // The kernel drops datagrams from elsewhere.
+    // The kernel drops datagrams from other addresses.
     socket.connect(primary.address).await.map_err(network)?;
     let mut question = form.message(asked, None);
     let mut verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));

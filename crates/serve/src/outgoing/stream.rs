@@ -20,7 +20,7 @@ use super::progress::TransferProgress;
 use super::rate::RateCheck;
 use super::{OutgoingSettings, OutgoingShared, QuestionForm, message_id};
 
-/// Read buffer size: a message of maximum size and as much of the next.
+/// Read buffer size: one message of maximum size, and as much of the next.
 const BUFFER: usize = 2 * (2 + u16::MAX as usize);
 
 /// Transfers a zone from its primary.
@@ -60,13 +60,13 @@ pub(super) async fn transfer(
         };
         match result {
             Ok(answer) => {
-                // Octets after the end of a transfer answer no query of ours.
+                // Octets after the end of a transfer do not belong to any query of ours.
                 if messages.is_empty() {
                     connections.put_back(&ask.primary, connection.stream);
                 }
                 return Ok(answer);
             }
-            // The primary has closed the connection since it was used last.
+            // The primary has closed the reused connection.
             Err(_) if connection.is_reused && messages.is_unused() => {
                 let patience = settings.connect_timeout;
                 connection = connections.connect(&ask.primary, patience).await?;
@@ -193,8 +193,8 @@ impl MessageBuffer {
     }
 }
 
-/// Checks whether a primary that failed with an IXFR is tried with an AXFR: it may not support IXFR, or have invalid
-/// differences. One that is not trusted is not tried again.
+/// Checks whether an AXFR is worth trying after a failed IXFR: the primary may not support IXFR, or have invalid
+/// differences. A peer that is not trusted is not tried again, and a zone that is too large stays so.
 pub(super) fn is_worth_whole(failure: &TransferFailure) -> bool {
     !matches!(
         failure,

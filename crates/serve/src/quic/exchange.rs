@@ -1,7 +1,8 @@
 //! One stream of a QUIC connection: a query and its response, which is several messages for a transfer.
 //!
-//! RFC 9250: the message ID is 0 (section 4.2.1), each message has a length prefix (4.2), and edns-tcp-keepalive is an error
-//! (5.5.2). What a replay must not repeat is not taken from early data (4.5): it waits for the end of the handshake.
+//! RFC 9250: the message ID is 0 (section 4.2.1), each message has a length prefix (4.2), and edns-tcp-keepalive is
+//! an error (5.5.2). Early data may be replayed (4.5): a message that must not be repeated waits for the end of the
+//! handshake.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use crate::tcp::{FramedMessage, MessageAnswer, MessageConnection, TcpSettings};
 /// Size of the length prefix of each message, and of the largest message.
 const PREFIX: usize = 2;
 const MESSAGE_MAX: usize = u16::MAX as usize;
-/// Time after which a waiting response is polled again, if no wake-up arrives.
+/// Interval at which a waiting response is polled if no wake-up arrives.
 const POLL_AGAIN: Duration = Duration::from_secs(1);
 /// The edns-tcp-keepalive option (RFC 7828).
 const KEEPALIVE: u16 = 11;
@@ -34,13 +35,13 @@ pub(super) struct QuicStreams {
     pub(super) is_complete: watch::Receiver<bool>,
 }
 
-/// The client does not speak the protocol: its connection is closed.
+/// The client violates the protocol: its connection is closed.
 #[derive(Debug)]
 pub(super) struct QuicViolation;
 
 /// Why a response ended early.
 enum ResponseEnd {
-    /// The client did not read it, or has left.
+    /// The client did not read it, or has disconnected.
     Unread,
     /// It cannot be completed.
     Broken,
@@ -68,7 +69,7 @@ pub(super) async fn serve(
         }
     };
     let message = only_message(&message).ok_or(QuicViolation)?;
-    // Other data comes after the handshake, whose result decides what the client may do.
+    // Other early data waits for the handshake, whose result decides what the client may do.
     if !(is_early && may_be_repeated(message)) {
         let mut is_complete = streams.is_complete.clone();
         if is_complete
@@ -82,7 +83,7 @@ pub(super) async fn serve(
     let answer = tokio::select! {
         biased;
         answer = streams.connection.answer(message) => answer,
-        // RFC 9250 section 4.3.1: a client that no longer wants the response says so.
+        // RFC 9250 section 4.3.1: a client that no longer wants the response cancels the stream.
         _ = send.stopped() => return Ok(()),
     };
     let is_transfer = matches!(answer, MessageAnswer::Messages(..));
@@ -106,7 +107,7 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// Returns the message of a stream, if it is exactly one that the protocol allows.
+/// Returns the message of a stream if the stream contains exactly one that the protocol allows.
 fn only_message(octets: &[u8]) -> Option<&[u8]> {
     let (prefix, message) = octets.split_first_chunk::<PREFIX>()?;
     let is_whole = usize::from(u16::from_be_bytes(*prefix)) == message.len();
@@ -150,7 +151,7 @@ impl QuicStreams {
         }
     }
 
-    /// Writes a multi-message response, each message when the client has taken those before.
+    /// Writes a multi-message response, each message once the client has read the previous one.
     async fn write_all(
         &self,
         send: &mut SendStream,

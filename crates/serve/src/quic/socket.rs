@@ -1,8 +1,8 @@
-//! A UDP socket for QUIC that two servers can read, while one takes over from the other.
+//! A UDP socket for QUIC that two servers can read while one takes over from the other.
 //!
-//! The kernel gives each packet to one of them. Packets of connections that the other one has are passed on to it: the
-//! connection ID says which server created it. So connections of the server before go on until they end, and no packet is
-//! answered with a reset by a server that does not know its connection.
+//! The kernel gives each packet to one of them. Each passes on the packets of the other one's connections: the
+//! connection ID tells which server created it. So connections of the predecessor continue until they end, and no
+//! packet is answered with a reset by a server that does not know its connection.
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
@@ -20,23 +20,23 @@ use tokio::io::ReadBuf;
 
 use super::identity::{ConnectionIds, ID_LEN, QuicIdentity};
 
-/// Octets before a packet that is passed on: its source (address and port), its destination, and the ECN field.
+/// Octets in front of a packet that is passed on: its source (address and port), its destination, and the ECN field.
 const HEAD_LEN: usize = 16 + 2 + 16 + 1;
-/// The largest packet that is passed on: endpoints accept no larger one.
+/// The largest packet that is passed on: endpoints accept no larger ones.
 const PACKET_MAX: usize = 1500;
 
 /// A bound UDP socket for QUIC.
 #[derive(Debug)]
 pub struct QuicListener {
     pub(crate) socket: UdpSocket,
-    /// For packets from and to a server that takes over: our end, and its end.
+    /// For exchanging packets with a successor: our end, and its end.
     after: (UnixDatagram, UnixDatagram),
-    /// For packets from and to the server before.
+    /// For exchanging packets with the predecessor.
     before: Option<UnixDatagram>,
 }
 
 impl QuicListener {
-    /// Creates one, with the connection to the server before if there is one.
+    /// Creates a listener, with the connection to the predecessor if there is one.
     pub fn new(socket: UdpSocket, before: Option<UnixDatagram>) -> io::Result<Self> {
         Ok(QuicListener {
             socket,
@@ -50,8 +50,7 @@ impl QuicListener {
         self.socket.local_addr()
     }
 
-    /// Returns copies of the descriptors for a server that takes over: the socket, then its end of the connection to this
-    /// one.
+    /// Returns copies of the descriptors for a successor: the socket, then its end of the connection to this server.
     pub fn descriptors(&self) -> io::Result<[OwnedFd; 2]> {
         Ok([
             self.socket.as_fd().try_clone_to_owned()?,
@@ -60,24 +59,24 @@ impl QuicListener {
     }
 }
 
-/// The server that has the connection of a packet.
+/// The server that has a packet's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PacketOwner {
-    /// This one, or a new connection.
+    /// This server, which also gets new connections.
     Own,
-    /// One before this.
+    /// A predecessor.
     Before,
-    /// One after this.
+    /// A successor.
     After,
-    /// None: not created by any of them.
+    /// None of these servers created the connection ID.
     Unknown,
 }
 
-/// A connection to another server, for packets.
+/// A connection to another server for exchanging packets.
 struct PacketExchange {
     sender: UnixDatagram,
     receiver: tokio::net::UnixDatagram,
-    /// The other server has ended.
+    /// The other server has exited.
     is_closed: AtomicBool,
 }
 
@@ -91,7 +90,8 @@ impl PacketExchange {
         })
     }
 
-    /// Passes a packet on; false if there is no server to receive it. One that does not fit is lost, as on a network.
+    /// Passes a packet on; false if there is no server to receive it. A packet that does not fit is lost, as on a
+    /// network.
     fn send(&self, packet: &[u8], meta: &RecvMeta) -> bool {
         let head = PacketHead::from(meta).to_octets();
         match self.sender.send(&[&head[..], packet].concat()) {
@@ -121,7 +121,7 @@ impl PacketExchange {
     }
 }
 
-/// Where a packet came from.
+/// The addresses and ECN field of a packet that is passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PacketHead {
     source: SocketAddr,
@@ -185,7 +185,7 @@ pub(super) struct QuicSocket {
     ids: ConnectionIds,
     after: PacketExchange,
     before: Option<PacketExchange>,
-    /// The server after this one reads the UDP socket alone.
+    /// A successor has taken over the UDP socket.
     is_released: AtomicBool,
 }
 
@@ -196,7 +196,7 @@ impl fmt::Debug for QuicSocket {
 }
 
 impl QuicSocket {
-    /// Call within the runtime.
+    /// Must be called within the runtime.
     pub(super) fn new(listener: QuicListener, identity: &QuicIdentity) -> io::Result<Self> {
         listener.socket.set_nonblocking(true)?;
         Ok(QuicSocket {
@@ -208,17 +208,16 @@ impl QuicSocket {
         })
     }
 
-    /// Leaves the UDP socket to the server that has taken over, which passes on the packets of connections that are open
-    /// here.
+    /// Leaves the UDP socket to the successor, which passes on packets for connections that are open here.
     pub(super) fn release(&self) {
         self.is_released.store(true, Ordering::Release);
     }
 
     fn owner(&self, packet: &[u8]) -> PacketOwner {
         let (id, is_short) = match packet {
-            // RFC 8999 section 5.2: a short header, whose ID is one that we created.
+            // RFC 8999 section 5.2: a short header; we created its ID.
             [first, rest @ ..] if first & 0x80 == 0 => (rest.get(..ID_LEN), true),
-            // Section 5.1: a long header. Clients choose the first ID themselves.
+            // Section 5.1: a long header; clients choose the first ID themselves.
             [_, _, _, _, _, len, rest @ ..] if usize::from(*len) == ID_LEN => {
                 (rest.get(..ID_LEN), false)
             }
@@ -235,7 +234,7 @@ impl QuicSocket {
         }
     }
 
-    /// Passes a packet on to the server that has its connection; true if that is this one.
+    /// Passes a packet on to the server that has its connection; true if it is this server.
     fn is_own(&self, packet: &[u8], meta: &RecvMeta) -> bool {
         match self.owner(packet) {
             PacketOwner::Own => true,
@@ -243,7 +242,7 @@ impl QuicSocket {
                 self.after.send(packet, meta);
                 false
             }
-            // Without that server, its client is told that the connection has ended.
+            // Without the predecessor, the endpoint answers with a stateless reset.
             PacketOwner::Before => {
                 let before = self.before.as_ref();
                 !before.is_some_and(|before| before.send(packet, meta))
@@ -252,7 +251,7 @@ impl QuicSocket {
         }
     }
 
-    /// Removes the packets of other servers from a buffer, which may have several of the same size.
+    /// Removes the packets of other servers from a buffer, which may contain several of the same size.
     fn keep_own(&self, buffer: &mut [u8], meta: &mut RecvMeta) {
         let stride = meta.stride.max(1);
         let (mut read, mut kept) = (0, 0);
@@ -391,7 +390,7 @@ mod tests {
             );
             assert_eq!(socket.owner(&packet(&other, long, 30)), PacketOwner::Own);
         }
-        // The first and the last of three packets in a buffer are the old server's.
+        // In a buffer of three packets, the first and the last belong to the old server.
         let mut buffer = [
             packet(&first, short, 40),
             packet(&second, short, 40),
@@ -418,7 +417,7 @@ mod tests {
             sizes.push(metas[0].len);
         }
         assert_eq!(sizes, [40, 21]);
-        // When the old server has ended, its clients are told.
+        // When the old server has exited, its clients get a reset.
         drop(old);
         assert!(new.is_own(&packet(&first, short, 40), &meta));
     }

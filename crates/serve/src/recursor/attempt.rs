@@ -1,4 +1,4 @@
-//! One attempt to get a query answered by one resolver: over UDP, and over TCP if the response is truncated.
+//! One attempt to resolve a query with one resolver: over UDP, and over TCP if the response is truncated.
 //!
 //! Each attempt has its own socket, whose port the kernel picks at random, and its own ID (RFC 5452 section 9.2).
 
@@ -11,7 +11,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use super::question::{ReceivedMessage, UpstreamMessage, UpstreamReply};
 
 /// Number of unrelated datagrams after which the query is sent over TCP: an attacker is guessing (RFC 5452 section
-/// 9.3), and over TCP has to guess much more.
+/// 9.3), and over TCP would have to guess much more.
 const STRAYS_MAX: usize = 16;
 /// Receive buffer size. The EDNS size in our queries is smaller.
 const DATAGRAM_MAX: usize = 4096;
@@ -43,7 +43,7 @@ pub(super) async fn ask(
     }
 }
 
-/// Queries over UDP; `None` is a response that must be fetched over TCP.
+/// Queries over UDP; `None` means that the query must be repeated over TCP.
 async fn ask_udp(
     terms: AttemptSettings,
     question: &UpstreamMessage,
@@ -84,7 +84,7 @@ async fn ask_tcp(
     stream.read_exact(&mut reply).await?;
     match UpstreamReply::read(&reply, &asked) {
         ReceivedMessage::Reply(reply) => Ok(reply),
-        // RFC 7766 section 7: a stream that answers something else is of no further use.
+        // RFC 7766 section 7: a stream with an unexpected response is of no further use.
         ReceivedMessage::NotOurs | ReceivedMessage::Garbage | ReceivedMessage::Truncated => {
             Err(AttemptFailure::Garbage)
         }

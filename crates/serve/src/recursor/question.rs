@@ -64,18 +64,18 @@ impl UpstreamMessage {
         }
     }
 
-    /// Asks for the addresses that are best for a client subnet, as far as it may be passed on (RFC 7871).
+    /// Requests the best addresses for a client subnet, as far as it may be forwarded (RFC 7871).
     pub(crate) fn with_subnet(self, subnet: Option<ClientSubnet>) -> Self {
         let subnet = subnet.map(ClientSubnet::to_pass_on);
         UpstreamMessage { subnet, ..self }
     }
 
-    /// Returns whether it is about a client subnet.
+    /// Checks whether it has a client subnet.
     pub(crate) fn has_subnet(&self) -> bool {
         self.subnet.is_some()
     }
 
-    /// Returns the same query for all clients.
+    /// Returns the same query without its client subnet.
     pub(crate) fn without_subnet(&self) -> Self {
         UpstreamMessage {
             subnet: None,
@@ -189,7 +189,7 @@ impl UpstreamReply {
             }
             has_opt = record.rtype == Type::OPT;
             if has_opt {
-                // Records after it are dropped with it: nothing there is needed for an answer.
+                // Records after the OPT record are dropped with it: none of them is needed for an answer.
                 reply.end = record.start;
                 reply.rcode |= (record.ttl >> 24 << 4) as u16;
                 reply.error = extended_error(record.raw_data());
@@ -212,8 +212,8 @@ impl UpstreamReply {
         self.rcode
     }
 
-    /// Returns how many leading bits of the client's address the response depends on (RFC 7871); `None` if the resolver
-    /// does not say.
+    /// Returns how many leading bits of the client's address the response depends on (RFC 7871); `None` without the
+    /// option.
     pub(crate) fn scope(&self) -> Option<u8> {
         self.scope
     }
@@ -241,22 +241,22 @@ fn question_of(asked: &[u8]) -> Option<&[u8]> {
     asked.get(HEADER..HEADER + name.as_wire().len() + 4)
 }
 
-/// Copies a message with a header that no name can be read from.
+/// Copies a message and overwrites its header with octets that cannot be part of a name.
 fn without_header(octets: &[u8]) -> Vec<u8> {
     let mut bare = octets.to_vec();
-    // No octet of this kind starts a label (RFC 1035 section 4.1.4).
+    // No label starts with such an octet (RFC 1035 section 4.1.4).
     bare[..HEADER].fill(0x40);
     bare
 }
 
-/// Rejects a name that uses octets of the header or of records after it: clients get another header and not the
-/// resolver's OPT record, which would change the name.
+/// Rejects a name that uses octets of the header or of records after it: the relayed message has another header and
+/// not the resolver's OPT record, which would change the name.
 fn check_names(record: &RecordView<'_>, bare: &[u8]) -> Result<(), MessageError> {
     let (at, len, mut data) = (record.data_offset(), record.raw_data().len(), Vec::new());
     NameBuf::from_message(&bare[..at - FIXED], record.start)?;
     let on_its_own = rdata::from_message(record.rtype, bare, at, len, &mut data);
     match on_its_own {
-        // Data that is invalid in another way is left for the client to judge.
+        // Data that is otherwise invalid is left to the client.
         Err(RdataError::Name(error)) if record.expand_data(&mut data).is_ok() => Err(error.into()),
         Ok(()) | Err(_) => Ok(()),
     }
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn names_that_point_into_the_header_make_no_reply() {
         let asked = question().write(0x0001, &[0; 32]);
-        // The ID starts with 0, which is the root name as long as it is not changed.
+        // The ID starts with 0, which is the root name as long as it is not overwritten.
         let reply = |rtype: u8, owner: &[u8], data: &[u8]| {
             let mut reply = asked[..asked.len() - 11].to_vec();
             reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);

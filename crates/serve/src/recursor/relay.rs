@@ -1,9 +1,9 @@
 //! A resolver's response as relayed to a client.
 //!
-//! The records are the resolver's. The client's own are the ID, the letter case of the question and the presence of
-//! an OPT record (RFC 6891 section 6.1.1). RA is set; AD is passed on to clients that requested it (RFC 6840 section
-//! 5.8). A response that does not fit into the client's datagram is truncated with TC, and the client retries over
-//! TCP.
+//! The records are the resolver's. The ID, the letter case of the question and the presence of an OPT record (RFC
+//! 6891 section 6.1.1) are those of the client's query. RA is set; AD is passed on to clients that requested it (RFC
+//! 6840 section 5.8). A response that does not fit into the client's datagram is truncated with TC, and the client
+//! retries over TCP.
 
 use nameward_answer::{AnswerKind, Reply};
 use nameward_wire::Rcode;
@@ -35,7 +35,7 @@ pub(super) struct RelaySettings {
     pub(super) payload: u16,
 }
 
-/// Writes the response for a client; `None` if the resolver's contains nothing that a client can use.
+/// Writes the response for a client; `None` if the resolver's response is not usable for a client.
 pub(super) fn relay(
     query: &Query<'_>,
     upstream: &UpstreamReply,
@@ -91,8 +91,7 @@ pub(super) fn relay(
     })
 }
 
-/// Returns the response codes that make sense to a client: those about versions and cookies are between us and the
-/// resolver.
+/// Returns the response code for a client. Codes about versions and cookies only concern us and the resolver.
 fn rcode_of(code: u16) -> Option<Rcode> {
     Some(match code {
         0 => Rcode::NoError,
@@ -194,7 +193,7 @@ mod tests {
         for _ in 0..50_000 {
             let mut octets = good.clone();
             for _ in 0..=next_number(&mut state) % 4 {
-                // The header counts, and everything after the question.
+                // The counts in the header, and everything after the question.
                 let from = [6, asked.len() - OPT][next_number(&mut state) % 2];
                 let at = from + next_number(&mut state) % (octets.len() - from);
                 match next_number(&mut state) % 8 {

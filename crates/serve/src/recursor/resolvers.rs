@@ -1,12 +1,12 @@
-//! The resolvers that queries are forwarded to: their order, when the next one is tried, and which are down.
+//! The resolvers that queries are forwarded to: the order in which they are tried, and which are down.
 //!
 //! ```text
 //! query -> first resolver that is up ── no response within a share of the timeout, or an error ──> the next one as well
 //!       <- the first response about the name; else one about the server; else nothing in time
 //! ```
-//! A resolver that left several queries in a row unanswered is tried after all others, except for one query every few
-//! seconds that detects when it is back. Trying a further resolver does not end the wait for the first, which may be
-//! slow rather than dead.
+//! A resolver that left several consecutive queries unanswered is tried after all others, except for one query every
+//! few seconds that detects when it is back. Starting an attempt with another resolver does not cancel the first,
+//! which may be slow rather than dead.
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ pub struct ResolverSettings {
     pub addresses: Vec<SocketAddr>,
     /// Timeout of a query over all resolvers.
     pub timeout: Duration,
-    /// Whether the letter case of queries is randomized, as one more thing that a forger has to guess.
+    /// Whether to randomize the letter case of queries, so that a forger has more to guess.
     pub randomize_case: bool,
 }
 
@@ -131,7 +131,7 @@ struct UpstreamQuery<'r> {
     question: Arc<UpstreamMessage>,
     order: Vec<usize>,
     next: usize,
-    /// Resolvers that were queried and have not answered yet.
+    /// Resolvers that were queried and have not answered.
     silent: Vec<usize>,
     /// Resolvers whose response was about themselves: they are not tried again.
     replied: Vec<usize>,

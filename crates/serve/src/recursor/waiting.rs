@@ -1,4 +1,4 @@
-//! The clients that wait for a resolver, by the query they share.
+//! The clients that wait for a resolver, grouped by query.
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use super::question::UpstreamMessage;
 use crate::pipeline::LateReply;
 use crate::tcp::counted_as;
 
-/// Clients that may wait, per query that may be in flight: enough for a name that all query at once.
+/// Maximum number of waiting clients per query in flight, on average: enough for a popular name.
 const CLIENTS_A_QUESTION: usize = 8;
 
 /// The outcome of a client's query.
@@ -76,7 +76,7 @@ impl<C> WaitingClients<C> {
         self.questions.lock()
     }
 
-    /// Lets a client wait; `client` is called only if there is room.
+    /// Adds a waiting client; `client` is called only if the limits allow.
     pub(crate) fn join(
         &self,
         question: &UpstreamMessage,
@@ -108,7 +108,7 @@ impl<C> WaitingClients<C> {
         Ok(joined)
     }
 
-    /// Starts a query without a waiting client, unless it is in flight.
+    /// Registers a query without a waiting client, unless it is in flight.
     pub(crate) fn begin(&self, question: &UpstreamMessage) -> Result<Joined, ForwarderFull> {
         let mut questions = self.lock();
         if questions.clients.contains_key(question) {
@@ -121,7 +121,7 @@ impl<C> WaitingClients<C> {
         Ok(Joined::Begun)
     }
 
-    /// Takes out all clients that wait for a query.
+    /// Removes a query and returns the clients that wait for it.
     pub(crate) fn take(&self, question: &UpstreamMessage) -> Vec<C> {
         let mut questions = self.lock();
         let waiting = questions.clients.remove(question).unwrap_or_default();

@@ -29,7 +29,7 @@ pub(super) fn decode_address(raw: &[u8; ADDRESS_LEN]) -> SocketAddr {
             ))
         }
         libc::AF_INET => SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::from(four(V4_ADDRESS)), port)),
-        // Our sockets have these two families only; anything else becomes the unspecified address.
+        // Our sockets use these two families only; anything else becomes the unspecified address.
         _ => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
     }
 }

@@ -1,5 +1,5 @@
-//! Connections of proxies: each starts with a PROXY header, read before anything else, and then is that of the client
-//! which the header names.
+//! Connections from proxies: each starts with a PROXY header and is then treated as the connection of the client
+//! named there.
 //!
 //! A proxy has as many connections as it has clients, so it is not counted itself; the client is, once it is known.
 
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::{AcceptedAt, Endpoints, Seat, StreamHandler, StreamState};
 use crate::proxy::{HEADER_MAX, NoHeader, ProxyHeader, read_stream};
 
-/// Admits a connection of a proxy, and serves it as that of its client.
+/// Admits a connection from a proxy, and serves it as a connection of the client.
 pub(super) fn admit<H: StreamHandler, F: Future<Output = ()> + Send + 'static>(
     shared: &Arc<StreamState<H>>,
     mut stream: TcpStream,
@@ -54,7 +54,7 @@ pub(super) fn admit<H: StreamHandler, F: Future<Output = ()> + Send + 'static>(
     shared.registry.seated(id, task.abort_handle());
 }
 
-/// Reads a header, and not one octet more: what follows belongs to the layer above.
+/// Reads a header and not one octet more: the rest belongs to the layer above.
 async fn read_header(stream: &mut TcpStream) -> io::Result<ProxyHeader> {
     let mut octets = Vec::new();
     loop {

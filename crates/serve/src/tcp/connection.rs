@@ -1,8 +1,7 @@
 //! One TCP connection: turns of reading, answering and writing, and the deadlines between them.
 //!
-//! A turn is synchronous and works in a borrowed buffer. What remains after it (an incomplete message,
-//! answers the client has not read) is kept in the connection's own buffers, which are empty and without
-//! allocation while the connection is idle.
+//! A turn is synchronous and works in a borrowed buffer. What remains after it (an incomplete message, unread
+//! answers) is kept in the connection's own buffers, which are empty and not allocated while the connection is idle.
 //!
 //! RFC 7766: messages may be pipelined (6.2.1.1), prefix and message are written together (8), a half-closed
 //! connection still gets its answers.
@@ -24,14 +23,14 @@ use super::{Seat, StreamAction, StreamHandler, TurnBuffers};
 use crate::request::MessageStream;
 use many::{Pulled, notified};
 
-/// Maximum number of messages per turn; then other connections get theirs.
+/// Maximum number of messages per turn, so that other connections get their turns.
 const TURN_MESSAGES: usize = 128;
-/// Size of a turn's answers at which no further message is started.
+/// Size of a turn's answers at which it accepts no further message.
 const TURN_BYTES: usize = 64 * 1024;
 /// Number of bytes a client must read within the write timeout.
 const WRITE_WINDOW: usize = 64 * 1024;
-/// When we close first: how long and how much we still read, so that a reset does not destroy the last
-/// answers in flight (RFC 1122 section 4.2.2.13).
+/// When we close first: how long and how much we still read, so that a reset does not destroy the last answers in
+/// flight (RFC 1122 section 4.2.2.13).
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
 pub(super) struct StreamConnection<H: StreamHandler, S: ByteStream> {
@@ -43,16 +42,16 @@ pub(super) struct StreamConnection<H: StreamHandler, S: ByteStream> {
     output: Vec<u8>,
     /// Receives answers that take longer than a turn; created for the first of them.
     mailbox: Option<Arc<ConnectionReplies>>,
-    /// A multi-message response; its next message is produced when the client has read those before.
+    /// A multi-message response; its next message is produced when the client has read the previous ones.
     pub(super) messages: Option<Box<dyn MessageStream>>,
     /// Octets of both buffers as last reported to the registry.
     held: usize,
     /// Octets taken from the mailbox that the registry still counts there.
     collected: usize,
-    /// Since when the client has not read the next window of `output`.
+    /// Since when the client has not read a full window of `output`.
     unread_since: Option<Instant>,
     queries: u64,
-    /// Set when another process accepts connections: until when further messages are accepted here.
+    /// While another process accepts connections: until when further messages are accepted here.
     drains_until: Option<Instant>,
     /// No further messages are accepted.
     closing: bool,
@@ -63,7 +62,7 @@ pub(super) struct StreamConnection<H: StreamHandler, S: ByteStream> {
     pub(super) message_started: Option<Instant>,
 }
 
-/// Why waiting for the client ended.
+/// Why the wait for the client ended.
 enum Woken {
     Readable,
     /// A late answer has arrived, or its ticket was dropped.
@@ -122,7 +121,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
             }
             let may_read = !self.closing && tickets < MAX_TICKETS;
             if may_read && first_message(&self.input).is_some() {
-                // The last turn left messages over; yield to other connections first.
+                // The last turn left messages unanswered; yield to other connections first.
                 tokio::task::yield_now().await;
                 if !self.answer_input() {
                     return;
@@ -179,7 +178,8 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         let Some(mailbox) = &self.mailbox else {
             return 0;
         };
-        // Tickets first: one returned in between then costs one extra wait, which ends at once.
+        // Read the number of tickets first: a ticket returned in between then only costs one extra wait, which ends
+        // at once.
         let tickets = mailbox.tickets();
         self.collected += mailbox.collect(&mut self.output);
         self.note_unread();
@@ -237,7 +237,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
                 },
             }
         };
-        // A slow writer is readable again and again: the deadline counts, not the wake-up.
+        // A slow writer makes the socket readable again and again: the deadline counts, not the wake-up.
         if self.message_started.is_some() && Instant::now() >= deadline {
             return Woken::TimedOut;
         }
@@ -277,8 +277,8 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         self.write(&scratch.out)
     }
 
-    /// Reads up to the end of the message that is incomplete in `input`, and no further. The buffer grows
-    /// with the octets received, not with what the length prefix promises.
+    /// Reads up to the end of the message that is incomplete in `input`, and no further. The buffer grows with the
+    /// octets received, not with the length prefix.
     fn read_rest(&mut self) -> io::Result<()> {
         let have = self.input.len();
         let want = match self.input[..] {
@@ -353,7 +353,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
                     self.closing = true;
                     break;
                 }
-                // Messages that follow are answered when its last one is written.
+                // Messages after it are answered when its last message is written.
                 StreamAction::Messages(stream) => {
                     self.messages = Some(stream);
                     break;
@@ -429,7 +429,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         }
         self.output = Vec::new();
         self.unread_since = None;
-        // Time spent on slow reading is not deducted from the next message's.
+        // Time spent on a slow reader is not deducted from the time for the next message.
         if self.message_started.is_some() {
             self.message_started = Some(Instant::now());
         }
@@ -437,7 +437,8 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         self.keep_within_bounds().is_ok()
     }
 
-    /// Reports what this connection holds; fails if the total is over the limit and this one is the worst.
+    /// Reports the octets held by this connection; fails if the total is over the limit and this connection is the
+    /// worst.
     pub(super) fn keep_within_bounds(&mut self) -> io::Result<()> {
         let held = self.input.capacity() + self.output.capacity() + self.stream.unsent();
         let held = if held <= UNCOUNTED_BYTES { 0 } else { held };
@@ -446,7 +447,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         if before == 0 && held == 0 && collected == 0 {
             return Ok(());
         }
-        // A slow writer gains nothing by each octet it sends, but a reader does by each window it reads.
+        // A slow writer gains nothing from each octet it sends, but a reader gains from each window it reads.
         let incomplete_since = self.message_started.filter(|_| !self.input.is_empty());
         let since = [incomplete_since, self.unread_since].into_iter().flatten();
         let since = since.min().unwrap_or_else(Instant::now);
@@ -457,7 +458,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
             .map_err(|_| io::ErrorKind::OutOfMemory.into())
     }
 
-    /// Closes our side and reads on for a moment, until the client has closed its own.
+    /// Closes our side and keeps reading for a moment, until the client has closed its side.
     async fn linger(mut self) {
         self.input = Vec::new();
         let _ = self.keep_within_bounds();

@@ -2,9 +2,9 @@
 //! Decides which connections to close when the total is over the limit.
 //!
 //! A connection's weight is octets times time. The client (an IPv4 address or an IPv6 /64 network) with the greatest
-//! total weight loses its heaviest connection, and so on until there is room again. A client that reads its answers
-//! is thus never closed on behalf of clients that do not, however many connections they open; and among the
-//! connections of one client, the one that is read stays.
+//! total weight loses its heaviest connection, and so on until the total is within the limit. So a client that reads
+//! its answers is never closed on behalf of clients that do not, however many connections they open; and among the
+//! connections of one client, the one that is read is kept.
 //!
 //! Pure accounting, without clock and sockets. Invariant: `total` is the sum of the counted octets of `connections`.
 
@@ -36,7 +36,7 @@ impl Holding {
         (self.own + self.later).saturating_sub(UNCOUNTED_BYTES)
     }
 
-    /// Returns octets times milliseconds. Octets held only since now count as well.
+    /// Returns octets times milliseconds. Octets that were held for less than a millisecond count as one.
     fn weight(&self, now: Instant) -> u128 {
         let held_ms = now.saturating_duration_since(self.since).as_millis() + 1;
         self.counted() as u128 * held_ms
@@ -60,8 +60,8 @@ impl Holdings {
         }
     }
 
-    /// Sets what a connection holds in its own buffers; `taken` octets of it were counted as late answers before.
-    /// `since` is when its client last made progress.
+    /// Sets the octets in a connection's own buffers; `taken` of them were counted as late answers before. `since` is
+    /// when the client last made progress.
     pub(super) fn set_own(
         &mut self,
         (id, client): (u64, IpAddr),
@@ -123,7 +123,7 @@ impl Holdings {
                 own.push((weight, id));
             }
         }
-        // By weight; at equal weight the younger is closed, so that the choice does not depend on a hash.
+        // By weight; at equal weight the younger one is closed, so that the choice does not depend on a hash.
         let mut worst: BinaryHeap<(u128, u64, IpAddr)> = BinaryHeap::new();
         for (client, connections) in &mut clients {
             connections.sort_unstable();

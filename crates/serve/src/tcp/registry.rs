@@ -1,8 +1,8 @@
 //! Open TCP connections: their clients, how long each has been idle, what each holds, and which one to evict.
 //!
-//! One lock, taken when a connection opens, closes, has completed messages in a turn, or holds more or less than
-//! before. Invariants: every open connection is in `by_age` under its stamp; `clients` counts those in `open`; only
-//! those in `open` are in `holdings`.
+//! One lock, taken when a connection opens or closes, has completed messages in a turn, or holds more or less than
+//! before. Invariants: every open connection is in `by_age` under its stamp; `clients` counts those in `open`;
+//! `holdings` contains only connections in `open`.
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
@@ -44,7 +44,7 @@ struct RegisteredConnection {
     stamp: u64,
     /// `None` until a proxy has named the client.
     client: Option<IpAddr>,
-    /// None for the moment between entering and the start of the task.
+    /// `None` between registration and the start of the task.
     task: Option<AbortHandle>,
 }
 
@@ -103,7 +103,7 @@ impl Registry {
         if inner.connections_of(client) >= self.max_per_client {
             return Err(ConnectionRefusal::ClientHasTooMany);
         }
-        // Otherwise it was closed to make room, and its task is about to end.
+        // Otherwise it was evicted, and its task is about to end.
         if let Some(entry) = inner.open.get_mut(&id) {
             entry.client = Some(client);
             *inner.clients.entry(client).or_insert(0) += 1;
@@ -156,8 +156,8 @@ impl Registry {
         inner.close_worst_holders(id)
     }
 
-    /// Returns the share of an idle timeout that the client of connection `id` is told: all of it while no more than half
-    /// of the connections are open, of all and of the client; less above, down to nothing at a limit.
+    /// Returns the idle timeout that is announced to the client of connection `id`: all of it while at most half of
+    /// the limits, in total and for the client, are used; less above, down to 0 at a limit.
     pub(super) fn scale_idle_timeout(&self, id: u64, configured: Duration) -> Duration {
         let inner = self.lock();
         let own = inner
@@ -193,7 +193,7 @@ impl Registry {
 }
 
 impl RegistryState {
-    /// Returns the client of an open connection that is past its PROXY header.
+    /// Returns the client of an open connection whose PROXY header, if any, was read.
     fn client_of(&self, id: u64) -> Option<IpAddr> {
         self.open.get(&id)?.client
     }
@@ -249,7 +249,7 @@ impl RegistryState {
     }
 }
 
-/// Returns the address that limits apply to: an IPv6 client commonly has a whole /64 to choose addresses from.
+/// Returns the address that limits apply to: an IPv6 client usually has a whole /64 to choose addresses from.
 pub(crate) fn counted_as(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,

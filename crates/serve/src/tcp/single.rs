@@ -1,4 +1,4 @@
-//! Messages of transports that frame them themselves (HTTP, QUIC). Each is answered on its own, on a connection that is
+//! Messages of transports with their own framing (HTTP, QUIC). Each is answered by itself, on a connection that is
 //! counted and limited together with those of TCP.
 
 use std::io;
@@ -19,11 +19,11 @@ use super::{
 use crate::listener::{ListenerRules, StreamListener};
 use crate::request::MessageStream;
 
-/// Time after which a late answer is no longer waited for. The components that answer late give up earlier.
+/// Timeout for a late answer. The components that answer late give up earlier.
 const LATE_MAX: Duration = Duration::from_secs(60);
 /// Size of the length prefix of each message (RFC 1035 section 4.2.2).
 const PREFIX: usize = 2;
-/// Room that most answers fit in.
+/// Initial buffer size, sufficient for most answers.
 const REPLY_BYTES: usize = 512;
 
 /// The connections of a transport.
@@ -65,9 +65,9 @@ pub enum MessageAnswer {
     Reply(FramedMessage),
     /// Several messages: the first, if it is already known, and the source of the others.
     Messages(Option<FramedMessage>, Box<dyn MessageStream>),
-    /// None: it was dropped.
+    /// No answer: the message was dropped.
     Nothing,
-    /// None, and the client is not one to talk to.
+    /// No answer, and the connection must be closed.
     Close,
 }
 
@@ -120,7 +120,7 @@ impl<H: StreamHandler> MessageServer<H> {
     }
 }
 
-/// One connection, which counts until it is dropped.
+/// One connection, which is counted until it is dropped.
 pub struct MessageConnection<H: StreamHandler> {
     seat: Seat<H>,
     /// The client, when the handshake is complete.
@@ -155,7 +155,7 @@ impl<H: StreamHandler> MessageConnection<H> {
     pub fn streamed(&self, octets: usize) {
         let (handler, client) = (&self.seat.shared.handler, self.seat.ends.client);
         handler.streamed(client, octets);
-        // It is as active as a connection that sends queries; idle ones are closed first.
+        // It counts as active, like a connection that sends queries; idle ones are closed first.
         self.seat.shared.registry.touch(self.seat.id);
     }
 
@@ -163,11 +163,11 @@ impl<H: StreamHandler> MessageConnection<H> {
     pub async fn answer(&self, message: &[u8]) -> MessageAnswer {
         let (shared, id) = (&self.seat.shared, self.seat.id);
         let (mut mailbox, mut out) = (None, Vec::with_capacity(REPLY_BYTES));
-        // Early data comes before the client has shown a certificate.
+        // Early data arrives before the client has presented a certificate.
         let anonymous = Arc::default();
         let action = {
             let connection = (&shared.registry, id);
-            // Idle times are told by HTTP and QUIC themselves.
+            // HTTP and QUIC announce idle timeouts themselves.
             let keepalive = Duration::ZERO;
             let rules = &self.seat.rules;
             let later = Later::new(connection, &mut mailbox, keepalive, rules);

@@ -1,4 +1,4 @@
-//! Ends the preparation of a transfer whose client has disconnected.
+//! Cancels the preparation of a transfer when its client disconnects.
 
 use tokio::sync::watch;
 
@@ -13,12 +13,12 @@ impl ClientGone {
         (sender, ClientGone(receiver))
     }
 
-    /// Waits for something, or for the client to disconnect: then it returns `None`.
+    /// Waits for a future; `None` if the client disconnects first.
     pub(super) async fn or<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut gone = self.0.clone();
         tokio::select! {
             biased;
-            // Nothing is ever sent: it ends when the sender is dropped.
+            // Nothing is ever sent: this completes when the sender is dropped.
             _ = gone.changed() => None,
             done = work => Some(done),
         }

@@ -1,4 +1,4 @@
-//! A signed copy in progress: what it is made of, how far it is, and who reads it.
+//! A signed copy in progress: its input, its progress, and its readers.
 
 use nameward_base::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -32,7 +32,7 @@ pub(super) struct CopyJob {
     pub(super) end: OnceLock<JobEnd>,
 }
 
-/// The version, if it is kept or has a digest.
+/// The version, if it is stored or has a digest.
 pub(super) type JobEnd = Result<Option<Arc<Zone>>, JobFault>;
 
 /// Why a copy was not completed.

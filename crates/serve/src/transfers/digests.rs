@@ -1,9 +1,9 @@
-//! Zone digests made by this server (ZONEMD, RFC 8976).
+//! Zone digests computed by this server (ZONEMD, RFC 8976).
 //!
 //! A digest covers all records, signatures and the chain included, so computing it takes time in proportion to the
-//! zone's size: no zone change waits for it. A transfer contains the digest of its version as its last record, shared
-//! by all clients that request the same version. Answers contain the digest of the served version, or none until it
-//! is computed: a thread computes it when the zone has changed, and then pauses four times as long as that took.
+//! zone's size: no zone change waits for it. A transfer has the digest of its version in its last record, shared by
+//! all clients that request the same version. Answers have the digest of the served version, or none until it is
+//! computed: a thread computes it when the zone has changed, and then pauses four times as long as that took.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -48,8 +48,8 @@ pub(super) fn with_made_digest(zone: &Arc<Zone>) -> Result<Arc<Zone>, ZoneDigest
 }
 
 impl OutgoingTransfers {
-    /// Checks whether a zone is sent with a digest made here: it is in memory, and its signatures, if any, are made
-    /// here.
+    /// Checks whether a zone is sent with a digest computed here: it is in memory, and its signatures, if any, are
+    /// generated here.
     pub(super) fn makes_digest(&self, zone: &Zone) -> bool {
         let is_stored = matches!(zone.signing(), SigningState::Stored(_));
         if zone.is_stand_in() || is_stored {
@@ -59,7 +59,7 @@ impl OutgoingTransfers {
         policies.get(zone.id()).zonemd == ZonemdRule::Generate
     }
 
-    /// Starts the thread that keeps the digests in answers current. It ends with the transfers.
+    /// Starts the thread that keeps the digests in answers current. It ends when the transfers are dropped.
     pub fn keep_digests(
         self: &Arc<Self>,
         shared: &Arc<ServingState>,

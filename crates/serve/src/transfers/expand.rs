@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! each ALIAS -> target in one of our zones: its addresses, after a look-up if need be
-//!            -> elsewhere: the target cache, or the resolvers, many in parallel
+//!            -> outside them: the target cache, or the resolvers, many in parallel
 //! all known  -> the version with addresses          one is not: no transfer
 //! ```
-//! A version without a name's addresses would take it offline, while a secondary that gets no version keeps the one
-//! it has. A name whose target has no address at all keeps its ALIAS, so that it exists there as it does here.
+//! A version without a name's addresses would take the name offline, while a secondary that gets no version keeps its
+//! current one. A name whose target has no address at all keeps its ALIAS, so that it exists there as it does here.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -33,7 +33,7 @@ use crate::request::ViewId;
 
 /// Maximum number of targets resolved in parallel for one transfer.
 const AT_ONCE: usize = 32;
-/// Time limit for all targets together: slightly less than the client of a transfer is kept waiting.
+/// Time limit for all targets together: slightly less than the client of a transfer has to wait at most.
 const PATIENCE: Duration = Duration::from_secs(45);
 
 const ADDRESS_TYPES: [Type; 2] = [Type::A, Type::AAAA];
@@ -178,7 +178,7 @@ impl AliasExpansion<'_> {
                     let data = rrset.records().map(|record| record.rdata.to_vec());
                     return Ok(FoundAddresses::Here(data.collect(), rrset.ttl()));
                 }
-                // What scripts compute differs for each query: the records that the target has besides are copied.
+                // Script results differ for each query: the target's stored records are copied.
                 TargetLocation::Computed(_, node, _) => {
                     let rrset = node.rrset(rtype);
                     let records = rrset.into_iter().flat_map(|rrset| rrset.records());

@@ -1,9 +1,9 @@
 //! The version that a transfer sends: differences from the journal, database zones read as a whole, copies that are
 //! signed while they are sent.
 //!
-//! Preparation is a task that ends when its client disconnects. Work that needs a thread (a disk, a blocking
-//! database, work in proportion to the zone's size) holds a permit or a turn there, so threads are bounded whatever
-//! clients do.
+//! Preparation is a task that is cancelled when its client disconnects. Work that needs a thread (a disk, a blocking
+//! database, work in proportion to the zone's size) holds a permit or a turn, so the number of threads is bounded
+//! whatever clients do.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -35,12 +35,12 @@ use crate::pipeline::ServingState;
 use crate::request::ViewId;
 use crate::sys;
 
-/// Number, and total octets, of differences from which on they are condensed into one (RFC 1995 section 5).
+/// Number and total octets of differences from which on they are condensed into one (RFC 1995 section 5).
 const CONDENSED_FROM: usize = 32;
 const CONDENSED_OCTETS: usize = 256 << 10;
 
-/// How long the client of an IXFR waits for a difference between signed versions; then it gets the whole zone as it
-/// is signed. Knot gives up after five seconds without an octet.
+/// How long the client of an IXFR waits for a difference between signed versions; after that it gets the whole zone
+/// as it is signed. Knot gives up after five seconds without an octet.
 const DIFFERENCE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The zone of a transfer, the requested version, and its form.
@@ -114,8 +114,8 @@ impl OutgoingTransfers {
         if !is_behind(serial, zone.serial()) {
             return Ok(PreparedTransfer::differences(&zone, Vec::new(), request));
         }
-        // The journal has ALIAS records and not their addresses, and hints that are not filled in, so a client that gets
-        // them needs the whole zone.
+        // The journal has ALIAS records without their addresses and automatic hints, so a client that gets addresses
+        // needs the whole zone.
         let (transfers, of) = (Arc::clone(self), Arc::clone(&zone));
         let differences = if is_changed {
             None
@@ -144,7 +144,7 @@ impl OutgoingTransfers {
         if live.is_none() && !is_expanded && !source.zone.has_auto_hints() {
             return Ok((source.zone, false));
         }
-        // Reads of one database follow each other.
+        // A database is read by one client at a time.
         let turn = match live {
             Some(backend) => Some(self.live_reads.turns.wait(backend).await),
             None => None,
@@ -155,7 +155,7 @@ impl OutgoingTransfers {
         done.unwrap_or(Err(PrepareFault::SigningEnded))
     }
 
-    /// Like [`Self::contents`], on a thread that may block. It stops waiting when the client disconnects.
+    /// Like [`Self::contents`], on a thread that may block. Stops waiting when the client disconnects.
     fn read_contents(
         &self,
         shared: &ServingState,
@@ -260,7 +260,7 @@ impl OutgoingTransfers {
         }
     }
 
-    /// Returns a zone as it is sent: signed, or without keys and signatures, and with the digest made here.
+    /// Returns a zone as it is sent: signed, or without keys and signatures, and with the digest computed here.
     async fn open_copy(
         self: &Arc<Self>,
         shared: &Arc<ServingState>,
@@ -296,7 +296,7 @@ impl OutgoingTransfers {
             };
             return self.copies.open(state, source, name);
         }
-        // Clients of the same zone wait for each other, and share the first one's result.
+        // Clients of the same zone wait for each other, and share the first result.
         let turn = self.copy_turns.wait(name).await;
         if let Some(version) = self.copies.find(&name, &state) {
             return Ok(OpenedCopy::Version(version));
@@ -359,8 +359,8 @@ fn changes_alias(difference: &Difference) -> bool {
         .any(|list| list.first_of(Type::ALIAS).is_some())
 }
 
-/// Returns differences as they are sent, many of them as one; `None` if the whole zone is smaller (RFC 1995 section
-/// 4).
+/// Returns the differences as they are sent, condensed if there are many; `None` if the whole zone is smaller (RFC
+/// 1995 section 4).
 fn worth_sending(mut differences: Vec<Difference>, zone: &Zone) -> Option<Vec<Difference>> {
     let octets = |list: &[Difference]| list.iter().map(Difference::octets).sum::<usize>();
     if differences.len() >= CONDENSED_FROM

@@ -8,8 +8,7 @@ use nameward_wire::Name;
 
 /// Interval at which the same refusal is logged again.
 const AGAIN_AFTER: Duration = Duration::from_secs(3600);
-/// Maximum number of different refusals logged in that time: a flood of names does not fill the
-/// log.
+/// Maximum number of different refusals logged per interval: a flood of names must not fill the log.
 const MOST: usize = 1000;
 
 /// The refusals logged in the current interval.

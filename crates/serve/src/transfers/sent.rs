@@ -1,9 +1,9 @@
 //! The sent versions of zones without a journal: online-signed zones, and zones looked up in a database.
 //!
-//! For each, the version sent last is kept with the differences that lead to it, so that a secondary with one of the
-//! earlier versions gets the changes since (RFC 1995): records, RRSIG, NSEC and NSEC3. A difference only applies to
-//! exactly the version it starts from, so if two versions were sent with one serial, it starts from neither. Nothing
-//! is kept over a restart; the first transfer of a zone after one is a whole one.
+//! For each zone, the version sent last is stored with the differences that lead to it, so that a secondary with one
+//! of the earlier versions gets the changes since (RFC 1995): records, RRSIG, NSEC and NSEC3. A difference only
+//! applies to exactly the version it starts from, so if two versions were sent with one serial, it starts from
+//! neither. After a restart nothing is stored; the first transfer of a zone is a whole one.
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
@@ -12,9 +12,9 @@ use std::sync::Arc;
 use nameward_zone::change::Difference;
 use nameward_zone::{Serial, Zone};
 
-/// Octets of differences that are sent however small the zone is.
+/// Differences up to this many octets are kept even for a smaller zone.
 pub(super) const ALWAYS_SENT: usize = 16 << 10;
-/// Maximum number of differences kept per zone.
+/// Maximum number of differences stored per zone.
 const DIFFERENCES_MAX: usize = 200;
 
 /// The versions of all zones, with a limit in octets.
@@ -38,7 +38,7 @@ struct SentZone {
     newest: Arc<Zone>,
     /// The differences that lead to the newest version, oldest first.
     differences: VecDeque<Difference>,
-    /// Different versions were sent with the serial of the newest one: no difference applies to all of them.
+    /// Different versions were sent with the newest serial: no difference applies to all of them.
     is_ambiguous: bool,
     octets: usize,
     used: u64,
@@ -54,8 +54,8 @@ impl SentVersions {
         }
     }
 
-    /// Records a version that is about to be sent; returns the one to send, which is an equal one if it was sent
-    /// before. Compares both versions completely, so it is slow for a large zone.
+    /// Records a version that is about to be sent; returns the one to send, which is the previous one if it is equal.
+    /// Compares both versions completely, so it is slow for a large zone.
     pub(super) fn note(&self, version: Arc<Zone>) -> Arc<Zone> {
         let _turn = self.turn.lock();
         let name = name_of(&version);
@@ -74,7 +74,7 @@ impl SentVersions {
         self.octets_max
     }
 
-    /// Returns the version of a zone that was sent last, if it is kept.
+    /// Returns the version of a zone that was sent last, if it is stored.
     pub(super) fn newest(&self, zone: &Zone) -> Option<Arc<Zone>> {
         let kept = self.lock_versions();
         let sent = kept.zones.get(&name_of(zone))?;
@@ -88,14 +88,14 @@ impl SentVersions {
         sent.is_some_and(|sent| sent.leads_from(since))
     }
 
-    /// Checks whether a version is kept here.
+    /// Checks whether a version is stored.
     pub(super) fn has(&self, version: &Arc<Zone>) -> bool {
         let kept = self.lock_versions();
         let sent = kept.zones.get(&name_of(version));
         sent.is_some_and(|sent| Arc::ptr_eq(&sent.newest, version))
     }
 
-    /// Returns the differences from a serial to a sent version; `None` if they are not kept.
+    /// Returns the differences from a serial to a sent version; `None` if they are not stored.
     pub(super) fn differences(
         &self,
         version: &Arc<Zone>,
@@ -122,7 +122,7 @@ impl CachedVersions {
         Some(sent)
     }
 
-    /// Keeps a zone, and evicts the least recently used ones if the limit is exceeded.
+    /// Stores a zone, and evicts the least recently used ones if the limit is exceeded.
     fn insert(&mut self, name: Box<[u8]>, mut sent: SentZone, octets_max: usize) {
         if sent.octets > octets_max {
             return;

@@ -1,11 +1,12 @@
 //! Slots for transfers to secondaries: limited in total and per client, with a queue.
 //!
-//! A request that finds no free slot waits. A free slot goes to the client that has the fewest, and among equals to
-//! the one that waits longest, so a client with many requests does not delay others. No client can fill the queue: it
-//! has at most as many entries as it leaves free to others. A waiting request holds a connection and nothing else.
+//! A request that finds no free slot waits. A free slot is assigned to the client with the fewest, and among equals
+//! to the one that has waited longest, so a client with many requests does not delay others. No client can fill the
+//! queue: it has at most as many entries as it leaves free for others. A waiting request holds a connection and
+//! nothing else.
 //!
-//! A client that has read nothing for some seconds loses its slot to one that waits for it; while none waits it keeps
-//! it, for as long as the connection lasts.
+//! A client that has read nothing for some seconds loses its slot to a waiting one; as long as none waits, it keeps
+//! the slot until the connection ends.
 
 use nameward_base::sync::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -20,20 +21,20 @@ use crate::tcp::counted_as;
 
 /// Maximum number of transfers that wait for a slot.
 const WAITING: usize = 1000;
-/// One client may fill the queue up to one of this many shares.
+/// One client may occupy at most this fraction of the queue.
 const PARTS: usize = 4;
-/// A client that has not read a message for this long makes room for others. Only links below 20 KiB per second are
+/// A client that has not read a message for this long can lose its slot. Only links below 20 KiB per second are
 /// slower.
 const STALLED: Duration = Duration::from_secs(3);
 
-/// Limits on transfers to secondaries: how many run at one time, and how much is kept of them.
+/// Limits on transfers to secondaries: how many run concurrently, and how much is stored of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransferLimits {
     /// In total.
     pub most: usize,
     /// Per IPv4 address or IPv6 /64 network.
     pub per_client: usize,
-    /// Maximum number of octets of versions kept to compute differences, for zones without a journal.
+    /// Maximum number of octets of versions stored to compute differences, for zones without a journal.
     pub sent_octets_max: usize,
 }
 
@@ -69,7 +70,7 @@ struct SlotWaiter {
 /// The progress of a transfer.
 struct SlotProgress {
     client: IpAddr,
-    /// When the client had read all messages so far.
+    /// When the client had last read all messages written so far.
     taken: Mutex<Instant>,
     is_cut: AtomicBool,
     cut: Arc<Notify>,
@@ -111,7 +112,7 @@ impl TransferSlots {
         (state.running, state.waiting.len())
     }
 
-    /// Takes a slot for a client, or a position in the queue; `wake` is notified when its turn comes.
+    /// Takes a slot for a client, or a position in the queue; `wake` is notified when a slot is assigned.
     pub(super) fn take(self: &Arc<Self>, client: IpAddr, wake: &Arc<Notify>) -> SlotAnswer {
         let client = counted_as(client);
         let slots = Arc::clone(self);
@@ -234,7 +235,7 @@ impl SlotState {
             let own = waiter.client;
             let needs_own = self.running_of(own) >= limits.per_client;
             let fits = |client: IpAddr| !needs_own || client == own;
-            // A client that is already leaving is sufficient.
+            // One client that is about to lose its slot is enough.
             if let Some(at) = leaving.iter().position(|&client| fits(client)) {
                 leaving.swap_remove(at);
                 continue;
@@ -251,7 +252,7 @@ impl SlotState {
 impl WaitingSlot {
     /// Returns the slot, if it has been assigned.
     pub(super) fn claim(&self) -> Option<TransferSlot> {
-        // Swapped out, so that it is released once.
+        // Swapped, so that it is released only once.
         let is_granted = self.waiter.is_granted.swap(false, Ordering::AcqRel);
         is_granted.then(|| TransferSlot {
             slots: Arc::clone(&self.slots),
@@ -334,7 +335,7 @@ mod tests {
         let same = waiting(slots.take(ip(1), &wake));
         let other = waiting(slots.take(ip(3), &wake));
         assert!(same.claim().is_none() && other.claim().is_none());
-        // The client that waits first still has its own slot.
+        // The client that waited first still has its own slot.
         drop(second);
         assert!(same.claim().is_none());
         let third = other.claim().expect("a place");
@@ -368,7 +369,7 @@ mod tests {
             .map(|_| waiting(slots.take(ip(2), &wake)))
             .collect();
         assert!(matches!(slots.take(ip(2), &wake), SlotAnswer::Full));
-        // However many clients do the same, the next one finds room.
+        // However many clients do the same, the next one can still queue.
         let mut others = Vec::new();
         for client in 3..=20 {
             while let SlotAnswer::Wait(slot) = slots.take(ip(client), &wake) {

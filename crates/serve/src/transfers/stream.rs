@@ -23,8 +23,7 @@ use super::{KeyNote, OutgoingTransfers};
 use crate::pipeline::ServingState;
 use crate::request::{MessageStream, NextMessage, Request, extended_error};
 
-/// Maximum time a transfer waits for its slot, and then for its version. Secondaries give up after about a
-/// minute.
+/// Maximum time a transfer waits for its slot, and then for its version. Secondaries give up after about a minute.
 const PATIENCE: Duration = Duration::from_secs(50);
 
 /// Response code of a transfer whose version is not available.
@@ -98,7 +97,7 @@ impl OutgoingTransfer {
         Some(transfer)
     }
 
-    /// Starts preparing the version, on a thread that may block unless nothing has to be waited for.
+    /// Starts preparing the version: in a task, unless it is available at once.
     fn prepare(&mut self, source: TransferSource) -> TransferStage {
         if let Some(prepared) = self.transfers.prepare_at_once(&source, &self.request) {
             return self.send(prepared);
@@ -126,7 +125,7 @@ impl OutgoingTransfer {
         TransferStage::Sending(prepared.messages)
     }
 
-    /// Advances to the next stage, if possible by now. `None` means that it has to wait.
+    /// Advances to the next stage if that is possible without waiting; otherwise `None`.
     fn step(&mut self) -> Option<TransferStage> {
         let is_late = Instant::now() >= self.deadline;
         match std::mem::replace(&mut self.stage, TransferStage::Over) {
@@ -192,7 +191,7 @@ impl MessageStream for OutgoingTransfer {
             self.stage,
             TransferStage::Queued(..) | TransferStage::Preparing(_)
         ) {
-            // From the queue a transfer may reach its version at once.
+            // A transfer that leaves the queue may have its version at once.
             for _ in 0..2 {
                 match self.step() {
                     Some(stage) => self.stage = stage,
@@ -258,7 +257,7 @@ impl Drop for OutgoingTransfer {
     }
 }
 
-/// The facts for the log line of a transfer.
+/// The data for the log line of a transfer.
 pub(super) struct TransferLog {
     zone: NameBuf,
     qtype: Type,

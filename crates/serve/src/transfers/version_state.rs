@@ -1,4 +1,4 @@
-//! The state of a zone that a version was built from: while it is unchanged, the version can be sent again.
+//! The state that determines a version of a zone: while it is unchanged, the version can be sent again.
 
 use std::sync::{Arc, Weak};
 
@@ -12,7 +12,7 @@ pub(super) struct VersionState {
     contents: Weak<Zone>,
     signing: Option<Weak<Signing>>,
     serial: u32,
-    /// When the first of its signatures expires; changes when they are renewed.
+    /// When the first of its signatures expires; it changes when they are renewed.
     signatures_end: Option<u64>,
     /// Whether it is sent without signatures.
     goes_unsigned: bool,

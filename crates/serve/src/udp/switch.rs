@@ -1,12 +1,12 @@
 //! The switch of all UDP workers of a server: whether they read their sockets.
 //!
 //! ```text
-//! resting -> reading -> closing -> resting -> reading ...
+//! paused -> reading -> closing -> paused -> reading ...
 //!                \---------\---------\-> stopped
 //! ```
 //!
-//! While it is *closing*, workers read as before but wait for a millisecond at most: an idle worker would otherwise keep the
-//! others, whose sockets fill in the meantime, waiting for its idle interval.
+//! While it is *closing*, workers continue to read but wait for a millisecond at most: otherwise an idle worker would
+//! delay the others for its idle interval, while their sockets fill.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -18,36 +18,37 @@ const READING: u8 = 1;
 const CLOSING: u8 = 2;
 const STOPPED: u8 = 3;
 
-/// How long [`WorkerSwitch::rest`] waits for workers: one may be writing to a terminal that does not scroll.
+/// How long [`WorkerSwitch::pause`] waits for workers: one may be blocked writing to a terminal.
 const REST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a worker waits for datagrams before it calls [`super::BatchHandler::idle`]. Also how late an idle worker notices
-/// that it must stop.
+/// How long a worker waits for datagrams before it calls [`super::BatchHandler::idle`]; also the maximum delay before
+/// an idle worker notices that it must stop.
 pub(crate) const IDLE_INTERVAL: Duration = Duration::from_millis(100);
-/// The same while the worker is about to rest.
+/// The same while the worker is about to pause.
 const BRIEF_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A worker that reads when the switch allows it.
 pub(crate) trait SwitchedWorker {
-    /// Called before it reads for the first time, and again after each rest.
+    /// Called before it reads for the first time, and again after each pause.
     fn start(&mut self) {}
 
     /// Sets how long it waits for datagrams.
     fn set_interval(&mut self, interval: Duration);
 
-    /// Serves each source that has datagrams. `is_busy` means that more are likely; returns the same for the next round.
+    /// Serves each source that has datagrams. `is_busy` means that more are likely; returns the same for the next
+    /// round.
     fn round(&mut self, is_busy: bool) -> bool;
 
     /// Answers the queries received before it stops reading.
     fn finish(&mut self);
 
-    /// Checks whether it must end for a reason of its own.
+    /// Checks whether it must end independently of the switch.
     fn is_closing(&self) -> bool {
         false
     }
 }
 
-/// Lets workers read their sockets, rest, or end.
+/// Lets workers read their sockets, pause, or end.
 #[derive(Debug)]
 pub struct WorkerSwitch {
     state: AtomicU8,
@@ -69,7 +70,7 @@ impl Default for WorkerSwitch {
 }
 
 impl WorkerSwitch {
-    /// A switch of workers that rest until [`WorkerSwitch::read`].
+    /// A switch whose workers are paused until [`WorkerSwitch::read`].
     pub fn resting() -> Self {
         Self::with(RESTING)
     }
@@ -96,12 +97,13 @@ impl WorkerSwitch {
         self.set(READING);
     }
 
-    /// Lets workers end, for good, after what has arrived is answered.
+    /// Ends the workers for good, after they have answered what has arrived.
     pub fn stop(&self) {
         self.set(STOPPED);
     }
 
-    /// Lets workers answer what has arrived and rest, and waits for that. Returns false if one still reads after five seconds.
+    /// Lets workers answer what has arrived and pause, and waits for that. Returns false if one still reads after
+    /// five seconds.
     pub fn rest(&self) -> bool {
         let deadline = Instant::now() + REST_PATIENCE;
         self.set(CLOSING);
@@ -129,7 +131,7 @@ impl WorkerSwitch {
         }
     }
 
-    /// Lets a worker read until it must leave. Returns whether it was counted as one that waits only briefly.
+    /// Lets a worker read until it must leave. Returns whether it was counted as waiting only briefly.
     fn read_until_leave(&self, worker: &mut impl SwitchedWorker) -> bool {
         let (mut is_busy, mut is_hurried) = (false, false);
         worker.set_interval(IDLE_INTERVAL);
@@ -164,7 +166,7 @@ impl WorkerSwitch {
         }
     }
 
-    /// Ends the reading of a worker.
+    /// Counts a worker that has stopped reading.
     fn leave(&self, was_hurried: bool) {
         let mut present = self.present.lock();
         present.reading -= 1;
@@ -172,7 +174,7 @@ impl WorkerSwitch {
         self.changed.notify_all();
     }
 
-    /// Notes that a worker waits only briefly from now on.
+    /// Records that a worker waits only briefly from now on.
     fn hurry(&self) {
         self.present.lock().hurried += 1;
         self.changed.notify_all();

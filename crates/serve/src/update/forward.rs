@@ -1,6 +1,6 @@
 //! Forwards updates of secondary zones to their primaries (RFC 2136 section 6).
 //!
-//! Message and reply are passed on unchanged, TSIG included: client and primary verify each other, and this server
+//! Message and reply are forwarded unchanged, TSIG included: client and primary verify each other, and this server
 //! adds nothing. The number of updates in flight and the time for each are limited.
 
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::outgoing::connections::ExchangeFailure;
 
 /// Maximum number of updates in flight to primaries.
 const UNDER_WAY: usize = 64;
-/// Time for the connection and for the reply of a primary; then the next one is tried.
+/// Timeout for the connection and for the reply of a primary; then the next primary is tried.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Size of the header in octets; a reply must at least contain its response code.
+/// Size of the header in octets, which a reply must contain at least.
 const HEADER: usize = 12;
 
 /// Forwards updates to primaries.
@@ -45,7 +45,7 @@ pub(super) enum ForwardError {
     /// The zone has no primary.
     #[error("no primary configured")]
     NoPrimary,
-    /// The last primary that was tried did not answer.
+    /// The last primary tried did not answer.
     #[error("primary {0}: {1}")]
     Primary(Box<RemoteServer>, ForwardFailure),
 }
@@ -56,7 +56,7 @@ pub(super) enum ForwardFailure {
     /// It cannot be reached.
     #[error("{0}")]
     Exchange(#[from] ExchangeFailure),
-    /// Its answer is none to the update.
+    /// Its response does not belong to the update.
     #[error("the response does not match the update")]
     NoReply,
 }

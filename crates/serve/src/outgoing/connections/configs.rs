@@ -1,4 +1,4 @@
-//! TLS configurations for servers, made again when their certificate files change.
+//! TLS configurations for other servers, rebuilt when their certificate files change.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,14 +15,14 @@ use super::failure::TlsFailure;
 use super::verify::PeerVerifier;
 use crate::tls::{FileStamp, file_stamp, read_chain, read_key};
 
-/// Maximum number of configurations kept; the configuration file seldom has more than a few.
+/// Maximum number of cached configurations; the configuration file seldom needs more than a few.
 const KEPT_MAX: usize = 256;
-/// The protocol of DNS over TLS (RFC 7858, registered for RFC 9103).
+/// The ALPN protocol of DNS over TLS (RFC 7858), also used for zone transfers (RFC 9103).
 pub(super) const ALPN_DOT: &[u8] = b"dot";
-/// The protocol of DNS over QUIC (RFC 9250 section 4.1.1).
+/// The ALPN protocol of DNS over QUIC (RFC 9250 section 4.1.1).
 const ALPN_DOQ: &[u8] = b"doq";
 
-/// The configurations made so far.
+/// The configurations built so far, by TLS settings.
 #[derive(Default)]
 pub(super) struct TlsConfigs {
     made: Mutex<HashMap<Arc<PeerTls>, MadeConfig>>,
@@ -34,9 +34,9 @@ struct MadeConfig {
 }
 
 impl TlsConfigs {
-    /// Returns the configuration for a server. Reads files if they have changed since the last time.
+    /// Returns the configuration for a server. Reads the files again if they have changed.
     pub(super) fn config(&self, tls: &Arc<PeerTls>) -> Result<Arc<ClientConfig>, TlsFailure> {
-        // Before they are read: a change in between is noticed the next time.
+        // Before the files are read: a change in between is noticed the next time.
         let files = stamps(tls);
         let mut made = self.made.lock();
         if let Some(known) = made.get(tls).filter(|known| known.files == files) {
@@ -91,8 +91,8 @@ fn make(tls: &PeerTls) -> Result<ClientConfig, TlsFailure> {
     };
     let protocol = if tls.is_quic() { ALPN_DOQ } else { ALPN_DOT };
     config.alpn_protocols = vec![protocol.to_vec()];
-    // A resumed session does not show a certificate: one that has expired, or a pin that was removed, would still be
-    // accepted. Connections are reused instead.
+    // A resumed session does not present a certificate: an expired certificate, or a removed pin,
+    // would still be accepted. Connections are reused instead.
     config.resumption = Resumption::disabled();
     Ok(config)
 }

@@ -1,5 +1,5 @@
-//! Servers to which no encrypted connection can be made, with the reason: a fault until a message is exchanged with the server
-//! again, or until no zone has it as a primary or notifies it.
+//! Servers to which no encrypted connection can be made, with the reason: a fault until a message
+//! is exchanged with the server again, or until no zone uses it.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use nameward_maintain::policy::{Policies, RemoteServer, ZonePolicy};
 
 use super::idle::{ConnectionKey, key_of};
 
-/// Maximum number of servers that are remembered.
+/// Maximum number of recorded servers.
 const SERVERS_MAX: usize = 256;
 
 /// A server to which no encrypted connection can be made.
@@ -21,14 +21,14 @@ pub struct PeerTlsFault {
     pub role: PeerRole,
     /// The failure in words.
     pub reason: String,
-    /// When it was first found, in seconds since 1970.
+    /// When it first failed, in seconds since 1970.
     pub since: u64,
 }
 
-/// The purpose that zones have a server for.
+/// What zones use a server for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerRole {
-    /// They are transferred from it.
+    /// Zones are transferred from it.
     Primary,
     /// It is notified of changes.
     Secondary,
@@ -46,7 +46,7 @@ struct RefusedConnection {
 pub(super) struct TlsFaults(Mutex<HashMap<ConnectionKey, RefusedConnection>>);
 
 impl TlsFaults {
-    /// Records a failure. Its time is that of the first one in a row.
+    /// Records a failure; consecutive failures share the time of the first.
     pub(super) fn note(&self, server: &RemoteServer, reason: String) {
         let Some(key) = key_of(server) else {
             return;
@@ -68,7 +68,7 @@ impl TlsFaults {
         }
     }
 
-    /// Records that a message was exchanged with a server.
+    /// Clears the failure of a server: a message was exchanged with it.
     pub(super) fn forget(&self, server: &RemoteServer) {
         let mut refused = self.0.lock();
         if refused.is_empty() {
@@ -79,7 +79,7 @@ impl TlsFaults {
         }
     }
 
-    /// Lists the servers by address. Forgets those that no zone has any longer.
+    /// Lists the servers by address, and removes those that no zone uses any longer.
     pub(super) fn list(&self, policies: &Policies) -> Vec<PeerTlsFault> {
         let mut refused = self.0.lock();
         let mut found = Vec::new();
@@ -101,7 +101,7 @@ impl TlsFaults {
     }
 }
 
-/// Returns the purpose that zones have a server for; `None` if none has it.
+/// Returns what zones use a server for; `None` if no zone uses it.
 fn role_of(server: &RemoteServer, policies: &Policies) -> Option<PeerRole> {
     let is_same = |other: &RemoteServer| {
         other.address == server.address && other.source == server.source && other.tls == server.tls

@@ -1,7 +1,8 @@
 //! The name servers of zones that are looked up in a database: their names at the zone's apex, and their addresses in
 //! our zones.
 //!
-//! At most one look-up per zone and few in parallel. They bypass the caches, since they follow a change.
+//! At most one look-up per zone and few in parallel. They bypass the caches, because they follow a
+//! change.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -15,9 +16,10 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::pipeline::ServingState;
 
-/// Maximum number of pending zones; the name servers of more are not notified of this change.
+/// Maximum number of pending zones; for further zones the name servers are not notified of this
+/// change.
 const ZONES_MAX: usize = 10_000;
-/// Maximum number of look-ups at one time.
+/// Maximum number of concurrent look-ups.
 const LOOKUPS_MAX: usize = 8;
 /// Maximum number of name servers looked up per zone.
 const HOSTS_MAX: usize = 32;
@@ -68,7 +70,8 @@ impl LiveServerLookup {
         }
     }
 
-    /// Looks up the name servers of a zone. If a look-up is in progress, its NOTIFY covers this change, too.
+    /// Looks up the name servers of a zone. If a look-up is in progress, its NOTIFY covers this
+    /// change, too.
     pub(super) fn look_up(&mut self, zone: NameBuf, time: NotifyTime) {
         if self.under_way.len() >= ZONES_MAX || !self.under_way.insert(zone) {
             return;

@@ -14,9 +14,10 @@ use crate::alias::{UnresolvedTarget, read_addresses};
 use crate::pipeline::ServingState;
 use crate::recursor::{Resolvers, UpstreamMessage};
 
-/// Maximum number of pending zones; the name servers of more are not notified of this change.
+/// Maximum number of pending zones; for further zones the name servers are not notified of this
+/// change.
 const ZONES_MAX: usize = 10_000;
-/// Maximum number of zones resolved at one time.
+/// Maximum number of zones resolved in parallel.
 const ASKING_MAX: usize = 32;
 /// Maximum number of name servers resolved per zone.
 const HOSTS_MAX: usize = 32;

@@ -1,7 +1,8 @@
-//! The serials of a zone's secondaries, queried when an operator wants to know whether all have a version.
+//! The serials of a zone's secondaries, queried for an operator who wants to know whether all have
+//! a version.
 //!
-//! The servers are those that are notified of changes. All are queried in parallel with one deadline, so a server
-//! that does not respond costs no more than that.
+//! These are the servers that are notified of changes. All are queried in parallel with one
+//! deadline, so an unresponsive server does not delay the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,8 +40,8 @@ pub struct SecondarySerial {
 }
 
 impl Notifier {
-    /// Queries the serials of the servers that are notified of a zone's changes. Blocks for at most some seconds;
-    /// must not be called on a runtime thread.
+    /// Queries the serials of the servers that are notified of a zone's changes. Blocks for some
+    /// seconds at most; must not be called on a runtime thread.
     pub fn secondary_serials(&self, zone: NameBuf) -> Vec<SecondarySerial> {
         let context = &self.shared.context;
         let (mut targets, unknown) = context.targets(zone);

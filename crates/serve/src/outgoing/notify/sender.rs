@@ -1,4 +1,5 @@
-//! The task that sends NOTIFY messages: targets of changed zones, messages out, replies in.
+//! The task that sends NOTIFY messages: determines targets of changed zones, sends messages,
+//! matches replies.
 
 use nameward_base::time::now_seconds;
 use std::collections::HashMap;
@@ -29,11 +30,11 @@ use super::resolve::{NameServerResolver, ResolvedServers};
 use super::tls::EncryptedNotify;
 use super::{LOG_INTERVAL, LOGGED, NotifierShared, NotifyContext, ReceivedReply};
 
-/// Maximum number of replies that wait to be read.
+/// Maximum number of received replies that are queued.
 const REPLIES: usize = 1024;
 /// Receive buffer size for a reply.
 const REPLY: usize = 4096;
-/// Messages that are sent before replies are read.
+/// Maximum number of messages sent before replies are read.
 const BURST: usize = 256;
 /// Maximum number of open sockets, one per source address.
 const SOCKETS_MAX: usize = 64;
@@ -70,8 +71,8 @@ struct NotifySender {
     queue: NotifyQueue,
     resolver: NameServerResolver,
     live_servers: LiveServerLookup,
-    /// Serials of zones whose servers are notified with the other changes of a minute. Until then they do not count
-    /// as notified, since the server may stop before.
+    /// Serials of zones whose servers are notified once per minute. Until then they do not count as
+    /// notified, since the server may stop before.
     delayed: HashMap<NameBuf, Option<Serial>>,
     /// The verifiers for the replies to the last signed message of each target.
     verifiers: HashMap<u64, ReplyVerifier>,
@@ -196,7 +197,8 @@ impl NotifySender {
         }
     }
 
-    /// Notifies a zone's name servers whose addresses were resolved, of the version that is served by now.
+    /// Notifies a zone's name servers whose addresses were resolved of the currently served
+    /// version.
     fn take_resolved(&mut self, servers: &ResolvedServers) {
         self.resolver.finish(servers);
         let (table, policies) = (
@@ -282,7 +284,7 @@ impl NotifySender {
         self.add_targets(&change, targets, at);
     }
 
-    /// Sends what is due; true if there is more.
+    /// Sends due messages; true if there are more.
     async fn send_due(&mut self) -> bool {
         let mut unanswered = Vec::new();
         for _ in 0..BURST {
@@ -291,7 +293,7 @@ impl NotifySender {
                 return false;
             };
             if let Err(error) = self.send(&next).await {
-                // It is retried, as if the datagram were lost.
+                // It is retried, as if the datagram had been lost.
                 let (zone, peer) = (next.change.zone, next.target.address);
                 tracing::debug!("zone {zone}: cannot send NOTIFY to {peer}: {error}");
             }
@@ -321,7 +323,7 @@ impl NotifySender {
             self.note_sent(next.change.zone, serial);
         }
         if next.target.tls.is_some() {
-            // In plain text it would tell which zone has changed.
+            // Plain text would reveal which zone has changed.
             let target = next.target.clone();
             if !self.encrypted.send(next.change.zone, target, message) {
                 return Ok(());
@@ -349,7 +351,7 @@ impl NotifySender {
             let mut buffer = [0; REPLY];
             while let Some(socket) = receiver.upgrade() {
                 let received = tokio::time::timeout(LOG_INTERVAL, socket.recv_from(&mut buffer));
-                // A reply that does not fit into the queue counts as lost in the network.
+                // If the queue is full, the reply counts as lost.
                 if let Ok(Ok((len, from))) = received.await {
                     let _ = replies.try_send((buffer[..len].to_vec(), from));
                 }
@@ -375,7 +377,7 @@ impl NotifySender {
                 Ok(_) => {}
                 // A server that does not know the key cannot sign its refusal.
                 Err(TsigFailure::Unsigned | TsigFailure::RefusedByPeer(_)) if read.is_err() => {}
-                // Forged or late: the next try has its own signature.
+                // Forged or late: the next attempt has its own signature.
                 Err(_) => return,
             }
         }
@@ -439,7 +441,7 @@ fn is_local(target: SocketAddr) -> bool {
     found.is_ok_and(|own| own.ip() == target.ip())
 }
 
-/// Returns a monotonic time, unaffected by clock changes; it is neither stored nor shown.
+/// Returns a monotonic time, unaffected by clock changes; it is neither stored nor displayed.
 fn now() -> Moment {
     static START: OnceLock<Instant> = OnceLock::new();
     let elapsed = START.get_or_init(Instant::now).elapsed();

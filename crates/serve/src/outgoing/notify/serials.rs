@@ -1,5 +1,5 @@
-//! The serials that secondaries were last notified of, kept in the state store: after a restart only zones that have
-//! changed in the meantime are announced.
+//! The serials that secondaries were last notified of, stored in the state store: after a restart,
+//! only zones that have changed since are announced.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,10 +10,11 @@ use nameward_zone::Serial;
 
 /// The item kind in the state store.
 const KIND: &str = "notified";
-/// How long serials wait to be written together. A lost one costs a superfluous NOTIFY after the next start.
+/// How long serials are collected before they are written together. A lost one costs a superfluous
+/// NOTIFY after the next start.
 const WRITE_AFTER: Duration = Duration::from_secs(1);
 
-/// The serials to be stored.
+/// The serials to be written.
 #[derive(Default)]
 pub(super) struct SentSerials {
     store: Option<StateStore>,
@@ -79,7 +80,8 @@ impl SentSerials {
 fn note_failure(error: Option<StateError>) {
     match error {
         None => {}
-        // Another process has taken over the store, and sends NOTIFY again for what is not in it.
+        // Another process has taken over the store; it sends NOTIFY again for serials that are not
+        // stored.
         Some(error @ StateError::Closed) => {
             tracing::debug!("cannot store the serials of sent NOTIFY messages: {error}");
         }
@@ -93,7 +95,7 @@ fn note_failure(error: Option<StateError>) {
 pub(super) struct StoredSerials(HashMap<Vec<u8>, Serial>);
 
 impl StoredSerials {
-    /// Reads all of them; `None` if nothing is stored or it cannot be read.
+    /// Reads the serials; `None` if none are stored or they cannot be read.
     pub(super) fn read(store: &StateStore) -> Option<Self> {
         let items = match store.items(KIND) {
             Ok(items) => items,

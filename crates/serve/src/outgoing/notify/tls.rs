@@ -1,5 +1,6 @@
-//! NOTIFY over TLS: one message and its reply on an encrypted connection, in a task of its own. The reply takes the same
-//! path as one over UDP; a failure is logged, and the queue sends the message again later.
+//! NOTIFY over TLS: one message and its reply on an encrypted connection, in a separate task. The
+//! reply is processed like one over UDP; after a failure, which is logged, the queue sends the
+//! message again later.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,9 +14,9 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::{LOG_INTERVAL, LOGGED, PeerConnections, ReceivedReply};
 
-/// Time for the connection, the handshake and the reply, each. The next try is not due before.
+/// Timeout for each of connection, handshake and reply. The next attempt is not due before.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum number of messages in flight; more wait for the next try, as if they were lost.
+/// Maximum number of messages in flight; others are retried as if they had been lost.
 const IN_FLIGHT: usize = 64;
 
 /// Sends messages over TLS.

@@ -1,14 +1,14 @@
-//! Datagrams that came through a proxy: the header is cut off, and the client that it names takes the sender's place
-//! until the reply is sent.
+//! Datagrams received through a proxy: the header is removed, and the client that it names replaces the sender until
+//! the reply is sent.
 //!
-//! Slots are used only on listeners with proxies; on others they do not exist.
+//! Slots are allocated only for listeners with proxies.
 
 use std::net::SocketAddr;
 
 use super::{ADDRESS_LEN, BATCH, DatagramBatch, SocketAddressBytes, encode_address};
 use crate::proxy::{ProxiedEnds, read_datagram};
 
-/// The datagrams of a batch that came through proxies.
+/// The datagrams of a batch that were received through proxies.
 pub(super) struct ProxiedSlots([Option<ProxiedSlot>; BATCH]);
 
 struct ProxiedSlot {
@@ -34,7 +34,7 @@ impl ProxiedSlots {
 }
 
 impl DatagramBatch {
-    /// Cuts off the PROXY headers of datagrams from proxies. A datagram without a valid one becomes empty, which no
+    /// Removes the PROXY headers of datagrams from proxies. A datagram without a valid one becomes empty, which no
     /// query is; `refused` is called with its sender.
     #[cold]
     pub(crate) fn read_proxy_headers(&mut self, mut refused: impl FnMut(SocketAddr)) {
@@ -73,7 +73,7 @@ impl DatagramBatch {
         });
     }
 
-    /// Exchanges the clients behind proxies and the proxies as the addresses of the datagrams.
+    /// Exchanges the addresses of clients behind proxies and of the proxies.
     pub(super) fn swap_senders(&mut self) {
         let Some(mut slots) = self.proxied.take() else {
             return;
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!((batch.query(0), batch.client(0)), (&b"query"[..], client));
         assert_eq!(batch.local(0), "198.51.100.53:53".parse().ok());
         assert_eq!((batch.query(1), batch.client(1)), (&b""[..], proxy));
-        // From others a header is data like any other.
+        // A header from another sender is ordinary data.
         assert_eq!((batch.query(2), batch.client(2)), (&query[..], other));
         assert_eq!((batch.query(3), batch.client(3)), (&b"check"[..], proxy));
         batch.swap_senders();

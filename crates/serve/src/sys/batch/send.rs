@@ -21,7 +21,7 @@ impl DatagramBatch {
 
     /// Sends those replies of the batch whose bit is set in `slots`.
     pub(crate) fn send_some(&mut self, socket: &impl AsRawFd, slots: u32) -> usize {
-        // Replies to proxies go back to them, while everybody else sees the clients behind them.
+        // Replies are sent to the proxies; everywhere else, the addresses are those of the clients behind them.
         self.swap_senders();
         let sent = self.send_all(socket.as_raw_fd(), slots);
         self.swap_senders();
@@ -67,7 +67,7 @@ impl DatagramBatch {
         unsafe { (*(*self.frame.as_ptr()).sending[index].msg_hdr.msg_iov).iov_len = 0 };
     }
 
-    /// Fills the send headers, one after another, from the wanted slots that have a reply.
+    /// Fills the send headers with the selected slots that have a reply.
     fn collect_replies(&mut self, slots: u32) -> usize {
         let raw = self.frame.as_ptr();
         let mut total = 0;

@@ -13,15 +13,15 @@ use super::super::{READ_BYTES, StreamHandler};
 use super::{StreamConnection, TURN_BYTES};
 use crate::request::NextMessage;
 
-/// Time after which a waiting response is polled again, if no wake-up arrives.
+/// Interval at which a waiting response is polled if no wake-up arrives.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Octets of further messages that are buffered while a multi-message response waits.
+/// Maximum octets of further messages that are buffered while a multi-message response waits.
 const AHEAD_BYTES: usize = 16 * 1024;
 /// Size of the length prefix of each message (RFC 1035 section 4.2.2), and of the largest message.
 const PREFIX: usize = 2;
 const MESSAGE_MAX: usize = u16::MAX as usize;
 
-/// Whether a multi-message response continued.
+/// The result of producing messages.
 pub(super) enum Pulled {
     Some,
     /// It waits for something.
@@ -42,7 +42,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         Ok(if is_none {
             Pulled::Nothing
         } else {
-            // It is as active as a connection that sends queries; idle ones are closed first.
+            // It counts as active, like a connection that sends queries; idle ones are closed first.
             self.seat.shared.registry.touch(self.seat.id);
             Pulled::Some
         })
@@ -99,7 +99,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
                     self.messages = None;
                     return Ok(());
                 }
-                // The client sees a connection that ends too soon, never a truncated response that looks complete.
+                // The client sees a connection that ends early, never a truncated response that looks complete.
                 NextMessage::Broken => return Err(io::ErrorKind::ConnectionAborted.into()),
             };
             prefix.copy_from_slice(&(written as u16).to_be_bytes());

@@ -1,4 +1,4 @@
-//! Tests with versions that follow each other, and some that do not.
+//! Tests with consecutive versions, and some that are not.
 
 use super::*;
 use nameward_wire::NameBuf;
