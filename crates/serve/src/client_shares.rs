@@ -18,17 +18,17 @@ const COUNTS: usize = 4096;
 /// The slots that each client holds in one queue.
 pub(crate) struct ClientShares {
     counts: Box<[AtomicU32]>,
-    most: u32,
+    per_client_max: u32,
     seed: RandomState,
 }
 
 impl ClientShares {
     /// Creates the table for a queue with this many slots, of which one client may hold `percent`.
-    pub(crate) fn new(places: usize, percent: usize) -> Arc<Self> {
-        let most = (places.saturating_mul(percent) / 100).max(1);
+    pub(crate) fn new(slots: usize, percent: usize) -> Arc<Self> {
+        let per_client_max = (slots.saturating_mul(percent) / 100).max(1);
         Arc::new(ClientShares {
             counts: (0..COUNTS).map(|_| AtomicU32::new(0)).collect(),
-            most: u32::try_from(most).unwrap_or(u32::MAX),
+            per_client_max: u32::try_from(per_client_max).unwrap_or(u32::MAX),
             seed: RandomState::new(),
         })
     }
@@ -36,13 +36,13 @@ impl ClientShares {
     /// Takes a slot for a client; `None` if it already holds its share.
     pub(crate) fn take(self: &Arc<Self>, client: IpAddr) -> Option<ClientPlace> {
         let at = self.seed.hash_one(counted_as(client)) as usize % COUNTS;
-        let place = ClientPlace {
+        let slot = ClientPlace {
             shares: Arc::clone(self),
             at,
         };
         // Over the limit, the slot is dropped here, which returns it.
         let before = self.counts[at].fetch_add(1, Ordering::Relaxed);
-        (before < self.most).then_some(place)
+        (before < self.per_client_max).then_some(slot)
     }
 }
 
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_client_holds_its_share_and_gets_places_back() {
+    fn one_client_is_limited_to_its_share_and_gets_slots_back() {
         let shares = ClientShares::new(40, 25);
         let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
         let mut held: Vec<_> = (0..20).filter_map(|_| shares.take(one)).collect();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_network_is_one_client_and_every_client_has_a_place() {
+    fn an_ipv6_network_is_one_client_and_every_client_has_a_slot() {
         let shares = ClientShares::new(2, 25);
         let first = shares.take("2001:db8::1".parse().unwrap());
         assert!(first.is_some());

@@ -309,14 +309,14 @@ mod tests {
     const SECRET_1: &str = "e5e973e5a6b2a43f48e7dc849e37bfcf";
     const CLIENT: &str = "198.51.100.100";
     const COOKIE: &str = "2464c4abcf10c957010000005cf79f111f8130c3eee29480";
-    const MADE_AT: u32 = 1_559_731_985;
+    const CREATED_AT: u32 = 1_559_731_985;
 
     #[test]
     fn cookies_are_those_of_rfc_9018_appendix_a() {
         let one = cookies(&[SECRET_1]);
         // A.1: a new server cookie.
-        let learnt = answer(&one, "2464c4abcf10c957", CLIENT, MADE_AT);
-        assert_eq!(learnt, (COOKIE.into(), false));
+        let received = answer(&one, "2464c4abcf10c957", CLIENT, CREATED_AT);
+        assert_eq!(received, (COOKIE.into(), false));
         // A.2: a renewed one.
         let renewed = "2464c4abcf10c957010000005cf7a871d4a564a1442aca77";
         assert_eq!(
@@ -341,10 +341,10 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_known_before_it_makes_cookies_and_accepted_afterwards() {
+    fn a_secret_is_accepted_before_and_after_it_is_active() {
         let [old, new] = [SECRET_1, "445536bcd2513298075a5d379663c962"]
             .map(|text| CookieSecret::from_hex(text).unwrap());
-        let roll = MADE_AT + 300;
+        let roll = CREATED_AT + 300;
         let timed = |secret: &CookieSecret, active_from, accepted_until| TimedCookieSecret {
             secret: secret.clone(),
             active_from,
@@ -360,7 +360,7 @@ mod tests {
         assert!(answer(&rolled, &early, CLIENT, roll - 200).1);
         // Before `roll` the old secret generates cookies, then the new one.
         assert_eq!(
-            answer(&rolled, "2464c4abcf10c957", CLIENT, MADE_AT),
+            answer(&rolled, "2464c4abcf10c957", CLIENT, CREATED_AT),
             (COOKIE.into(), false)
         );
         let (renewed, is_verified) = answer(&rolled, COOKIE, CLIENT, roll);
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_valid_for_an_hour_and_returned_for_half_of_it() {
+    fn a_cookie_is_valid_for_an_hour_and_renewed_after_half_of_it() {
         let cookies = cookies(&[SECRET_1]);
         for (age, is_valid, is_same) in [
             (-301, false, false),
@@ -386,7 +386,7 @@ mod tests {
             (3600, true, false),
             (3601, false, false),
         ] {
-            let now = MADE_AT.wrapping_add_signed(age);
+            let now = CREATED_AT.wrapping_add_signed(age);
             let (reply, is_verified) = answer(&cookies, COOKIE, CLIENT, now);
             assert_eq!((is_verified, reply == COOKIE), (is_valid, is_same), "{age}");
         }
@@ -395,7 +395,7 @@ mod tests {
     #[test]
     fn a_cookie_of_another_client_version_length_or_hash_is_not_valid() {
         let cookies = cookies(&[SECRET_1]);
-        let is_valid = |sent: &str, client: &str| answer(&cookies, sent, client, MADE_AT).1;
+        let is_valid = |sent: &str, client: &str| answer(&cookies, sent, client, CREATED_AT).1;
         assert!(is_valid(COOKIE, CLIENT));
         assert!(is_valid(COOKIE, "::ffff:198.51.100.100"));
         assert!(!is_valid(COOKIE, "198.51.100.101"));
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_are_demanded_above_a_rate_and_no_longer_below_it() {
+    fn cookies_are_required_above_a_rate_and_no_longer_below_it() {
         let cookies = Cookies::new(CookieSettings {
             require_above: 100,
             ..CookieSettings::default()

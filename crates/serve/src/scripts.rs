@@ -41,9 +41,9 @@ const FACTS_MAX: usize = 8;
 /// Maximum number of failing scripts listed.
 const FAILURES_MAX: usize = 100;
 /// Interval between two log lines about the same failure.
-const LOG_EVERY: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of different failures logged per interval.
-const LOG_MOST: usize = 10;
+const LOG_LINES_MAX: usize = 10;
 
 /// How long a failure is listed after it last occurred.
 const LISTED_FOR: u64 = 3600;
@@ -103,14 +103,14 @@ impl Scripts {
             policies,
             failing: Mutex::default(),
             has_failing: AtomicBool::new(false),
-            log: Mutex::new(LogThrottle::by_text(LOG_EVERY, LOG_MOST)),
+            log: Mutex::new(LogThrottle::by_text(LOG_INTERVAL, LOG_LINES_MAX)),
         }
     }
 
     /// Returns the scripts that failed when they were last run.
     pub fn failing(&self) -> Vec<FailingScript> {
         let mut failing = self.failing.lock();
-        self.forget_old(&mut failing);
+        self.remove_old(&mut failing);
         let mut failing: Vec<_> = failing.values().cloned().collect();
         failing.sort_by(|a, b| a.name.as_name().canonical_cmp(b.name.as_name()));
         failing
@@ -153,11 +153,11 @@ impl Scripts {
                 Err(RunStop::Lacks(name)) => return Computation::Lacks(*name),
                 Err(RunStop::Unresolved(question)) => return Computation::Unresolved(*question),
                 Err(RunStop::Failed(failure)) => {
-                    self.note_failure(wanted, script, failure);
+                    self.record_failure(wanted, script, failure);
                     return done(None, bits);
                 }
             };
-            self.note_success(wanted, rtype);
+            self.record_success(wanted, rtype);
             if records.is_empty() {
                 continue;
             }
@@ -285,7 +285,7 @@ impl Scripts {
         }
     }
 
-    fn note_failure(&self, wanted: &WantedScripts, script: &[u8], reason: ScriptFailure) {
+    fn record_failure(&self, wanted: &WantedScripts, script: &[u8], reason: ScriptFailure) {
         let rtype = script
             .split_first_chunk()
             .map_or(0, |(octets, _)| u16::from_be_bytes(*octets));
@@ -300,7 +300,7 @@ impl Scripts {
         let (key, now) = ((wanted.zone, name, rtype.0), now_seconds());
         let mut failing = self.failing.lock();
         if failing.len() >= FAILURES_MAX {
-            self.forget_old(&mut failing);
+            self.remove_old(&mut failing);
         }
         let is_full = failing.len() >= FAILURES_MAX;
         match failing.get_mut(&key) {
@@ -325,7 +325,7 @@ impl Scripts {
     }
 
     /// Removes scripts that have not failed for an hour, and pools that work: their successes are not recorded.
-    fn forget_old(&self, failing: &mut FailingScripts) {
+    fn remove_old(&self, failing: &mut FailingScripts) {
         let (now, pools) = (now_seconds(), self.pools().load());
         failing.retain(|_, script| {
             let pool = script.pool.as_ref();
@@ -334,7 +334,7 @@ impl Scripts {
         });
     }
 
-    fn note_success(&self, wanted: &WantedScripts, rtype: Type) {
+    fn record_success(&self, wanted: &WantedScripts, rtype: Type) {
         if self.has_failing.load(Ordering::Relaxed) {
             let mut failing = self.failing.lock();
             failing.remove(&(wanted.zone, wanted.owner, rtype.0));

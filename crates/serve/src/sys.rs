@@ -133,17 +133,17 @@ fn poll(entries: &mut [libc::pollfd], timeout: Duration) -> usize {
     usize::try_from(ready).unwrap_or(0)
 }
 
-/// Raises the soft limit on open files to the hard limit, and the hard limit to `wanted` if the process may do that.
+/// Raises the soft limit on open files to the hard limit, and the hard limit to `requested` if the process may do that.
 /// Returns the resulting soft limit.
-pub fn raise_descriptor_limit(wanted: u64) -> io::Result<u64> {
+pub fn raise_descriptor_limit(requested: u64) -> io::Result<u64> {
     let now = descriptor_limits()?;
-    if now.rlim_max < wanted {
+    if now.rlim_max < requested {
         let raised = libc::rlimit {
-            rlim_cur: wanted,
-            rlim_max: wanted,
+            rlim_cur: requested,
+            rlim_max: requested,
         };
         if set_descriptor_limits(&raised).is_ok() {
-            return Ok(wanted);
+            return Ok(requested);
         }
     }
     if now.rlim_cur < now.rlim_max {

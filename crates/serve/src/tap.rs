@@ -57,7 +57,7 @@ fn question_of(message: &[u8]) -> Option<(Name<'_>, u16)> {
 /// Receives exchanges. Called by the answering threads, so it must not block.
 pub trait ExchangeSink: Send + Sync {
     /// Receives one exchange.
-    fn take(&self, exchange: &Exchange<'_>);
+    fn receive(&self, exchange: &Exchange<'_>);
 }
 
 /// The sinks that are currently attached.
@@ -80,7 +80,7 @@ impl ExchangeTap {
     #[cold]
     pub(crate) fn pass(&self, exchange: &Exchange<'_>) {
         for sink in self.sinks.load().iter() {
-            sink.take(exchange);
+            sink.receive(exchange);
         }
     }
 
@@ -94,11 +94,11 @@ impl ExchangeTap {
         self.change(sink, false);
     }
 
-    fn change(&self, sink: &Arc<dyn ExchangeSink>, is_wanted: bool) {
+    fn change(&self, sink: &Arc<dyn ExchangeSink>, is_attached: bool) {
         let _changing = self.changing.lock();
         let mut sinks = Vec::clone(&self.sinks.load());
         sinks.retain(|other| !Arc::ptr_eq(other, sink));
-        if is_wanted {
+        if is_attached {
             sinks.push(Arc::clone(sink));
         }
         self.is_on.store(!sinks.is_empty(), Ordering::Relaxed);
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_question_of_a_message_is_read_and_nonsense_has_none() {
+    fn the_question_of_a_message_is_parsed_and_garbage_has_none() {
         let mut message = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0\x03www\x04test\0\0\x1c\0\x01".to_vec();
         let (name, rtype) = question_of(&message).expect("a question");
         assert_eq!((name.to_string().as_str(), rtype), ("www.test.", 28));

@@ -44,15 +44,15 @@ const RESERVED_DESCRIPTORS: u64 = 256;
 /// By default, one client may have the connections divided by this number.
 const CLIENT_SHARE: usize = 4;
 /// Pause after accept failed for lack of descriptors or memory.
-const ACCEPT_REST: Duration = Duration::from_millis(50);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Minimum interval between two log lines about such a failure.
 const ACCEPT_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Turn buffers kept in the pool; more exist only while more threads run turns.
-const SPARE_SCRATCHES: usize = 8;
+const POOLED_BUFFERS_MAX: usize = 8;
 /// Size of one read.
 const READ_BYTES: usize = 16 * 1024;
 /// Turn buffers whose answer buffer grew beyond this are freed instead of pooled.
-const SPARE_OUT_BYTES: usize = 256 * 1024;
+const POOLED_OUT_BYTES: usize = 256 * 1024;
 
 /// Settings of the TCP listeners.
 #[derive(Clone, Debug)]
@@ -125,7 +125,7 @@ impl TcpSettings {
     }
 
     fn registry(&self) -> Registry {
-        let max_connections = affordable_connections(self.max_connections);
+        let max_connections = connection_limit(self.max_connections);
         let max_per_client = self.max_connections_per_client;
         Registry::new(
             max_connections,
@@ -194,7 +194,7 @@ struct StreamState<H> {
     handler: Arc<H>,
     settings: TcpSettings,
     registry: Arc<Registry>,
-    scratches: Mutex<Vec<Box<TurnBuffers>>>,
+    buffers: Mutex<Vec<Box<TurnBuffers>>>,
 }
 
 /// Buffers for one turn.
@@ -212,7 +212,7 @@ impl<H> StreamState<H> {
         StreamState {
             handler,
             registry,
-            scratches: Mutex::new(Vec::new()),
+            buffers: Mutex::new(Vec::new()),
             settings,
         }
     }
@@ -220,7 +220,7 @@ impl<H> StreamState<H> {
     /// Waits while connections deliver pending answers, for a limited time; without a limit if another process
     /// accepts new connections.
     async fn wait_for_end(&self, shutdown: &watch::Receiver<bool>) {
-        if self.settings.drain.has_begun() {
+        if self.settings.drain.has_started() {
             while !self.registry.is_empty() && !*shutdown.borrow() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -232,8 +232,8 @@ impl<H> StreamState<H> {
         self.registry.evict_all();
     }
 
-    fn borrow_scratch(&self) -> Box<TurnBuffers> {
-        let spare = self.scratches.lock().pop();
+    fn take_buffers(&self) -> Box<TurnBuffers> {
+        let spare = self.buffers.lock().pop();
         spare.unwrap_or_else(|| {
             Box::new(TurnBuffers {
                 input: [0; READ_BYTES],
@@ -242,25 +242,25 @@ impl<H> StreamState<H> {
         })
     }
 
-    fn return_scratch(&self, mut scratch: Box<TurnBuffers>) {
-        scratch.out.clear();
-        let mut spare = self.scratches.lock();
-        if spare.len() < SPARE_SCRATCHES && scratch.out.capacity() <= SPARE_OUT_BYTES {
-            spare.push(scratch);
+    fn return_buffers(&self, mut buffers: Box<TurnBuffers>) {
+        buffers.out.clear();
+        let mut spare = self.buffers.lock();
+        if spare.len() < POOLED_BUFFERS_MAX && buffers.out.capacity() <= POOLED_OUT_BYTES {
+            spare.push(buffers);
         }
     }
 }
 
 /// The registry slot of one connection. Dropping it, even by a panic or eviction, releases the slot and counts the
 /// connection as closed.
-struct Seat<H: StreamHandler> {
+struct ConnectionSlot<H: StreamHandler> {
     shared: Arc<StreamState<H>>,
     id: u64,
     ends: Endpoints,
     rules: Arc<ListenerRules>,
 }
 
-impl<H: StreamHandler> Drop for Seat<H> {
+impl<H: StreamHandler> Drop for ConnectionSlot<H> {
     fn drop(&mut self) {
         self.shared.registry.leave(self.id);
         self.shared.handler.closed(self.ends.client);
@@ -306,8 +306,8 @@ pub async fn serve_over<H: StreamHandler, S: ByteStream>(
         let (ends, rules) = &at;
         if rules.is_proxy(ends.client) {
             let (lay_over, stopping) = (lay_over.clone(), stopping.clone());
-            behind_proxy::admit(&admitting, stream, at, move |stream, seat| {
-                StreamConnection::new(lay_over(stream), seat).run(stopping)
+            behind_proxy::admit(&admitting, stream, at, move |stream, slot| {
+                StreamConnection::new(lay_over(stream), slot).run(stopping)
             });
         } else {
             admit(&admitting, lay_over(stream), at, &stopping);
@@ -336,7 +336,7 @@ async fn serve_listeners<H: StreamHandler>(
     Ok(())
 }
 
-fn affordable_connections(wanted: usize) -> usize {
+fn connection_limit(wanted: usize) -> usize {
     let Ok(limit) = crate::sys::descriptor_limit() else {
         return wanted;
     };
@@ -382,7 +382,7 @@ async fn accept_all(
                 }
                 // Frees one descriptor for waiting clients; the pause keeps this from spinning.
                 registry.evict_longest_idle();
-                tokio::time::sleep(ACCEPT_REST).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
             // The client closed the connection before we accepted it; the next one is unaffected.
             Err(_) => tokio::task::yield_now().await,
@@ -404,8 +404,8 @@ fn admit<H: StreamHandler, S: ByteStream>(
     shutdown: &watch::Receiver<bool>,
 ) {
     let shutdown = shutdown.clone();
-    spawn_admitted(shared, accepted_at, |seat| {
-        StreamConnection::new(stream, seat).run(shutdown)
+    spawn_admitted(shared, accepted_at, |slot| {
+        StreamConnection::new(stream, slot).run(shutdown)
     });
 }
 
@@ -413,7 +413,7 @@ fn admit<H: StreamHandler, S: ByteStream>(
 fn spawn_admitted<H: StreamHandler, F: Future<Output = ()> + Send + 'static>(
     shared: &Arc<StreamState<H>>,
     (ends, rules): AcceptedAt,
-    serve: impl FnOnce(Seat<H>) -> F,
+    serve: impl FnOnce(ConnectionSlot<H>) -> F,
 ) {
     let client = ends.client;
     let id = match shared.registry.enter(Some(client.ip())) {
@@ -424,12 +424,12 @@ fn spawn_admitted<H: StreamHandler, F: Future<Output = ()> + Send + 'static>(
         }
     };
     shared.handler.opened(client);
-    let seat = Seat {
+    let slot = ConnectionSlot {
         shared: Arc::clone(shared),
         id,
         ends,
         rules,
     };
-    let task = tokio::spawn(serve(seat));
-    shared.registry.seated(id, task.abort_handle());
+    let task = tokio::spawn(serve(slot));
+    shared.registry.set_task(id, task.abort_handle());
 }

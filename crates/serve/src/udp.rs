@@ -23,7 +23,7 @@ pub use switch::WorkerSwitch;
 pub(crate) use switch::{IDLE_INTERVAL, SwitchedWorker};
 
 /// Pause after an error that another read would only repeat.
-const ERROR_REST: Duration = Duration::from_millis(10);
+const ERROR_PAUSE: Duration = Duration::from_millis(10);
 
 /// Maximum number of batches that a stopping worker still receives.
 pub(crate) const DRAIN_BATCHES: usize = 512;
@@ -181,7 +181,7 @@ impl<H: BatchHandler> Worker<H> {
             Ok(_) => {}
             Err(error) => {
                 tracing::warn!("cannot receive on {}/udp: {error}", socket.local);
-                thread::sleep(ERROR_REST);
+                thread::sleep(ERROR_PAUSE);
                 return 0;
             }
         }

@@ -107,7 +107,7 @@ fn server(sink: Arc<Sink>) -> Loopback {
     ));
     server.shared.tsig_keys.store(Arc::new(keys));
     let limits = TransferLimits {
-        most: 1,
+        total: 1,
         per_client: 1,
         sent_octets_max: 1 << 20,
     };

@@ -100,7 +100,7 @@ impl Primary {
 
     fn with(zones: Vec<Zone>) -> Primary {
         let limits = TransferLimits {
-            most: 100,
+            total: 100,
             per_client: 100,
             sent_octets_max: 1 << 20,
         };
@@ -416,7 +416,7 @@ fn a_version_that_changes_meanwhile_goes_out_as_it_was() {
 #[test]
 fn clients_that_never_read_hold_their_places_and_nobody_else() {
     let limits = TransferLimits {
-        most: 3,
+        total: 3,
         per_client: 3,
         sent_octets_max: 1 << 20,
     };
@@ -460,7 +460,7 @@ fn clients_that_never_read_hold_their_places_and_nobody_else() {
 #[test]
 fn a_flood_of_requests_is_answered_and_takes_no_place() {
     let limits = TransferLimits {
-        most: 2,
+        total: 2,
         per_client: 1,
         sent_octets_max: 1 << 20,
     };

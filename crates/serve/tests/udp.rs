@@ -299,7 +299,7 @@ fn resting_workers_leave_datagrams_in_the_sockets_until_they_read_again() {
     for addresses in [&["127.0.0.1:0"][..], &["127.0.0.1:0", "[::1]:0"]] {
         let server = Server::start(addresses, 2);
         ask(&client("127.0.0.1:0"), server.addresses[0], b"before");
-        assert!(server.stop.rest());
+        assert!(server.stop.pause());
         let clients: Vec<UdpSocket> = (0..20).map(|_| client("127.0.0.1:0")).collect();
         for socket in &clients {
             socket.send_to(b"waiting", server.addresses[0]).unwrap();
@@ -310,7 +310,7 @@ fn resting_workers_leave_datagrams_in_the_sockets_until_they_read_again() {
             socket.recv(&mut [0; 100]).expect("an answer");
         }
         // Again, and the end of workers that rest.
-        assert!(server.stop.rest());
+        assert!(server.stop.pause());
         server.stop();
     }
 }

@@ -144,7 +144,7 @@ impl HandOver {
     /// Leaves the sockets to the new process. A datagram that this one read later could be an UPDATE, which only the new one
     /// can carry out; until that reads, datagrams wait in the sockets.
     fn leave_to(&self, stream: &UnixStream) -> io::Result<()> {
-        if !self.workers.rest() {
+        if !self.workers.pause() {
             tracing::warn!("upgrade: a UDP worker does not stop reading");
         }
         notify::successor(descriptors::peer_process(stream)?);

@@ -81,7 +81,7 @@ impl Listeners {
 
     /// Accepts no more connections, because another process does; those that are open are served to their end.
     pub fn drain(&self) {
-        self.drain.begin(&self.stop);
+        self.drain.start(&self.stop);
     }
 
     /// Checks whether connections are accepted or served.

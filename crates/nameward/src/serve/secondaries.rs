@@ -69,7 +69,7 @@ impl SecondaryZones {
             per_lane: server.transfers_in_per_primary.get(),
         };
         let client = outgoing.clone();
-        let client = move |life| client.asker(life);
+        let client = move |life| client.querier(life);
         let life = driver::start(&core.maintain, transfers, client, loaded)?;
         let zones = SecondaryZones {
             core: core.clone(),
@@ -283,7 +283,7 @@ impl SecondaryZones {
                 primary: transfer.primary.to_string(),
                 records: transfer.records(),
                 octets: transfer.octets(),
-                seconds: transfer.began.elapsed().as_secs(),
+                seconds: transfer.started.elapsed().as_secs(),
             }),
             signing: None,
             secondaries: None,

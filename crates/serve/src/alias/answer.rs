@@ -31,12 +31,12 @@ pub(crate) enum UnresolvedTarget {
 /// Reads the addresses from a response. A negative response yields no addresses and is not an error.
 pub(crate) fn read_addresses(
     reply: &UpstreamReply,
-    question: &UpstreamMessage,
+    query: &UpstreamMessage,
 ) -> Result<AliasAddresses, UnresolvedTarget> {
     if !matches!(reply.rcode(), 0 | 3) {
         return Err(UnresolvedTarget::Rcode(reply.rcode()));
     }
-    let rtype = question.qtype();
+    let rtype = query.qtype();
     let message = Message::parse(reply.octets())?;
     let (mut records, mut ttl, mut negative) = (Vec::new(), TTL_MAX, NEGATIVE_TTL);
     for record in message.records() {
@@ -73,11 +73,11 @@ pub(crate) fn read_addresses(
         ttl = ttl.min(negative);
     }
     Ok(AliasAddresses {
-        target: question.name().into(),
+        target: query.name().into(),
         rtype,
         ttl: ttl.clamp(TTL_MIN, TTL_MAX),
         records,
         // A response without the option is valid for all clients (RFC 7871 section 7.3).
-        client_bits: question.has_subnet().then(|| reply.scope().unwrap_or(0)),
+        client_bits: query.has_subnet().then(|| reply.scope().unwrap_or(0)),
     })
 }

@@ -15,7 +15,7 @@ const PREFACE: usize = 24;
 /// The stream, and the times at which a waiting read of the first octets and a waiting write fail.
 pub struct StallGuard<S> {
     stream: S,
-    patience: Duration,
+    time_limit: Duration,
     deadline: Option<Pin<Box<Sleep>>>,
     /// Until the HTTP version is known, nothing else limits the time.
     start: Option<Pin<Box<Sleep>>>,
@@ -25,12 +25,12 @@ pub struct StallGuard<S> {
 
 impl<S> StallGuard<S> {
     /// Guards a stream whose client may delay us for at most this long.
-    pub fn new(stream: S, patience: Duration) -> Self {
+    pub fn new(stream: S, time_limit: Duration) -> Self {
         StallGuard {
             stream,
-            patience,
+            time_limit,
             deadline: None,
-            start: Some(Box::pin(tokio::time::sleep(patience))),
+            start: Some(Box::pin(tokio::time::sleep(time_limit))),
             first: 0,
         }
     }
@@ -45,7 +45,7 @@ impl<S> StallGuard<S> {
             self.deadline = None;
             return result;
         }
-        let end = Instant::now() + self.patience;
+        let end = Instant::now() + self.time_limit;
         let deadline = self
             .deadline
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));

@@ -26,7 +26,7 @@ const STREAMS_MAX: u32 = 100;
 /// Maximum size of a request head. A GET request has its query there, encoded in 4/3 of its octets.
 const HEAD_MAX: usize = 16 * 1024;
 /// Time that a client has to read pending replies when the connection ends.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// When the last request of a connection ended, and how many are being answered.
 pub(super) struct Activity(Mutex<(Instant, usize)>);
@@ -112,7 +112,7 @@ pub(super) async fn run(
         () = sleep(lifetime) => {}
     }
     serving.as_mut().graceful_shutdown();
-    let _ = timeout(END_PATIENCE, drive(serving, &arrived)).await;
+    let _ = timeout(END_TIMEOUT, drive(serving, &arrived)).await;
 }
 
 /// Requests of a connection that have arrived together and are not answered yet.

@@ -80,18 +80,18 @@ impl Default for PeerConnections {
 }
 
 impl PeerConnections {
-    /// Returns a connection to a server: an idle one, or a new one, established within `patience`.
+    /// Returns a connection to a server: an idle one, or a new one, established within `time_limit`.
     pub(crate) async fn open(
         &self,
         server: &RemoteServer,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<PeerConnection, ConnectFailure> {
         match self.idle.take(server) {
             Some(stream) => Ok(PeerConnection {
                 stream,
                 is_reused: true,
             }),
-            None => self.connect(server, patience).await,
+            None => self.connect(server, time_limit).await,
         }
     }
 
@@ -99,11 +99,11 @@ impl PeerConnections {
     pub(crate) async fn connect(
         &self,
         server: &RemoteServer,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<PeerConnection, ConnectFailure> {
-        let connected = self.connect_now(server, patience).await;
+        let connected = self.connect_now(server, time_limit).await;
         if let Err(ConnectFailure::Tls(failure)) = &connected {
-            self.faults.note(server, failure.to_string());
+            self.faults.record(server, failure.to_string());
         }
         connected
     }
@@ -111,12 +111,12 @@ impl PeerConnections {
     async fn connect_now(
         &self,
         server: &RemoteServer,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<PeerConnection, ConnectFailure> {
         if let Some(tls) = server.tls.as_ref().filter(|tls| tls.is_quic()) {
             let config = self.configs.config(tls)?;
             let opening = self.quic.open((server, tls), config);
-            let stream = timeout(patience, opening)
+            let stream = timeout(time_limit, opening)
                 .await
                 .map_err(|_| ConnectFailure::TimedOut)??;
             return Ok(PeerConnection {
@@ -124,12 +124,12 @@ impl PeerConnections {
                 is_reused: false,
             });
         }
-        let stream = timeout(patience, connect_tcp(server))
+        let stream = timeout(time_limit, connect_tcp(server))
             .await
             .map_err(|_| ConnectFailure::TimedOut)??;
         let stream: Box<dyn MessageTransport> = match &server.tls {
             None => Box::new(stream),
-            Some(tls) => match timeout(patience, self.encrypt(stream, server, tls)).await {
+            Some(tls) => match timeout(time_limit, self.encrypt(stream, server, tls)).await {
                 Ok(stream) => stream?,
                 Err(_) => {
                     let text = "timed out; check that the server speaks TLS on this port";
@@ -172,7 +172,7 @@ impl PeerConnections {
     /// Keeps an encrypted connection for the next request, for some seconds. Must be called within
     /// the runtime, after the last octet of the last response was read.
     pub(crate) fn put_back(&self, server: &RemoteServer, stream: Box<dyn MessageTransport>) {
-        self.faults.forget(server);
+        self.faults.clear(server);
         if server.tls.is_some() && !server.is_quic() {
             self.idle.put(server, stream);
         }
@@ -184,9 +184,9 @@ impl PeerConnections {
         &self,
         server: &RemoteServer,
         message: &[u8],
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<Vec<u8>, ExchangeFailure> {
-        let mut connection = self.open(server, patience).await?;
+        let mut connection = self.open(server, time_limit).await?;
         let mut sent = message.to_vec();
         if server.is_quic() {
             // RFC 9250 section 4.2.1; a TSIG record has the original ID.
@@ -194,7 +194,7 @@ impl PeerConnections {
         }
         loop {
             let exchange = exchange_on(&mut connection.stream, &sent, server);
-            let exchange = timeout(patience, exchange).await;
+            let exchange = timeout(time_limit, exchange).await;
             match exchange.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(mut reply) => {
                     if server.is_quic() && reply.len() >= 2 && reply[..2] == [0, 0] {
@@ -204,7 +204,7 @@ impl PeerConnections {
                     return Ok(reply);
                 }
                 Err(_) if connection.is_reused => {
-                    connection = self.connect(server, patience).await?;
+                    connection = self.connect(server, time_limit).await?;
                 }
                 Err(error) => return Err(ExchangeFailure::Lost(self.refused(error, server))),
             }
@@ -215,10 +215,10 @@ impl PeerConnections {
     pub(crate) fn lost(&self, error: io::Error, server: &RemoteServer) -> io::Error {
         match failure::refusal(&error) {
             Some(reason) if server.tls.is_some() => {
-                self.faults.note(server, reason.clone());
+                self.faults.record(server, reason.clone());
                 io::Error::new(error.kind(), reason)
             }
-            _ => failure::reworded(error, server),
+            _ => failure::explain_loss(error, server),
         }
     }
 
@@ -227,7 +227,7 @@ impl PeerConnections {
     pub(crate) fn refused(&self, error: io::Error, server: &RemoteServer) -> io::Error {
         let error = self.lost(error, server);
         if error.kind() == io::ErrorKind::UnexpectedEof && server.lacks_identity() {
-            self.faults.note(server, error.to_string());
+            self.faults.record(server, error.to_string());
         }
         error
     }

@@ -158,7 +158,7 @@ impl Notifier {
     /// no NOTIFY is sent.
     pub fn notify_of_changes_before_start(&self) {
         let context = &self.shared.context;
-        let Some(kept) = context.store.as_ref().and_then(StoredSerials::read) else {
+        let Some(stored) = context.store.as_ref().and_then(StoredSerials::read) else {
             return;
         };
         let (table, policies) = (context.shared.zones.load(), context.policies.load());
@@ -171,7 +171,7 @@ impl Notifier {
             let is_notified = policy.sends_notify(context.databases.origin(zone))
                 && !matches!(policy.declared_by, PolicySource::Backend(_));
             let name = NameBuf::from(zone.id());
-            if is_notified && !kept.has(&name, zone.serial()) {
+            if is_notified && !stored.contains(&name, zone.serial()) {
                 self.changed(name);
             }
         }

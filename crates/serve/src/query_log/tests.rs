@@ -55,7 +55,7 @@ impl Logged {
     fn new(capacity: usize) -> Self {
         let (sender, blocks) = mpsc::channel();
         let (tap, stats) = (Arc::default(), Stats::new(RingCapacities::default()));
-        let output = QueryLogOutput::stream(Handed(sender), QueryLogForm::Journal);
+        let output = QueryLogOutput::stream(Handed(sender), QueryLogFormat::Journal);
         let log = QueryLog::start(&tap, &stats, output, capacity).unwrap();
         Logged {
             log,
@@ -86,7 +86,7 @@ fn filter(zones: &[&str], clients: &[&str], one_in: u32) -> QueryFilter {
 }
 
 #[test]
-fn only_what_is_meant_is_logged_and_nothing_after_it_is_off() {
+fn only_matching_responses_are_logged_and_none_after_it_is_turned_off() {
     let logged = Logged::new(100);
     assert!(!logged.tap.is_on());
     logged
@@ -124,7 +124,7 @@ fn only_what_is_meant_is_logged_and_nothing_after_it_is_off() {
 }
 
 #[test]
-fn a_writer_that_hangs_costs_lines_which_are_counted_and_nobody_waits() {
+fn a_blocked_writer_drops_lines_which_are_counted_and_delays_no_worker() {
     let logged = Logged::new(4);
     logged.log.turn_on(filter(&[], &[], 1));
     let (text, octets) = ("192.0.2.1", reply("x.test."));

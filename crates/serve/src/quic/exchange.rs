@@ -23,7 +23,7 @@ use crate::tcp::{FramedMessage, MessageAnswer, MessageConnection, TcpSettings};
 const PREFIX: usize = 2;
 const MESSAGE_MAX: usize = u16::MAX as usize;
 /// Interval at which a waiting response is polled if no wake-up arrives.
-const POLL_AGAIN: Duration = Duration::from_secs(1);
+const REPOLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The edns-tcp-keepalive option (RFC 7828).
 const KEEPALIVE: u16 = 11;
 
@@ -70,7 +70,7 @@ pub(super) async fn serve(
     };
     let message = only_message(&message).ok_or(QuicViolation)?;
     // Other early data waits for the handshake, whose result decides what the client may do.
-    if !(is_early && may_be_repeated(message)) {
+    if !(is_early && is_replay_safe(message)) {
         let mut is_complete = streams.is_complete.clone();
         if is_complete
             .wait_for(|is_complete| *is_complete)
@@ -101,7 +101,7 @@ pub(super) async fn serve(
         Err(ResponseEnd::Broken) => send.reset(INTERNAL_ERROR),
     };
     // A connection without running streams may be closed, and what the client has not received by then is lost.
-    if is_transfer || streams.settings.drain.has_begun() {
+    if is_transfer || streams.settings.drain.has_started() {
         let _ = send.stopped().await;
     }
     Ok(())
@@ -110,8 +110,8 @@ pub(super) async fn serve(
 /// Returns the message of a stream if the stream contains exactly one that the protocol allows.
 fn only_message(octets: &[u8]) -> Option<&[u8]> {
     let (prefix, message) = octets.split_first_chunk::<PREFIX>()?;
-    let is_whole = usize::from(u16::from_be_bytes(*prefix)) == message.len();
-    let is_valid = is_whole && message.starts_with(&[0, 0]) && !has_keepalive(message);
+    let is_complete = usize::from(u16::from_be_bytes(*prefix)) == message.len();
+    let is_valid = is_complete && message.starts_with(&[0, 0]) && !has_keepalive(message);
     is_valid.then_some(message)
 }
 
@@ -136,7 +136,7 @@ fn has_keepalive(message: &[u8]) -> bool {
 }
 
 /// Checks whether a message of early data can be answered at once: an attacker may send it again.
-fn may_be_repeated(message: &[u8]) -> bool {
+fn is_replay_safe(message: &[u8]) -> bool {
     Query::parse(message).is_ok_and(|query| {
         query.opcode == Opcode::QUERY && !matches!(query.qtype, Type::AXFR | Type::IXFR)
     })
@@ -177,7 +177,7 @@ impl QuicStreams {
                 NextMessage::Wait => {
                     let wake = messages.wake();
                     tokio::select! {
-                        _ = timeout(POLL_AGAIN, notified(wake)) => {}
+                        _ = timeout(REPOLL_INTERVAL, notified(wake)) => {}
                         _ = send.stopped() => return Err(ResponseEnd::Unread),
                     }
                 }
@@ -226,9 +226,9 @@ mod tests {
     fn only_queries_are_answered_from_early_data() {
         let query =
             |flags: u8, rtype: u8| vec![0, 0, flags, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, rtype, 0, 1];
-        assert!(may_be_repeated(&query(0, 1)));
+        assert!(is_replay_safe(&query(0, 1)));
         for (flags, rtype) in [(0, 252), (0, 251), (0x20, 6), (0x28, 6), (0x80, 1)] {
-            assert!(!may_be_repeated(&query(flags, rtype)), "{flags} {rtype}");
+            assert!(!is_replay_safe(&query(flags, rtype)), "{flags} {rtype}");
         }
     }
 }

@@ -30,18 +30,18 @@ const PACKET_MAX: usize = 1500;
 pub struct QuicListener {
     pub(crate) socket: UdpSocket,
     /// For exchanging packets with a successor: our end, and its end.
-    after: (UnixDatagram, UnixDatagram),
+    successor: (UnixDatagram, UnixDatagram),
     /// For exchanging packets with the predecessor.
-    before: Option<UnixDatagram>,
+    predecessor: Option<UnixDatagram>,
 }
 
 impl QuicListener {
     /// Creates a listener, with the connection to the predecessor if there is one.
-    pub fn new(socket: UdpSocket, before: Option<UnixDatagram>) -> io::Result<Self> {
+    pub fn new(socket: UdpSocket, predecessor: Option<UnixDatagram>) -> io::Result<Self> {
         Ok(QuicListener {
             socket,
-            after: UnixDatagram::pair()?,
-            before,
+            successor: UnixDatagram::pair()?,
+            predecessor,
         })
     }
 
@@ -54,7 +54,7 @@ impl QuicListener {
     pub fn descriptors(&self) -> io::Result<[OwnedFd; 2]> {
         Ok([
             self.socket.as_fd().try_clone_to_owned()?,
-            self.after.1.as_fd().try_clone_to_owned()?,
+            self.successor.1.as_fd().try_clone_to_owned()?,
         ])
     }
 }
@@ -63,11 +63,11 @@ impl QuicListener {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PacketOwner {
     /// This server, which also gets new connections.
-    Own,
+    Ours,
     /// A predecessor.
-    Before,
+    Predecessor,
     /// A successor.
-    After,
+    Successor,
     /// None of these servers created the connection ID.
     Unknown,
 }
@@ -183,8 +183,8 @@ impl PacketHead {
 pub(super) struct QuicSocket {
     udp: Arc<dyn AsyncUdpSocket>,
     ids: ConnectionIds,
-    after: PacketExchange,
-    before: Option<PacketExchange>,
+    successor: PacketExchange,
+    predecessor: Option<PacketExchange>,
     /// A successor has taken over the UDP socket.
     is_released: AtomicBool,
 }
@@ -202,8 +202,8 @@ impl QuicSocket {
         Ok(QuicSocket {
             udp: TokioRuntime.wrap_udp_socket(listener.socket)?,
             ids: identity.connection_ids(),
-            after: PacketExchange::new(listener.after.0)?,
-            before: listener.before.map(PacketExchange::new).transpose()?,
+            successor: PacketExchange::new(listener.successor.0)?,
+            predecessor: listener.predecessor.map(PacketExchange::new).transpose()?,
             is_released: AtomicBool::new(false),
         })
     }
@@ -224,46 +224,46 @@ impl QuicSocket {
             _ => (None, false),
         };
         match id.and_then(|id| self.ids.generation_of(id)) {
-            Some(generation) if generation == self.ids.generation => PacketOwner::Own,
+            Some(generation) if generation == self.ids.generation => PacketOwner::Ours,
             Some(generation) if generation.wrapping_sub(self.ids.generation) < 128 => {
-                PacketOwner::After
+                PacketOwner::Successor
             }
-            Some(_) => PacketOwner::Before,
+            Some(_) => PacketOwner::Predecessor,
             None if is_short => PacketOwner::Unknown,
-            None => PacketOwner::Own,
+            None => PacketOwner::Ours,
         }
     }
 
     /// Passes a packet on to the server that has its connection; true if it is this server.
-    fn is_own(&self, packet: &[u8], meta: &RecvMeta) -> bool {
+    fn is_ours(&self, packet: &[u8], meta: &RecvMeta) -> bool {
         match self.owner(packet) {
-            PacketOwner::Own => true,
-            PacketOwner::After => {
-                self.after.send(packet, meta);
+            PacketOwner::Ours => true,
+            PacketOwner::Successor => {
+                self.successor.send(packet, meta);
                 false
             }
             // Without the predecessor, the endpoint answers with a stateless reset.
-            PacketOwner::Before => {
-                let before = self.before.as_ref();
-                !before.is_some_and(|before| before.send(packet, meta))
+            PacketOwner::Predecessor => {
+                let predecessor = self.predecessor.as_ref();
+                !predecessor.is_some_and(|predecessor| predecessor.send(packet, meta))
             }
             PacketOwner::Unknown => false,
         }
     }
 
     /// Removes the packets of other servers from a buffer, which may contain several of the same size.
-    fn keep_own(&self, buffer: &mut [u8], meta: &mut RecvMeta) {
+    fn retain_ours(&self, buffer: &mut [u8], meta: &mut RecvMeta) {
         let stride = meta.stride.max(1);
-        let (mut read, mut kept) = (0, 0);
+        let (mut read, mut retained) = (0, 0);
         while read < meta.len {
             let end = (read + stride).min(meta.len);
-            if self.is_own(&buffer[read..end], meta) {
-                buffer.copy_within(read..end, kept);
-                kept += end - read;
+            if self.is_ours(&buffer[read..end], meta) {
+                buffer.copy_within(read..end, retained);
+                retained += end - read;
             }
             read = end;
         }
-        meta.len = kept;
+        meta.len = retained;
     }
 }
 
@@ -286,30 +286,30 @@ impl AsyncUdpSocket for QuicSocket {
             let Poll::Ready(received) = self.udp.poll_recv(cx, buffers, meta) else {
                 break;
             };
-            let mut kept = 0;
+            let mut retained = 0;
             for index in 0..received? {
-                self.keep_own(&mut buffers[index], &mut meta[index]);
+                self.retain_ours(&mut buffers[index], &mut meta[index]);
                 if meta[index].len > 0 {
-                    buffers.swap(kept, index);
-                    meta.swap(kept, index);
-                    kept += 1;
+                    buffers.swap(retained, index);
+                    meta.swap(retained, index);
+                    retained += 1;
                 }
             }
-            if kept > 0 {
-                return Poll::Ready(Ok(kept));
+            if retained > 0 {
+                return Poll::Ready(Ok(retained));
             }
         }
         let (Some(buffer), Some(first)) = (buffers.first_mut(), meta.first_mut()) else {
             return Poll::Pending;
         };
-        for exchange in [Some(&self.after), self.before.as_ref()] {
+        for exchange in [Some(&self.successor), self.predecessor.as_ref()] {
             let Some(exchange) = exchange else {
                 continue;
             };
             while let Poll::Ready(received) = exchange.poll_recv(cx, buffer) {
                 *first = received;
                 // Of several servers that have taken over from each other, only neighbours are connected.
-                self.keep_own(buffer, first);
+                self.retain_ours(buffer, first);
                 if first.len > 0 {
                     return Poll::Ready(Ok(1));
                 }
@@ -341,7 +341,7 @@ mod tests {
     use quinn::ConnectionIdGenerator as _;
 
     #[test]
-    fn the_head_of_a_packet_that_is_passed_on_is_kept() {
+    fn the_header_of_a_packet_that_is_passed_on_is_preserved() {
         for (source, destination) in [
             ("192.0.2.1:853", Some("192.0.2.2")),
             ("[2001:db8::1]:5353", Some("2001:db8::2")),
@@ -377,8 +377,8 @@ mod tests {
         let (short, long) = (&[0x40][..], &[0xC0, 0, 0, 0, 1, ID_LEN as u8][..]);
         let other = QuicIdentity::default();
         for (socket, owners) in [
-            (&old, [PacketOwner::Own, PacketOwner::After]),
-            (&new, [PacketOwner::Before, PacketOwner::Own]),
+            (&old, [PacketOwner::Ours, PacketOwner::Successor]),
+            (&new, [PacketOwner::Predecessor, PacketOwner::Ours]),
         ] {
             for head in [short, long] {
                 assert_eq!(socket.owner(&packet(&first, head, 30)), owners[0]);
@@ -388,7 +388,7 @@ mod tests {
                 socket.owner(&packet(&other, short, 30)),
                 PacketOwner::Unknown
             );
-            assert_eq!(socket.owner(&packet(&other, long, 30)), PacketOwner::Own);
+            assert_eq!(socket.owner(&packet(&other, long, 30)), PacketOwner::Ours);
         }
         // In a buffer of three packets, the first and the last belong to the old server.
         let mut buffer = [
@@ -402,9 +402,9 @@ mod tests {
             stride: 40,
             ..RecvMeta::default()
         };
-        new.keep_own(&mut buffer, &mut meta);
+        new.retain_ours(&mut buffer, &mut meta);
         assert_eq!(meta.len, 40);
-        assert_eq!(new.owner(&buffer[..40]), PacketOwner::Own);
+        assert_eq!(new.owner(&buffer[..40]), PacketOwner::Ours);
         let mut sizes = Vec::new();
         for _ in 0..2 {
             let mut into = [0; 100];
@@ -419,6 +419,6 @@ mod tests {
         assert_eq!(sizes, [40, 21]);
         // When the old server has exited, its clients get a reset.
         drop(old);
-        assert!(new.is_own(&packet(&first, short, 40), &meta));
+        assert!(new.is_ours(&packet(&first, short, 40), &meta));
     }
 }

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_limited_until_its_debt_is_paid() {
+    fn a_flood_is_limited_until_its_debt_is_paid_off() {
         let buckets = Buckets::new(1024, 15);
         assert_eq!(taken(&buckets, 5, SECOND, 1000), 5);
         // 15 seconds of debt: one of them is the second's worth that a full bucket holds.
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn new_keys_replace_full_buckets_and_leave_debts_alone() {
+    fn new_keys_replace_full_buckets_and_not_those_in_debt() {
         let buckets = Buckets::new(8, 15);
         assert_eq!(taken(&buckets, 5, SECOND, 100), 5);
         let size = buckets.octets();

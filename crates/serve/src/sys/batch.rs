@@ -84,7 +84,7 @@ pub struct DatagramBatch {
     frame: NonNull<Frame>,
     len: usize,
     /// Whether its datagrams are in the buffers of an XDP ring.
-    is_of_ring: bool,
+    is_in_ring: bool,
     /// The origin for which the control lengths of unused slots are set.
     armed: LocalAddressFrom,
     /// The socket the datagrams were received on, for late replies.
@@ -134,7 +134,7 @@ impl DatagramBatch {
         DatagramBatch {
             frame,
             len: 0,
-            is_of_ring: false,
+            is_in_ring: false,
             armed: LocalAddressFrom::Bound,
             socket: None,
             local: None,
@@ -231,7 +231,7 @@ impl DatagramBatch {
     pub fn local(&self, i: usize) -> Option<SocketAddr> {
         debug_assert!(i < self.len);
         let proxied = self.proxied.as_ref().and_then(|slots| slots.local(i));
-        proxied.or_else(|| Some(asked_at(self.local?, &self.frame().controls[i])))
+        proxied.or_else(|| Some(destination_of(self.local?, &self.frame().controls[i])))
     }
 
     /// Discards all replies of the batch.
@@ -269,7 +269,7 @@ impl DatagramBatch {
         wait: Wait,
         origin: LocalAddressFrom,
     ) -> io::Result<usize> {
-        assert!(!self.is_of_ring, "the kernel would write into a ring");
+        assert!(!self.is_in_ring, "the kernel would write into a ring");
         self.arm(origin);
         let flags = match wait {
             Wait::ForOne => libc::MSG_WAITFORONE,
@@ -382,7 +382,7 @@ impl<'a> Queries<'a> {
     #[inline]
     pub fn local(&self, i: usize) -> Option<SocketAddr> {
         let proxied = self.proxied.and_then(|slots| slots.local(i));
-        proxied.or_else(|| Some(asked_at(self.local?, &self.controls[i])))
+        proxied.or_else(|| Some(destination_of(self.local?, &self.controls[i])))
     }
 
     /// Returns the reply path to the sender of datagram `i`, for a late reply. A constructed batch has none.
@@ -446,11 +446,11 @@ unsafe fn query_at<'a>(data: &libc::iovec, message: &libc::mmsghdr) -> &'a [u8] 
 
 /// Returns the destination address of a datagram, from its socket and its control message.
 #[inline]
-fn asked_at(bound: SocketAddr, control: &Control) -> SocketAddr {
+fn destination_of(bound: SocketAddr, control: &Control) -> SocketAddr {
     if !bound.ip().is_unspecified() {
         bound
     } else {
-        SocketAddr::new(control.asked_address(bound), bound.port())
+        SocketAddr::new(control.destination(bound), bound.port())
     }
 }
 
@@ -471,7 +471,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn made_batch_looks_like_a_received_one() {
+    fn a_constructed_batch_looks_like_a_received_one() {
         let client: SocketAddr = "[2001:db8::1]:53".parse().unwrap();
         let mut batch =
             DatagramBatch::from_datagrams(&[(b"query", client), (&[1; QUERY_MAX + 1], client)]);

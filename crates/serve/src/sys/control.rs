@@ -17,7 +17,7 @@ pub(super) struct Control([u8; CONTROL_LEN]);
 impl Control {
     /// Returns the destination address of the datagram, of the family that its socket is bound to.
     #[inline]
-    pub(super) fn asked_address(&self, bound: SocketAddr) -> IpAddr {
+    pub(super) fn destination(&self, bound: SocketAddr) -> IpAddr {
         let octets = |at: usize| self.0[CONTROL_DATA + at..].iter().copied();
         match bound {
             SocketAddr::V4(_) => {

@@ -23,18 +23,18 @@ pub struct Drain(Arc<AtomicBool>);
 
 impl Drain {
     /// Lets listeners and connections that wait for `shutdown` start draining.
-    pub fn begin(&self, shutdown: &watch::Sender<bool>) {
+    pub fn start(&self, shutdown: &watch::Sender<bool>) {
         self.0.store(true, Ordering::Release);
         shutdown.send_modify(|_| {});
     }
 
     /// Checks whether another process accepts new connections.
-    pub fn has_begun(&self) -> bool {
+    pub fn has_started(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
     /// Waits until draining starts, or the server stops.
     pub async fn wait(&self, shutdown: &mut watch::Receiver<bool>) {
-        let _ = shutdown.wait_for(|stop| *stop || self.has_begun()).await;
+        let _ = shutdown.wait_for(|stop| *stop || self.has_started()).await;
     }
 }

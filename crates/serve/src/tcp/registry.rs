@@ -112,7 +112,7 @@ impl Registry {
     }
 
     /// Stores the task of connection `id`, so that eviction can abort it.
-    pub(super) fn seated(&self, id: u64, task: AbortHandle) {
+    pub(super) fn set_task(&self, id: u64, task: AbortHandle) {
         match self.lock().open.get_mut(&id) {
             Some(entry) => entry.task = Some(task),
             // Ended or evicted already; aborting an ended task does nothing.
@@ -143,7 +143,7 @@ impl Registry {
     ) -> Result<(), HoldsTooMuch> {
         let mut inner = self.lock();
         let client = inner.client_of(id).ok_or(HoldsTooMuch)?;
-        inner.holdings.set_own((id, client), own, taken, since);
+        inner.holdings.set_buffered((id, client), own, taken, since);
         inner.close_worst_holders(id)
     }
 
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_without_a_message_makes_room() {
+    fn the_connection_without_a_message_for_longest_is_evicted() {
         let registry = Registry::new(2, 10, usize::MAX);
         let first = registry.enter(ip("192.0.2.1")).unwrap();
         let second = registry.enter(ip("192.0.2.2")).unwrap();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn client_gets_its_places_back() {
+    fn a_client_gets_its_slots_back() {
         let registry = Registry::new(10, 1, usize::MAX);
         let first = registry.enter(ip("192.0.2.1")).unwrap();
         assert_eq!(
@@ -306,23 +306,23 @@ mod tests {
     }
 
     #[test]
-    fn idle_timeout_that_clients_are_told_shrinks_near_a_limit() {
+    fn the_announced_idle_timeout_shrinks_near_a_limit() {
         let registry = Registry::new(10, 4, usize::MAX);
         let idle = Duration::from_secs(10);
-        let told = |id| registry.scale_idle_timeout(id, idle).as_secs();
+        let announced = |id| registry.scale_idle_timeout(id, idle).as_secs();
         let own: Vec<u64> = (0..4)
             .map(|_| registry.enter(ip("192.0.2.1")).unwrap())
             .collect();
-        assert_eq!(told(own[0]), 0, "it has as many as it may have");
+        assert_eq!(announced(own[0]), 0, "it has as many as it may have");
         registry.leave(own[3]);
-        assert_eq!(told(own[0]), 5);
+        assert_eq!(announced(own[0]), 5);
         registry.leave(own[2]);
-        assert_eq!(told(own[0]), 10);
+        assert_eq!(announced(own[0]), 10);
         for client in 2..10 {
             let client_ip = IpAddr::from([192, 0, 2, client]);
             let id = registry.enter(Some(client_ip)).unwrap();
             let expected = 10 - 2 * (u64::from(client) + 1).saturating_sub(5);
-            assert_eq!(told(id), expected);
+            assert_eq!(announced(id), expected);
         }
     }
 

@@ -78,7 +78,7 @@ impl OutgoingCopies {
     }
 
     /// Returns how many copies are in progress.
-    pub(super) fn in_work(&self) -> usize {
+    pub(super) fn in_progress(&self) -> usize {
         let known = self.known.lock();
         let jobs = known.values().filter_map(|known| known.job.upgrade());
         jobs.filter(|job| job.end.get().is_none()).count()
@@ -215,7 +215,7 @@ impl OutgoingCopies {
             if copy.has(piece) {
                 break;
             }
-            if job.end.get().is_some() || self.give_up(job) {
+            if job.end.get().is_some() || self.cancel_unread(job) {
                 return Ok(());
             }
         }
@@ -248,7 +248,7 @@ impl OutgoingCopies {
         // A version older than the newest requested one must not become the base of differences.
         let is_noted = self.known.lock().get(&job.name).is_some_and(is_newest);
         let version = if is_noted {
-            self.sent.note(version)
+            self.sent.record(version)
         } else {
             version
         };
@@ -262,7 +262,7 @@ impl OutgoingCopies {
     }
 
     /// Cancels a copy that has no reader; returns whether it did.
-    fn give_up(&self, job: &CopyJob) -> bool {
+    fn cancel_unread(&self, job: &CopyJob) -> bool {
         let mut known = self.known.lock();
         if job.is_read() {
             return false;
@@ -307,7 +307,7 @@ impl CopyReader {
     }
 
     /// Waits until sending from the copy can start.
-    pub(super) async fn begun(&self) -> Result<Arc<SignedCopy>, PrepareFault> {
+    pub(super) async fn started(&self) -> Result<Arc<SignedCopy>, PrepareFault> {
         loop {
             if let Some(fault) = self.fault() {
                 return Err(fault);
@@ -343,7 +343,7 @@ impl Drop for CopyReader {
             .retain(|own| !Arc::ptr_eq(own, &self.wake));
         // A completely signed copy is stored even without readers.
         let is_whole = self.job.copy.get().is_some_and(|copy| copy.is_whole());
-        if !is_whole && self.copies.give_up(&self.job) {
+        if !is_whole && self.copies.cancel_unread(&self.job) {
             self.copies.queue.remove(&self.job);
         }
     }

@@ -10,7 +10,7 @@ use nameward_zone::{LookupRequest, Zone};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::OutgoingTransfers;
-use super::client_gone::ClientGone;
+use super::client_disconnect::ClientDisconnect;
 use super::fault::PrepareFault;
 use super::sent::SentVersions;
 use crate::pipeline::ServingState;
@@ -56,7 +56,7 @@ impl LiveReads {
         &self,
         transfers: &OutgoingTransfers,
         shared: &ServingState,
-        (stand_in, gone): (&Zone, &ClientGone),
+        (stand_in, disconnect): (&Zone, &ClientDisconnect),
     ) -> Result<Arc<Zone>, PrepareFault> {
         let live = stand_in.live().ok_or(PrepareFault::Gone)?;
         // Read first: later changes are newer than the contents read here.
@@ -77,7 +77,7 @@ impl LiveReads {
         };
         let zone = transfers
             .runtime
-            .block_on(gone.or(source.read_zone(&request)))
+            .block_on(disconnect.or(source.read_zone(&request)))
             .ok_or(PrepareFault::Gone)?;
         let zone = Arc::new(zone.map_err(PrepareFault::Backend)?);
         zone.set_id(stand_in.id());
@@ -98,5 +98,5 @@ impl LiveReads {
 /// differences may be old: not every database change is noticed at once.
 fn is_being_sent(zone: &Arc<Zone>, sent: &SentVersions) -> bool {
     // The caller holds one reference, and the stored versions possibly another.
-    Arc::strong_count(zone) > 1 + usize::from(sent.has(zone))
+    Arc::strong_count(zone) > 1 + usize::from(sent.contains(zone))
 }

@@ -13,7 +13,7 @@ use super::fault::PrepareFault;
 
 /// How long to wait for a full message before the records signed so far are sent, so that a slow signer does not make
 /// a secondary time out.
-const PART_PATIENCE: Duration = Duration::from_secs(1);
+const PARTIAL_MESSAGE_DELAY: Duration = Duration::from_secs(1);
 
 /// The messages of a transfer.
 pub(super) enum OutgoingMessages {
@@ -84,7 +84,7 @@ impl SignedTransfer {
         }
         Ok(match self.messages.ready() {
             SignedReady::Message => true,
-            SignedReady::Part => self.last.elapsed() >= PART_PATIENCE,
+            SignedReady::Part => self.last.elapsed() >= PARTIAL_MESSAGE_DELAY,
             SignedReady::Nothing => false,
         })
     }

@@ -21,8 +21,8 @@ const DIFFERENCES_MAX: usize = 200;
 pub(super) struct SentVersions {
     octets_max: usize,
     /// Serializes comparisons: no client gets a version that is about to be replaced.
-    turn: Mutex<()>,
-    kept: Mutex<CachedVersions>,
+    comparison: Mutex<()>,
+    cache: Mutex<CachedVersions>,
 }
 
 /// By the zone's name in wire format and lower case.
@@ -41,7 +41,7 @@ struct SentZone {
     /// Different versions were sent with the newest serial: no difference applies to all of them.
     is_ambiguous: bool,
     octets: usize,
-    used: u64,
+    last_used: u64,
 }
 
 impl SentVersions {
@@ -49,19 +49,19 @@ impl SentVersions {
     pub(super) fn new(octets_max: usize) -> Self {
         SentVersions {
             octets_max,
-            turn: Mutex::default(),
-            kept: Mutex::default(),
+            comparison: Mutex::default(),
+            cache: Mutex::default(),
         }
     }
 
     /// Records a version that is about to be sent; returns the one to send, which is the previous one if it is equal.
     /// Compares both versions completely, so it is slow for a large zone.
-    pub(super) fn note(&self, version: Arc<Zone>) -> Arc<Zone> {
-        let _turn = self.turn.lock();
+    pub(super) fn record(&self, version: Arc<Zone>) -> Arc<Zone> {
+        let _comparison = self.comparison.lock();
         let name = name_of(&version);
         let mut before = self.lock_versions().remove(&name);
         let sent = match before.take() {
-            Some(before) => before.follow(version),
+            Some(before) => before.advance_to(version),
             None => SentZone::new(version),
         };
         let newest = Arc::clone(&sent.newest);
@@ -76,22 +76,22 @@ impl SentVersions {
 
     /// Returns the version of a zone that was sent last, if it is stored.
     pub(super) fn newest(&self, zone: &Zone) -> Option<Arc<Zone>> {
-        let kept = self.lock_versions();
-        let sent = kept.zones.get(&name_of(zone))?;
+        let cache = self.lock_versions();
+        let sent = cache.zones.get(&name_of(zone))?;
         Some(Arc::clone(&sent.newest))
     }
 
     /// Checks whether differences may lead from a serial to the next version of a zone.
     pub(super) fn leads_from(&self, zone: &Zone, since: Serial) -> bool {
-        let kept = self.lock_versions();
-        let sent = kept.zones.get(&name_of(zone));
+        let cache = self.lock_versions();
+        let sent = cache.zones.get(&name_of(zone));
         sent.is_some_and(|sent| sent.leads_from(since))
     }
 
     /// Checks whether a version is stored.
-    pub(super) fn has(&self, version: &Arc<Zone>) -> bool {
-        let kept = self.lock_versions();
-        let sent = kept.zones.get(&name_of(version));
+    pub(super) fn contains(&self, version: &Arc<Zone>) -> bool {
+        let cache = self.lock_versions();
+        let sent = cache.zones.get(&name_of(version));
         sent.is_some_and(|sent| Arc::ptr_eq(&sent.newest, version))
     }
 
@@ -101,8 +101,8 @@ impl SentVersions {
         version: &Arc<Zone>,
         since: Serial,
     ) -> Option<Vec<Difference>> {
-        let kept = self.lock_versions();
-        let sent = kept.zones.get(&name_of(version))?;
+        let cache = self.lock_versions();
+        let sent = cache.zones.get(&name_of(version))?;
         if !Arc::ptr_eq(&sent.newest, version) {
             return None;
         }
@@ -111,7 +111,7 @@ impl SentVersions {
     }
 
     fn lock_versions(&self) -> MutexGuard<'_, CachedVersions> {
-        self.kept.lock()
+        self.cache.lock()
     }
 }
 
@@ -128,14 +128,14 @@ impl CachedVersions {
             return;
         }
         while self.octets + sent.octets > octets_max {
-            let oldest = self.zones.iter().min_by_key(|(_, sent)| sent.used);
+            let oldest = self.zones.iter().min_by_key(|(_, sent)| sent.last_used);
             let Some(oldest) = oldest.map(|(name, _)| name.clone()) else {
                 break;
             };
             self.remove(&oldest);
         }
         self.uses += 1;
-        sent.used = self.uses;
+        sent.last_used = self.uses;
         self.octets += sent.octets;
         self.zones.insert(name, sent);
     }
@@ -148,16 +148,16 @@ impl SentZone {
             newest: version,
             differences: VecDeque::new(),
             is_ambiguous: false,
-            used: 0,
+            last_used: 0,
         }
     }
 
     fn first_difference(&self, since: Serial) -> Option<usize> {
-        let starts_here = |difference: &Difference| {
+        let starts_at_serial = |difference: &Difference| {
             let serials = difference.serials();
             serials.is_some_and(|(from, _)| from == since)
         };
-        self.differences.iter().position(starts_here)
+        self.differences.iter().position(starts_at_serial)
     }
 
     fn leads_from(&self, since: Serial) -> bool {
@@ -166,7 +166,7 @@ impl SentZone {
     }
 
     /// Advances to another version.
-    fn follow(mut self, version: Arc<Zone>) -> SentZone {
+    fn advance_to(mut self, version: Arc<Zone>) -> SentZone {
         if Arc::ptr_eq(&self.newest, &version) {
             return self;
         }

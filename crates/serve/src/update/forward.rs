@@ -15,9 +15,9 @@ use crate::outgoing::PeerConnections;
 use crate::outgoing::connections::ExchangeFailure;
 
 /// Maximum number of updates in flight to primaries.
-const UNDER_WAY: usize = 64;
+const IN_FLIGHT_MAX: usize = 64;
 /// Timeout for the connection and for the reply of a primary; then the next primary is tried.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Size of the header in octets, which a reply must contain at least.
 const HEADER: usize = 12;
 
@@ -25,7 +25,7 @@ const HEADER: usize = 12;
 pub(super) struct UpdateForwarder {
     connections: Arc<PeerConnections>,
     runtime: Handle,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
 /// A primary's reply.
@@ -66,7 +66,7 @@ impl UpdateForwarder {
         UpdateForwarder {
             connections,
             runtime,
-            places: Arc::new(Semaphore::new(UNDER_WAY)),
+            slots: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
         }
     }
 
@@ -77,15 +77,15 @@ impl UpdateForwarder {
         primaries: Vec<RemoteServer>,
         done: impl FnOnce(Result<ForwardedReply, ForwardError>) + Send + 'static,
     ) {
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
             return done(Err(ForwardError::TooMany));
         };
         let connections = Arc::clone(&self.connections);
         self.runtime.spawn(async move {
-            let _place = place;
+            let _slot = slot;
             let mut failure = ForwardError::NoPrimary;
             for primary in primaries {
-                match ask(&connections, &primary, &message).await {
+                match exchange(&connections, &primary, &message).await {
                     Ok(reply) => return done(Ok(reply)),
                     Err(error) => failure = ForwardError::Primary(Box::new(primary), error),
                 }
@@ -96,12 +96,12 @@ impl UpdateForwarder {
 }
 
 /// Sends a message over TCP, or over TLS if the primary has TLS settings, and reads its reply.
-async fn ask(
+async fn exchange(
     connections: &PeerConnections,
     primary: &RemoteServer,
     message: &[u8],
 ) -> Result<ForwardedReply, ForwardFailure> {
-    let octets = connections.exchange(primary, message, PATIENCE).await?;
+    let octets = connections.exchange(primary, message, TIMEOUT).await?;
     let is_reply = octets.len() >= HEADER
         && octets[..2] == message[..2]
         // QR set, and the same opcode as the request.

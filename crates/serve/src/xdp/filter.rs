@@ -203,9 +203,9 @@ impl Assembler {
 
     fn finish(mut self) -> Vec<u64> {
         for (at, to) in self.jumps {
-            let place = self.labels.iter().find(|(label, _)| *label == to);
-            let place = place.map_or(0, |(_, place)| *place);
-            let offset = (place as i64 - at as i64 - 1) as i16;
+            let position = self.labels.iter().find(|(label, _)| *label == to);
+            let position = position.map_or(0, |(_, position)| *position);
+            let offset = (position as i64 - at as i64 - 1) as i16;
             self.code[at] |= u64::from(offset as u16) << 16;
         }
         self.code

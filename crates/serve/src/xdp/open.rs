@@ -93,16 +93,16 @@ pub struct XdpPorts {
 impl XdpPorts {
     /// Opens the named interfaces for the addresses of `listeners`; for a wildcard address, those of `hosts`, the
     /// addresses of this host. An interface that cannot be opened is left to the ordinary sockets. One that is in use
-    /// is retried for `patience`.
+    /// is retried for `time_limit`.
     pub fn open(
         (names, replies): (&[String], XdpReplies),
         listeners: Vec<UdpListener>,
         hosts: &[HostAddress],
-        patience: Duration,
+        time_limit: Duration,
     ) -> Self {
         let mut ports = XdpPorts::default();
         let addresses = answered_addresses(&listeners, hosts);
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + time_limit;
         for name in names {
             let opened = loop {
                 match open(name, &addresses, replies) {

@@ -235,14 +235,14 @@ impl<H: BatchHandler> XdpWorker<H> {
             let identification = self.identification;
             let write = |frame: &mut [u8]| head.write(frame, identification);
             if !queue.socket.send(slot, (head.len(), len), write) {
-                self.batch.forget(slot);
+                self.batch.mark_unsent(slot);
             }
         }
         queue.socket.flush();
         if too_large != 0 {
             // The kernel fragments them.
             self.batch
-                .send_some(&self.listeners[listener].socket, too_large);
+                .send_slots(&self.listeners[listener].socket, too_large);
         }
     }
 }

@@ -27,10 +27,10 @@ fn slow() -> LiveSettings {
     }
 }
 
-fn limits(most: usize) -> TransferLimits {
+fn limits(total: usize) -> TransferLimits {
     TransferLimits {
-        most,
-        per_client: most,
+        total,
+        per_client: total,
         sent_octets_max: 64 << 20,
     }
 }
@@ -56,7 +56,7 @@ fn a_client_that_leaves_frees_its_place_and_the_work_for_it_at_once() {
     let transfers = &primary.transfers;
     let large = request(server, "rsa.");
     wait_until("the zone is being signed", || {
-        transfers.copies_in_work() == 1 && transfers.counts().0 == 1
+        transfers.copies_in_progress() == 1 && transfers.counts().0 == 1
     });
     // One that waits for a place leaves it, too.
     let waiting = request(server, "small.");
@@ -65,7 +65,7 @@ fn a_client_that_leaves_frees_its_place_and_the_work_for_it_at_once() {
     wait_until("it has left", || transfers.counts() == (1, 0));
     drop(large);
     wait_until("the place is free", || transfers.counts() == (0, 0));
-    assert_eq!(transfers.copies_in_work(), 0);
+    assert_eq!(transfers.copies_in_progress(), 0);
     assert!(axfr(server, "small.").is_some());
     let signatures = server.counter("signatures");
     assert!(signatures < 20_000, "{signatures} of 60,000");
@@ -89,14 +89,14 @@ fn many_abandoned_requests_keep_no_thread_and_no_zone_from_others() {
         wait_until("places are taken", || transfers.counts().0 > 0);
         drop(abandoned);
         wait_until("all places are free", || transfers.counts() == (0, 0));
-        assert_eq!(transfers.copies_in_work(), 0, "round {round}");
+        assert_eq!(transfers.copies_in_progress(), 0, "round {round}");
     }
     for name in ["small.", "there.", "open."] {
         assert!(axfr(server, name).is_some(), "{name}");
     }
     // Threads that read databases and the journal are a few, and end when they have been idle for some seconds.
-    let (after, most) = (threads(), before + 8);
-    assert!(after <= most, "{after} threads, {before} before");
+    let (after, limit) = (threads(), before + 8);
+    assert!(after <= limit, "{after} threads, {before} before");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn clients_share_a_copy_and_the_next_one_gets_the_version_that_was_sent() {
         .collect();
     assert!(read.windows(2).all(|pair| pair[0] == pair[1]));
     wait_until("the copy is kept", || {
-        primary.transfers.copies_in_work() == 0
+        primary.transfers.copies_in_progress() == 0
     });
     let made = server.counter("signatures");
     assert_eq!(axfr(server, "open.").unwrap(), read[0]);
@@ -129,7 +129,7 @@ fn a_change_of_a_signed_zone_costs_its_own_signatures() {
     let server = &primary.server;
     let whole = axfr(server, "open.").unwrap();
     wait_until("the copy is kept", || {
-        primary.transfers.copies_in_work() == 0
+        primary.transfers.copies_in_progress() == 0
     });
     let made = server.counter("signatures");
     server.replace(Arc::new(signed("open.", KEY, &text(8, 501))));

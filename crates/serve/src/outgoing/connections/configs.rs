@@ -16,7 +16,7 @@ use super::verify::PeerVerifier;
 use crate::tls::{FileStamp, file_stamp, read_chain, read_key};
 
 /// Maximum number of cached configurations; the configuration file seldom needs more than a few.
-const KEPT_MAX: usize = 256;
+const CONFIGS_MAX: usize = 256;
 /// The ALPN protocol of DNS over TLS (RFC 7858), also used for zone transfers (RFC 9103).
 pub(super) const ALPN_DOT: &[u8] = b"dot";
 /// The ALPN protocol of DNS over QUIC (RFC 9250 section 4.1.1).
@@ -25,10 +25,10 @@ const ALPN_DOQ: &[u8] = b"doq";
 /// The configurations built so far, by TLS settings.
 #[derive(Default)]
 pub(super) struct TlsConfigs {
-    made: Mutex<HashMap<Arc<PeerTls>, MadeConfig>>,
+    configs: Mutex<HashMap<Arc<PeerTls>, CachedConfig>>,
 }
 
-struct MadeConfig {
+struct CachedConfig {
     files: Vec<Option<FileStamp>>,
     config: Arc<ClientConfig>,
 }
@@ -38,19 +38,19 @@ impl TlsConfigs {
     pub(super) fn config(&self, tls: &Arc<PeerTls>) -> Result<Arc<ClientConfig>, TlsFailure> {
         // Before the files are read: a change in between is noticed the next time.
         let files = stamps(tls);
-        let mut made = self.made.lock();
-        if let Some(known) = made.get(tls).filter(|known| known.files == files) {
+        let mut configs = self.configs.lock();
+        if let Some(known) = configs.get(tls).filter(|known| known.files == files) {
             return Ok(Arc::clone(&known.config));
         }
-        let config = Arc::new(make(tls)?);
-        if made.len() >= KEPT_MAX {
-            made.clear();
+        let config = Arc::new(build(tls)?);
+        if configs.len() >= CONFIGS_MAX {
+            configs.clear();
         }
-        let new = MadeConfig {
+        let new = CachedConfig {
             files,
             config: Arc::clone(&config),
         };
-        made.insert(Arc::clone(tls), new);
+        configs.insert(Arc::clone(tls), new);
         Ok(config)
     }
 }
@@ -63,7 +63,7 @@ fn stamps(tls: &PeerTls) -> Vec<Option<FileStamp>> {
     paths.map(file_stamp).collect()
 }
 
-fn make(tls: &PeerTls) -> Result<ClientConfig, TlsFailure> {
+fn build(tls: &PeerTls) -> Result<ClientConfig, TlsFailure> {
     let failed = |error: tokio_rustls::rustls::Error| TlsFailure::Handshake(error.to_string());
     let provider = Arc::new(default_provider());
     let verifier = PeerVerifier::new(tls, &provider)?;

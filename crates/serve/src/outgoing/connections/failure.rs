@@ -133,7 +133,7 @@ pub(super) fn alert_code(code: quinn::TransportErrorCode) -> Option<u8> {
 }
 
 /// Describes the loss of an encrypted connection that the server closed without a reason.
-pub(super) fn reworded(error: io::Error, server: &RemoteServer) -> io::Error {
+pub(super) fn explain_loss(error: io::Error, server: &RemoteServer) -> io::Error {
     if server.tls.is_none() {
         return error;
     }

@@ -47,7 +47,7 @@ pub(super) struct TlsFaults(Mutex<HashMap<ConnectionKey, RefusedConnection>>);
 
 impl TlsFaults {
     /// Records a failure; consecutive failures share the time of the first.
-    pub(super) fn note(&self, server: &RemoteServer, reason: String) {
+    pub(super) fn record(&self, server: &RemoteServer, reason: String) {
         let Some(key) = key_of(server) else {
             return;
         };
@@ -69,7 +69,7 @@ impl TlsFaults {
     }
 
     /// Clears the failure of a server: a message was exchanged with it.
-    pub(super) fn forget(&self, server: &RemoteServer) {
+    pub(super) fn clear(&self, server: &RemoteServer) {
         let mut refused = self.0.lock();
         if refused.is_empty() {
             return;
@@ -148,10 +148,10 @@ mod tests {
         set.set_zone(zone.as_name(), Arc::new(part));
         table.set(PolicySource::Configured, set);
         let faults = TlsFaults::default();
-        faults.note(&two, "certificate expired".into());
-        faults.note(&one, "certificate expired".into());
-        faults.note(&one, "wrong name".into());
-        faults.note(&RemoteServer::plain(one.address), "never".into());
+        faults.record(&two, "certificate expired".into());
+        faults.record(&one, "certificate expired".into());
+        faults.record(&one, "wrong name".into());
+        faults.record(&RemoteServer::plain(one.address), "never".into());
         let shown = |faults: &TlsFaults| {
             let list = faults.list(&table.load()).into_iter();
             let list = list.map(|fault| (fault.server, fault.role, fault.reason));
@@ -168,7 +168,7 @@ mod tests {
             "certificate expired".into(),
         );
         assert_eq!(shown(&faults), [first, second.clone()]);
-        faults.forget(&one);
+        faults.clear(&one);
         assert_eq!(shown(&faults), [second]);
         table.set(PolicySource::Configured, PolicySet::default());
         assert_eq!(shown(&faults), []);

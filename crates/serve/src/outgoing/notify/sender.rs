@@ -31,9 +31,9 @@ use super::tls::EncryptedNotify;
 use super::{LOG_INTERVAL, LOGGED, NotifierShared, NotifyContext, ReceivedReply};
 
 /// Maximum number of received replies that are queued.
-const REPLIES: usize = 1024;
+const REPLY_QUEUE_MAX: usize = 1024;
 /// Receive buffer size for a reply.
-const REPLY: usize = 4096;
+const REPLY_BUFFER: usize = 4096;
 /// Maximum number of messages sent before replies are read.
 const BURST: usize = 256;
 /// Maximum number of open sockets, one per source address.
@@ -42,9 +42,9 @@ const SOCKETS_MAX: usize = 64;
 /// Starts the task on its runtime.
 pub(super) fn start(shared: &Arc<NotifierShared>) {
     let context = &shared.context;
-    let (replies, replied) = mpsc::channel(REPLIES);
-    let (found, resolved) = mpsc::channel(REPLIES);
-    let (looked_up, from_databases) = mpsc::channel(REPLIES);
+    let (replies, replied) = mpsc::channel(REPLY_QUEUE_MAX);
+    let (found, resolved) = mpsc::channel(REPLY_QUEUE_MAX);
+    let (looked_up, from_databases) = mpsc::channel(REPLY_QUEUE_MAX);
     let sender = NotifySender {
         shared: Arc::clone(shared),
         resolver: NameServerResolver::new(Arc::clone(&context.shared), found),
@@ -94,10 +94,10 @@ impl NotifySender {
         mut from_databases: mpsc::Receiver<LiveServers>,
     ) {
         loop {
-            self.take_changes();
+            self.process_changes();
             let has_more = self.send_due().await;
             while let Ok((octets, from)) = replied.try_recv() {
-                self.take_reply(&octets, from);
+                self.process_reply(&octets, from);
             }
             self.shared.sent_serials.lock().write_due();
             let waiting = self.queue.len() as u64;
@@ -115,16 +115,16 @@ impl NotifySender {
             let shared = Arc::clone(&self.shared);
             tokio::select! {
                 () = shared.wake.notified() => {}
-                Some((octets, from)) = replied.recv() => self.take_reply(&octets, from),
-                Some(servers) = resolved.recv() => self.take_resolved(&servers),
-                Some(servers) = from_databases.recv() => self.take_live(servers),
+                Some((octets, from)) = replied.recv() => self.process_reply(&octets, from),
+                Some(servers) = resolved.recv() => self.process_resolved(&servers),
+                Some(servers) = from_databases.recv() => self.process_live(servers),
                 () = tokio::time::sleep(wait) => {}
             }
         }
     }
 
     /// Determines the targets of the zones that have changed.
-    fn take_changes(&mut self) {
+    fn process_changes(&mut self) {
         let changed = std::mem::take(&mut *self.shared.changed.lock());
         if changed.is_empty() {
             return;
@@ -146,7 +146,7 @@ impl NotifySender {
                 servers: mut targets,
                 unknown,
             } = notify_targets((zone, origin), &table, policy);
-            targets.retain(|target| !self.is_ourselves(target.address));
+            targets.retain(|target| !self.is_own_address(target.address));
             if !unknown.is_empty() {
                 self.resolver.resolve(name, unknown);
             }
@@ -162,7 +162,7 @@ impl NotifySender {
                 self.live_servers.look_up(name, time);
             }
             if is_now || targets.is_empty() && !is_live {
-                self.note_sent(name, change.serial)
+                self.record_sent(name, change.serial)
             } else {
                 self.delayed.insert(name, change.serial);
             }
@@ -199,7 +199,7 @@ impl NotifySender {
 
     /// Notifies a zone's name servers whose addresses were resolved of the currently served
     /// version.
-    fn take_resolved(&mut self, servers: &ResolvedServers) {
+    fn process_resolved(&mut self, servers: &ResolvedServers) {
         self.resolver.finish(servers);
         let (table, policies) = (
             self.context().shared.zones.load(),
@@ -210,7 +210,7 @@ impl NotifySender {
         };
         let policy = policies.get(servers.zone.as_name());
         let mut targets = name_server_targets(policy, servers.addresses.iter().copied());
-        targets.retain(|target| !self.is_ourselves(target.address));
+        targets.retain(|target| !self.is_own_address(target.address));
         if targets.is_empty() {
             return;
         }
@@ -227,16 +227,16 @@ impl NotifySender {
     }
 
     /// Records that the servers of a zone are notified of a serial.
-    fn note_sent(&mut self, zone: NameBuf, serial: Option<Serial>) {
+    fn record_sent(&mut self, zone: NameBuf, serial: Option<Serial>) {
         self.delayed.remove(&zone);
         if let Some(serial) = serial {
-            self.shared.sent_serials.lock().note(zone, serial);
+            self.shared.sent_serials.lock().record(zone, serial);
         }
         (self.context().on_sent)(zone);
     }
 
     /// Notifies the name servers of a database zone.
-    fn take_live(&mut self, servers: LiveServers) {
+    fn process_live(&mut self, servers: LiveServers) {
         let LiveServers {
             zone: name,
             time,
@@ -262,14 +262,14 @@ impl NotifySender {
         let mut targets = name_server_targets(policy, addresses);
         targets.sort_by_key(|target| target.address);
         targets.dedup_by_key(|target| target.address);
-        targets.retain(|target| !self.is_ourselves(target.address));
+        targets.retain(|target| !self.is_own_address(target.address));
         let change = NotifyChange::from_zone(zone);
         if !unknown.is_empty() {
             self.resolver.resolve(name, unknown);
         }
         if targets.is_empty() {
             if policy.also_notify.is_empty() {
-                self.note_sent(name, change.serial);
+                self.record_sent(name, change.serial);
             }
             return;
         }
@@ -320,7 +320,7 @@ impl NotifySender {
             self.verifiers.insert(next.number, verifier);
         }
         if let Some(serial) = self.delayed.get(&next.change.zone).copied() {
-            self.note_sent(next.change.zone, serial);
+            self.record_sent(next.change.zone, serial);
         }
         if next.target.tls.is_some() {
             // Plain text would reveal which zone has changed.
@@ -348,7 +348,7 @@ impl NotifySender {
         }
         self.sockets.insert(local, Arc::clone(&socket));
         tokio::spawn(async move {
-            let mut buffer = [0; REPLY];
+            let mut buffer = [0; REPLY_BUFFER];
             while let Some(socket) = receiver.upgrade() {
                 let received = tokio::time::timeout(LOG_INTERVAL, socket.recv_from(&mut buffer));
                 // If the queue is full, the reply counts as lost.
@@ -360,7 +360,7 @@ impl NotifySender {
         Ok(socket)
     }
 
-    fn take_reply(&mut self, octets: &[u8], from: SocketAddr) {
+    fn process_reply(&mut self, octets: &[u8], from: SocketAddr) {
         let Some(&[high, low]) = octets.first_chunk() else {
             return;
         };
@@ -413,13 +413,13 @@ impl NotifySender {
 
     /// Checks whether an address is one that this server listens on (RFC 1996 section 3.3: a server does not notify
     /// itself).
-    fn is_ourselves(&self, target: SocketAddr) -> bool {
-        is_ourselves(&self.context().listens, target)
+    fn is_own_address(&self, target: SocketAddr) -> bool {
+        is_own_address(&self.context().listens, target)
     }
 }
 
 /// Checks whether an address is one that this server listens on.
-pub(super) fn is_ourselves(listens: &[SocketAddr], target: SocketAddr) -> bool {
+pub(super) fn is_own_address(listens: &[SocketAddr], target: SocketAddr) -> bool {
     let same_port = |listen: &&SocketAddr| listen.port() == target.port();
     let mut listens = listens.iter().filter(same_port);
     listens.any(|listen| {

@@ -33,7 +33,7 @@ impl SentSerials {
     }
 
     /// Records that the servers of a zone are notified of a serial.
-    pub(super) fn note(&mut self, zone: NameBuf, serial: Serial) {
+    pub(super) fn record(&mut self, zone: NameBuf, serial: Serial) {
         if self.store.is_some() {
             self.unwritten.insert(zone, serial);
             self.since.get_or_insert_with(Instant::now);
@@ -53,7 +53,7 @@ impl SentSerials {
         }
         let changes = self.take_unwritten();
         if let Some(store) = &self.store {
-            store.submit(changes, |written| note_failure(written.err()));
+            store.submit(changes, |written| log_failure(written.err()));
         }
     }
 
@@ -61,7 +61,7 @@ impl SentSerials {
     pub(super) fn write_all(&mut self) {
         let changes = self.take_unwritten();
         if let Some(store) = self.store.as_ref().filter(|_| !changes.is_empty()) {
-            note_failure(store.write(changes).err());
+            log_failure(store.write(changes).err());
         }
     }
 
@@ -77,7 +77,7 @@ impl SentSerials {
     }
 }
 
-fn note_failure(error: Option<StateError>) {
+fn log_failure(error: Option<StateError>) {
     match error {
         None => {}
         // Another process has taken over the store; it sends NOTIFY again for serials that are not
@@ -114,7 +114,7 @@ impl StoredSerials {
     }
 
     /// Checks whether the servers of a zone were notified of a serial.
-    pub(super) fn has(&self, zone: &NameBuf, serial: Serial) -> bool {
+    pub(super) fn contains(&self, zone: &NameBuf, serial: Serial) -> bool {
         self.0.get(&key(zone)) == Some(&serial)
     }
 }

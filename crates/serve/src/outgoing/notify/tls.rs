@@ -15,9 +15,9 @@ use tokio::sync::{Semaphore, mpsc};
 use super::{LOG_INTERVAL, LOGGED, PeerConnections, ReceivedReply};
 
 /// Timeout for each of connection, handshake and reply. The next attempt is not due before.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of messages in flight; others are retried as if they had been lost.
-const IN_FLIGHT: usize = 64;
+const IN_FLIGHT_MAX: usize = 64;
 
 /// Sends messages over TLS.
 pub(super) struct EncryptedNotify {
@@ -35,7 +35,7 @@ impl EncryptedNotify {
         EncryptedNotify {
             connections,
             replies,
-            slots: Arc::new(Semaphore::new(IN_FLIGHT)),
+            slots: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             log: Arc::new(Mutex::new(LogThrottle::by_text(LOG_INTERVAL, LOGGED))),
         }
     }
@@ -50,7 +50,7 @@ impl EncryptedNotify {
         tokio::spawn(async move {
             let _slot = slot;
             let from: SocketAddr = target.address;
-            match connections.exchange(&target, &message, PATIENCE).await {
+            match connections.exchange(&target, &message, TIMEOUT).await {
                 Ok(reply) => {
                     let _ = replies.send((reply, from)).await;
                 }

@@ -28,7 +28,7 @@ impl DatagramBatch {
 
     /// Empties the batch, for datagrams from an XDP ring to a listener.
     pub(crate) fn begin(&mut self, listener: &UdpListener) {
-        self.is_of_ring = true;
+        self.is_in_ring = true;
         self.arm(LocalAddressFrom::Bound);
         self.set_listener(listener);
     }

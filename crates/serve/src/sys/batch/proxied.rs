@@ -62,8 +62,8 @@ impl DatagramBatch {
 
     fn set_proxied(&mut self, i: usize, ends: ProxiedEnds) {
         let (client, _) = encode_address(ends.client);
-        let place = &mut self.frame_mut().addresses[i];
-        let other = std::mem::replace(place, SocketAddressBytes(client));
+        let slot = &mut self.frame_mut().addresses[i];
+        let other = std::mem::replace(slot, SocketAddressBytes(client));
         let slots = self
             .proxied
             .get_or_insert_with(|| Box::new(ProxiedSlots([const { None }; BATCH])));
@@ -99,7 +99,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_datagram_of_a_proxy_is_that_of_its_client_until_the_reply_is_sent() {
+    fn a_datagram_from_a_proxy_has_the_address_of_its_client_until_the_reply_is_sent() {
         let proxy: SocketAddr = "192.0.2.7:4711".parse().unwrap();
         let other: SocketAddr = "[2001:db8::9]:53".parse().unwrap();
         let addresses = [203, 0, 113, 5, 198, 51, 100, 53, 0x10, 0, 0, 53];
