@@ -253,14 +253,14 @@ impl<H> StreamState<H> {
 
 /// The registry slot of one connection. Dropping it, even by a panic or eviction, releases the slot and counts the
 /// connection as closed.
-struct ConnectionSlot<H: StreamHandler> {
+struct RegistrySlot<H: StreamHandler> {
     shared: Arc<StreamState<H>>,
     id: u64,
     ends: Endpoints,
     rules: Arc<ListenerRules>,
 }
 
-impl<H: StreamHandler> Drop for ConnectionSlot<H> {
+impl<H: StreamHandler> Drop for RegistrySlot<H> {
     fn drop(&mut self) {
         self.shared.registry.leave(self.id);
         self.shared.handler.closed(self.ends.client);
@@ -413,7 +413,7 @@ fn admit<H: StreamHandler, S: ByteStream>(
 fn spawn_admitted<H: StreamHandler, F: Future<Output = ()> + Send + 'static>(
     shared: &Arc<StreamState<H>>,
     (ends, rules): AcceptedAt,
-    serve: impl FnOnce(ConnectionSlot<H>) -> F,
+    serve: impl FnOnce(RegistrySlot<H>) -> F,
 ) {
     let client = ends.client;
     let id = match shared.registry.enter(Some(client.ip())) {
@@ -424,7 +424,7 @@ fn spawn_admitted<H: StreamHandler, F: Future<Output = ()> + Send + 'static>(
         }
     };
     shared.handler.opened(client);
-    let slot = ConnectionSlot {
+    let slot = RegistrySlot {
         shared: Arc::clone(shared),
         id,
         ends,

@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{AcceptedAt, ConnectionSlot, Endpoints, StreamHandler, StreamState};
+use super::{AcceptedAt, Endpoints, RegistrySlot, StreamHandler, StreamState};
 use crate::proxy::{HEADER_MAX, NoHeader, ProxyHeader, read_stream};
 
 /// Admits a connection from a proxy, and serves it as a connection of the client.
@@ -18,13 +18,13 @@ pub(super) fn admit<H: StreamHandler, F: Future<Output = ()> + Send + 'static>(
     shared: &Arc<StreamState<H>>,
     mut stream: TcpStream,
     (ends, rules): AcceptedAt,
-    serve: impl FnOnce(TcpStream, ConnectionSlot<H>) -> F + Send + 'static,
+    serve: impl FnOnce(TcpStream, RegistrySlot<H>) -> F + Send + 'static,
 ) {
     let Ok(id) = shared.registry.enter(None) else {
         return;
     };
     shared.handler.opened(ends.client);
-    let mut slot = ConnectionSlot {
+    let mut slot = RegistrySlot {
         shared: Arc::clone(shared),
         id,
         ends,

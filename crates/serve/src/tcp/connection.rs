@@ -19,7 +19,7 @@ use super::drain::{DRAIN_BUSY, DRAIN_IDLE};
 use super::holdings::UNCOUNTED_BYTES;
 use super::later::{ConnectionReplies, Later, MAX_TICKETS};
 use super::stream::ByteStream;
-use super::{ConnectionSlot, StreamAction, StreamHandler, TurnBuffers};
+use super::{RegistrySlot, StreamAction, StreamHandler, TurnBuffers};
 use crate::request::MessageStream;
 use many::{Pulled, notified};
 
@@ -35,7 +35,7 @@ const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
 pub(super) struct StreamConnection<H: StreamHandler, S: ByteStream> {
     pub(super) stream: S,
-    pub(super) slot: ConnectionSlot<H>,
+    pub(super) slot: RegistrySlot<H>,
     /// Received and not yet answered.
     pub(super) input: Vec<u8>,
     /// Answers the client has not read yet.
@@ -74,7 +74,7 @@ enum Woken {
 }
 
 impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
-    pub(super) fn new(stream: S, slot: ConnectionSlot<H>) -> StreamConnection<H, S> {
+    pub(super) fn new(stream: S, slot: RegistrySlot<H>) -> StreamConnection<H, S> {
         let now = Instant::now();
         StreamConnection {
             stream,

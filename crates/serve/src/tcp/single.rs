@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use super::later::Later;
 use super::{
-    AcceptedAt, ConnectionSlot, Endpoints, StreamAction, StreamHandler, StreamState, TcpSettings,
+    AcceptedAt, Endpoints, RegistrySlot, StreamAction, StreamHandler, StreamState, TcpSettings,
     behind_proxy, serve_listeners, spawn_admitted,
 };
 use crate::listener::{ListenerRules, StreamListener};
@@ -122,7 +122,7 @@ impl<H: StreamHandler> MessageServer<H> {
 
 /// One connection, which is counted until it is dropped.
 pub struct MessageConnection<H: StreamHandler> {
-    slot: ConnectionSlot<H>,
+    slot: RegistrySlot<H>,
     /// The client, when the handshake is complete.
     peer: OnceLock<Arc<TlsPeer>>,
 }
@@ -133,7 +133,7 @@ impl<H: StreamHandler> MessageConnection<H> {
         self.slot.ends
     }
 
-    fn new(slot: ConnectionSlot<H>) -> Self {
+    fn new(slot: RegistrySlot<H>) -> Self {
         MessageConnection {
             slot,
             peer: OnceLock::new(),

@@ -408,7 +408,7 @@ mod tests {
         let later = Instant::now() + STALL_TIMEOUT;
         let is_cut = |place: &TransferSlot| place.progress.is_cut.load(Ordering::Relaxed);
         slots.make_room(later);
-        assert!(!in_progress.iter().any(is_cut), "nobody waits");
+        assert!(!in_progress.iter().any(is_cut), "no client waits");
         let _waiting = waiting(slots.take(ip(3), &wake));
         slots.make_room(Instant::now());
         assert!(!in_progress.iter().any(is_cut), "both read");
