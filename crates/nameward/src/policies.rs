@@ -143,9 +143,9 @@ pub fn templates(config: &Config) -> HashMap<String, PolicyFragment> {
     named.collect()
 }
 
-/// Applies what the state store keeps, with the settings of templates.
-pub fn apply_kept(kept: &StoredPolicies, config: &Config) {
-    if let Err(error) = kept.apply(templates(config)) {
+/// Applies the policies in the state store, with the settings of templates.
+pub fn apply_stored(stored: &StoredPolicies, config: &Config) {
+    if let Err(error) = stored.apply(templates(config)) {
         tracing::error!("{error}; its keys and zones are not available");
     }
 }

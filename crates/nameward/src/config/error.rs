@@ -32,7 +32,7 @@ impl Problem {
     }
 
     /// Returns line and column, to sort problems in file order.
-    pub fn place(&self) -> (usize, usize) {
+    pub fn position(&self) -> (usize, usize) {
         (self.line, self.column)
     }
 }

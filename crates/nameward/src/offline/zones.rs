@@ -64,7 +64,7 @@ pub struct StoredZones {
     found: Mutex<FoundZones>,
 }
 
-/// The way in which a request treats a database that fails.
+/// How a request treats a database that fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RequestForm {
     /// Shows what is known without it.
@@ -116,8 +116,8 @@ impl StoredZones {
                 let mut files = self.files();
                 self.warn(&files.read_some(&self.sources).errors);
                 self.read_catalog_rows()?;
-                for name in self.names_at_home()? {
-                    self.read_at_home(&name)?;
+                for name in self.stored_names()? {
+                    self.read_stored(&name)?;
                 }
                 Ok(())
             }
@@ -142,7 +142,7 @@ impl StoredZones {
                 match row {
                     Ok(Some(row)) => self.offer_row(&row, *rank, *mode),
                     Ok(None) => {}
-                    // `zone show` shows what the others have, and names the one that failed.
+                    // `zone show` shows the data of other databases, and names the one that failed.
                     Err(error) if request == RequestForm::Show => {
                         self.warn(&[format!("{address}: {error}")]);
                     }
@@ -151,7 +151,7 @@ impl StoredZones {
                     }
                 }
             }
-            self.read_at_home(name)?;
+            self.read_stored(name)?;
         }
         let sources = sources_of(&self.sources, names);
         if !sources.is_empty() {
@@ -182,7 +182,7 @@ impl StoredZones {
     }
 
     /// Reads a zone from the state store, if it is stored there: a transferred zone, or a catalog produced here.
-    fn read_at_home(&self, name: &NameBuf) -> Result<(), OperationError> {
+    fn read_stored(&self, name: &NameBuf) -> Result<(), OperationError> {
         let Some(store) = self.commits.store() else {
             return Ok(());
         };
@@ -214,7 +214,7 @@ impl StoredZones {
     }
 
     /// Lists the zones stored in the state store.
-    fn names_at_home(&self) -> Result<Vec<NameBuf>, OperationError> {
+    fn stored_names(&self) -> Result<Vec<NameBuf>, OperationError> {
         let Some(store) = self.commits.store() else {
             return Ok(Vec::new());
         };
@@ -295,11 +295,11 @@ impl StoredZones {
     /// Passes on the zones stored in files and in the state store; databases are listed separately.
     pub fn each_name(&self, each: &mut dyn FnMut(Name<'_>, u16)) {
         let mut ranks = self.file_ranks().clone();
-        let at_home = self.names_at_home().unwrap_or_else(|error| {
+        let stored = self.stored_names().unwrap_or_else(|error| {
             self.warn(&[format!("zones in the state store: {error}")]);
             Vec::new()
         });
-        for name in at_home {
+        for name in stored {
             let declared_by = self.policies.load().get(name.as_name()).declared_by;
             let rank = match declared_by {
                 PolicySource::Configured => CONFIGURED_RANK,
