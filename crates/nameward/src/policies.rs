@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zones_whose_tables_say_the_same_share_their_terms() {
+    fn zones_with_equal_tables_share_their_policy() {
         let table = |name: &str, octet: u8| {
             format!(
                 "[[zone]]\nname = \"{name}\"\nkind = \"secondary\"\nprimaries = [{{ address = \"192.0.2.{octet}\" }}]\n"

@@ -76,16 +76,16 @@ fn every_file_of_the_suite_reads() {
 }
 
 #[test]
-fn nsd_answers_as_the_suite_says() {
+fn nsd_conforms_to_the_suite() {
     judge(PeerKind::Nsd);
 }
 
 #[test]
-fn knot_answers_as_the_suite_says() {
+fn knot_conforms_to_the_suite() {
     judge(PeerKind::Knot);
 }
 
 #[test]
-fn bind_answers_as_the_suite_says() {
+fn bind_conforms_to_the_suite() {
     judge(PeerKind::Bind);
 }

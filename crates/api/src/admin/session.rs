@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_bounded_and_the_one_idle_longest_makes_room() {
+    fn sessions_are_limited_and_the_longest_idle_one_is_evicted() {
         let (sessions, now) = (Sessions::default(), Instant::now());
         let key = ApiKey::configured();
         let first = sessions.start(&key, now).unwrap();

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_client_with_the_most_connections_makes_room() {
+    async fn the_client_with_the_most_connections_loses_one() {
         let connections = Connections::new(4);
         let few = admit(&connections, "192.0.2.1").unwrap();
         let many: Vec<_> = (0..3)

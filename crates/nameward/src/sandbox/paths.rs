@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_needs_the_directories_of_what_it_names() {
+    fn a_configuration_needs_the_directories_of_its_files() {
         let directory = tempfile::tempdir().unwrap();
         let base = directory.path().canonicalize().unwrap();
         for name in ["zones", "state", "conf", "elsewhere"] {

@@ -1,4 +1,5 @@
-//! Zones that BIND signs, served beside it from its signed copy and its journal: the same answers, before and after a change.
+//! Zones signed by BIND, served alongside it from its signed copy and its journal: the same answers, before and after
+//! a change.
 
 use std::{
     fs,
@@ -58,7 +59,7 @@ fn answer(server: SocketAddr, name: &str, rtype: &str) -> Option<(u16, Vec<Strin
     is_signed.then(|| (reply.rcode(), records))
 }
 
-/// Waits until both servers give the same signed answers, of which the first one has this code.
+/// Waits until both servers give the same signed answers, the first of which has this code.
 fn wait_for_same(bind: &Peer, server: &TestServer, first: (&str, u16)) {
     let questions = [
         (first.0, "A"),

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_become_ours_or_say_why_not() {
+    fn commands_are_translated_or_rejected_with_a_reason() {
         let native = |text: &str| PdnsStep::Run(text.split(' ').map(Into::into).collect());
         assert_eq!(plan_of("RELOAD"), Ok(vec![native("reload")]));
         let logged = plan_of("set query-logging yes");
