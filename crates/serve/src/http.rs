@@ -1,4 +1,4 @@
-//! What every HTTP listener (the API, DNS over HTTPS) needs: a memory budget for bodies and
+//! Shared by all HTTP listeners (the API, DNS over HTTPS): a memory budget for bodies and
 //! replies, and a guard against clients that stall.
 
 mod memory;

@@ -376,7 +376,7 @@ fn lag_of(database: &FollowedDatabase) -> Option<BackendLag> {
 }
 
 /// Reads the state periodically until the server stops.
-pub async fn refresh_periodically(health: Arc<ServerHealth>, mut stopping: watch::Receiver<bool>) {
+pub async fn refresh_loop(health: Arc<ServerHealth>, mut stopping: watch::Receiver<bool>) {
     let mut seconds = tokio::time::interval(INTERVAL);
     seconds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -399,10 +399,7 @@ fn start_periodic_tasks(
     stopping: &watch::Receiver<bool>,
 ) {
     tasks.spawn(tick(Arc::clone(&core.shared), stopping.clone()));
-    tasks.spawn(health::refresh_periodically(
-        Arc::clone(health),
-        stopping.clone(),
-    ));
+    tasks.spawn(health::refresh_loop(Arc::clone(health), stopping.clone()));
     tasks.spawn(nameward_serve::health_checks::run(
         Arc::clone(&core.steering),
         stopping.clone(),

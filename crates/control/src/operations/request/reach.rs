@@ -1,8 +1,8 @@
-//! What a request needs: the running server, some zones, or all zones.
+//! Requirements of a request: the running server, some zones, or all zones.
 
 use super::OperationRequest;
 
-/// What a request needs.
+/// The requirements of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestReach<'r> {
     /// A running server: its counters, caches, timers or connections.

@@ -25,7 +25,7 @@ pub struct PeerTlsFault {
     pub since: u64,
 }
 
-/// What zones use a server for.
+/// The use that zones have for a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerRole {
     /// Zones are transferred from it.
