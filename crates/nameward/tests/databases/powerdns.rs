@@ -3,7 +3,7 @@
 use super::operation::wait_for_code;
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::differential::answers::{Answer, Server};
-use nameward_testkit::differential::questions::Ask;
+use nameward_testkit::differential::queries::Ask;
 use nameward_testkit::peers::{Peer, PeerKind, PeerOptions};
 use nameward_testkit::wire::{Name, Question, QuestionEdns, type_from_text, type_text};
 use nameward_testkit::{Setup, TestServer, require};
@@ -269,7 +269,7 @@ pub(crate) fn powerdns_with(store: &Store, zones: &[&str], more: &str) -> Option
     Some(peer.unwrap_or_else(|error| panic!("{error}")))
 }
 
-fn questions() -> Vec<Ask> {
+fn queries() -> Vec<Ask> {
     let mut names: Vec<String> = Vec::new();
     for (zone, _) in ZONES {
         names.extend(PREFIXES.iter().map(|prefix| format!("{prefix}{zone}.")));
@@ -363,7 +363,7 @@ fn check(kind: Option<DatabaseKind>) {
         let server = store.nameward(mode);
         wait_for_code(&server, "www.nsec3.test.", 0);
         let mut ours = Server::connect("ours", server.address(), &apexes).unwrap();
-        for ask in questions() {
+        for ask in queries() {
             let (own, other) = (ours.ask(&ask).unwrap(), theirs.ask(&ask).unwrap());
             if own.same(&other) && own.additional == other.additional {
                 continue;

@@ -5,8 +5,8 @@ use super::ask::Asker;
 use super::operation::zone;
 use super::rows::Sqlite;
 use nameward_testkit::conformance::ZoneText;
-use nameward_testkit::differential::questions::Ask;
-use nameward_testkit::differential::{asks, zones};
+use nameward_testkit::differential::queries::Ask;
+use nameward_testkit::differential::{generate_queries, zones};
 use nameward_testkit::peers::PeerKind;
 use nameward_testkit::validator::{Anchor, Validator};
 use nameward_testkit::wait_until;
@@ -203,7 +203,7 @@ fn check_denial(seed: u64, mode: &str, metadata: &[(&str, &str)]) {
     let asked = judge_all(
         &validator,
         server.address(),
-        (asks(&made, seed), is_complete),
+        (generate_queries(&made, seed), is_complete),
         expected,
     );
     assert!(asked > 500, "{asked} asked");
@@ -222,11 +222,11 @@ pub enum Judged {
 pub fn judge_all(
     validator: &Validator,
     server: SocketAddr,
-    (asks, can_judge): (Vec<Ask>, impl Fn(&Ask, &Message) -> bool),
+    (queries, can_judge): (Vec<Ask>, impl Fn(&Ask, &Message) -> bool),
     expected: Judged,
 ) -> usize {
     let (mut asked, mut wrong) = (0, Vec::new());
-    for mut ask in asks {
+    for mut ask in queries {
         ask.edns = QuestionEdns::Dnssec;
         let own = whole(server, &ask);
         if can_judge(&ask, &own) {

@@ -4,8 +4,8 @@
 use super::rows::Sqlite;
 use super::signed::{Judged, anchors, is_complete, judge_all, set_meta};
 use nameward_testkit::conformance::ZoneText;
-use nameward_testkit::differential::questions::Ask;
-use nameward_testkit::differential::{asks, zones};
+use nameward_testkit::differential::queries::Ask;
+use nameward_testkit::differential::{generate_queries, zones};
 use nameward_testkit::validator::Validator;
 use nameward_testkit::wire::Message;
 use nameward_testkit::{Setup, TestFailure};
@@ -89,9 +89,9 @@ fn check_at(home: Home, seed: u64, denial: &[&str], expected: Judged) {
     let server = setup.start();
     let validator = Validator::start(server.address(), &anchors(server.address(), &signed));
     let validator = validator.expect("named");
-    let asks = (asks(&made, seed), can_judge);
-    let asked = judge_all(&validator, server.address(), asks, expected);
-    assert!(asked > 200, "{asked} asked");
+    let queries = (generate_queries(&made, seed), can_judge);
+    let validated = judge_all(&validator, server.address(), queries, expected);
+    assert!(validated > 200, "{validated} asked");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 
 use nameward_testkit::{
     Setup, TestServer,
-    differential::{answers::Server, questions::Ask},
+    differential::{answers::Server, queries::Ask},
     peers::{Peer, PeerKind, PeerOptions},
     server::binary,
     wire::{Client, Name, Question, QuestionEdns, Transport, rcode_text, type_from_text},
