@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flag_goes_before_its_variable_and_both_before_what_is_installed() {
+    fn a_flag_overrides_its_variable_and_both_override_the_default() {
         let here = env::current_exe().unwrap();
         let variable = |name: &str| (name == "BENCH_NSD").then(|| OsString::from("/bin/sh"));
         let mut arguments = BinaryArguments::default();

@@ -4,10 +4,11 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-/// Ten years: files are kept from run to run.
+/// Ten years: files are kept between runs.
 const VALIDITY: &str = "now+315360000";
 
-/// Signs a zone file with P-256 and a chain of NSEC, with the keys of [`make`] beside it, and puts the signed one in its place.
+/// Signs a zone file with P-256 and an NSEC chain, with the keys of [`make`] in the same directory, and replaces it
+/// by the signed one.
 pub fn sign(zone: &str, file: &Path) -> io::Result<()> {
     let file = std::path::absolute(file)?;
     let directory = file.parent().unwrap_or(Path::new("/"));
@@ -33,7 +34,7 @@ pub fn signzone(zone: &str, file: &Path, keys: &Path, out: &Path) -> io::Result<
     let mut command = Command::new("dnssec-signzone");
     command.args(["-q", "-P", "-S", "-e", VALIDITY, "-o", zone, "-K"]);
     command.arg(keys).arg("-f").arg(out).arg(file);
-    // It leaves a file of DS records where it stands.
+    // It leaves a file of DS records in its working directory.
     command.current_dir(keys);
     run(&mut command)
 }

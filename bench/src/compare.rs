@@ -51,7 +51,7 @@ pub struct Measurement {
     pub other_load: f64,
 }
 
-/// Starts a server, loads it with questions, and ends it.
+/// Starts a server, loads it with queries, and stops it.
 pub fn measure(
     server: Server,
     files: &ZoneFiles,
@@ -67,7 +67,7 @@ pub fn measure(
     run(&peer, queries, plan).map_err(TestFailure::from)
 }
 
-/// Loads a server that runs with questions.
+/// Loads a running server with queries.
 pub fn run(peer: &Peer, queries: &Queries, plan: &Plan<'_>) -> io::Result<Measurement> {
     let pids = process::tree(peer.pid())?;
     let load_cpu = process::cpu_time(&pids).total();
@@ -156,7 +156,7 @@ fn write_row(
     )
 }
 
-/// Of several runs, the one in the middle by user time; an error only when no run succeeded.
+/// Returns the run with the median user time; an error only if no run succeeded.
 pub fn median(mut runs: Vec<Result<Measurement, TestFailure>>) -> Result<Measurement, TestFailure> {
     if runs.iter().any(Result::is_ok) {
         runs.retain(Result::is_ok);
@@ -165,7 +165,7 @@ pub fn median(mut runs: Vec<Result<Measurement, TestFailure>>) -> Result<Measure
     median_by(runs, time).unwrap_or_else(|| Err("not run".into()))
 }
 
-/// The one in the middle by what `measure` says of each.
+/// Returns the median by the value that `measure` returns.
 pub fn median_by<T>(mut runs: Vec<T>, measure: impl Fn(&T) -> f64) -> Option<T> {
     runs.sort_by(|a, b| measure(a).total_cmp(&measure(b)));
     let middle = runs.len() / 2;

@@ -36,14 +36,14 @@ pub enum Engine {
     Mariadb,
 }
 
-/// The contents of the database and the questions.
+/// The contents of the database and the queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Case {
-    /// One zone of 1,000,000 names, asked at random: hardly anything is in a cache.
+    /// One zone of 1,000,000 names, queried at random: hardly anything is cached.
     Random,
     /// One zone of 1,000 names: all answers are in the packet cache.
     Hot,
-    /// 100,000 zones of 8 records, asked at random.
+    /// 100,000 zones of 8 records, queried at random.
     Zones,
     /// The zone of `random` loaded into memory (ours only).
     Resident,
@@ -129,10 +129,10 @@ enum Server {
 /// A database with the rows of a scenario.
 struct Filled {
     engine: Engine,
-    place: Place,
+    location: DatabaseLocation,
 }
 
-enum Place {
+enum DatabaseLocation {
     File(TempDir),
     Server(Database),
 }
@@ -141,15 +141,17 @@ impl Filled {
     /// Makes a database with the schema of `nameward db init`, which is that of PowerDNS, and fills it.
     fn make(engine: Engine, case: Case, nameward: &Path) -> io::Result<Self> {
         let started = |kind| match Database::start(kind) {
-            Some(database) => database.map(Place::Server),
+            Some(database) => database.map(DatabaseLocation::Server),
             None => Err(io::Error::other("not installed; run scripts/install-deps")),
         };
-        let place = match engine {
-            Engine::Sqlite => Place::File(tempfile::Builder::new().prefix("bench-").tempdir()?),
+        let location = match engine {
+            Engine::Sqlite => {
+                DatabaseLocation::File(tempfile::Builder::new().prefix("bench-").tempdir()?)
+            }
             Engine::Postgres => started(DatabaseKind::Postgres)?,
             Engine::Mariadb => started(DatabaseKind::Mariadb)?,
         };
-        let filled = Filled { engine, place };
+        let filled = Filled { engine, location };
         let output = Command::new(nameward)
             .args(["db", "init", &filled.address()])
             .output()?;
@@ -165,9 +167,9 @@ impl Filled {
     }
 
     fn run(&self, sql: &str) -> io::Result<()> {
-        let directory = match &self.place {
-            Place::Server(database) => return database.run(sql).map(|_| ()),
-            Place::File(directory) => directory.path(),
+        let directory = match &self.location {
+            DatabaseLocation::Server(database) => return database.run(sql).map(|_| ()),
+            DatabaseLocation::File(directory) => directory.path(),
         };
         let script = directory.join("rows.sql");
         fs::write(&script, sql)?;
@@ -188,9 +190,11 @@ impl Filled {
     }
 
     fn address(&self) -> String {
-        match &self.place {
-            Place::File(directory) => directory.path().join("zones.db").display().to_string(),
-            Place::Server(database) => database.url(),
+        match &self.location {
+            DatabaseLocation::File(directory) => {
+                directory.path().join("zones.db").display().to_string()
+            }
+            DatabaseLocation::Server(database) => database.url(),
         }
     }
 
@@ -211,14 +215,16 @@ impl Filled {
 
     /// PowerDNS with its defaults, on TCP as ours.
     fn powerdns(&self) -> String {
-        let (host, port) = match &self.place {
-            Place::File(_) => {
+        let (host, port) = match &self.location {
+            DatabaseLocation::File(_) => {
                 return format!(
                     "launch=gsqlite3\ngsqlite3-database={}\ngsqlite3-dnssec=yes\n",
                     self.address()
                 );
             }
-            Place::Server(database) => (database.address().ip(), database.address().port()),
+            DatabaseLocation::Server(database) => {
+                (database.address().ip(), database.address().port())
+            }
         };
         match self.engine {
             Engine::Mariadb => format!(
@@ -233,9 +239,11 @@ impl Filled {
     }
 
     fn pids(&self) -> io::Result<Vec<u32>> {
-        match &self.place {
-            Place::File(_) => Ok(Vec::new()),
-            Place::Server(database) => database.pid().map_or(Ok(Vec::new()), process::tree),
+        match &self.location {
+            DatabaseLocation::File(_) => Ok(Vec::new()),
+            DatabaseLocation::Server(database) => {
+                database.pid().map_or(Ok(Vec::new()), process::tree)
+            }
         }
     }
 

@@ -41,7 +41,7 @@ enum EncryptedTable {
     Handshakes,
     /// Memory of idle connections.
     Idle,
-    /// Queries over UDP beside a flood of handshakes.
+    /// Queries over UDP during a flood of handshakes.
     Flood,
 }
 
@@ -81,7 +81,7 @@ pub struct EncryptedArguments {
     /// Numbers of connections, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 1000])]
     connections: Vec<usize>,
-    /// Queries under way on each connection.
+    /// Queries in flight on each connection.
     #[arg(long, default_value_t = 8)]
     window: usize,
     /// Handshakes of each kind.
@@ -96,7 +96,7 @@ pub struct EncryptedArguments {
     /// Seconds of each measurement.
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
-    /// Runs of every row; the one with the median processor time is shown.
+    /// Runs of every row; the one with the median processor time is reported.
     #[arg(long, default_value_t = 1)]
     repeat: usize,
     /// Core of the servers.

@@ -1,4 +1,4 @@
-//! A flood from one network, beside clients in others: what response rate limiting costs and whom it protects.
+//! A flood from one network, and clients in others: what response rate limiting costs and which clients it protects.
 //!
 //! The flood asks for one name at a fixed rate from one /24, as a reflection attack does. Clients in as many networks as
 //! they are send a query at a time at a low rate, far below the limit. Each server runs with rate limiting off and on, with
@@ -27,7 +27,7 @@ use crate::zones::ZoneFiles;
 
 /// Responses per second that a network gets for a name: the default of NSD.
 const LIMIT: u32 = 200;
-/// Clients beside the flood, each in its own network, and the queries per second that each sends.
+/// Clients during the flood, each in its own network, and the queries per second that each sends.
 const CLIENTS: u8 = 250;
 const CLIENT_RATE: u32 = 4;
 /// A query of a client without an answer for this long is lost.
@@ -43,7 +43,7 @@ struct FloodTraffic {
     answered_octets: u64,
 }
 
-/// What the clients beside it got.
+/// The answers that the other clients got.
 #[derive(Clone, Debug, Default)]
 struct ClientFigures {
     sent: u64,
@@ -62,10 +62,10 @@ struct FloodedServer {
     elapsed: Duration,
 }
 
-/// Sends one question `rate` times per second from one address, in batches, until it is stopped.
+/// Sends one query `rate` times per second from one address, in batches, until it is stopped.
 fn flood(
     server: SocketAddr,
-    question: &[u8],
+    query: &[u8],
     rate: u32,
     stop: &AtomicBool,
 ) -> io::Result<FloodTraffic> {
@@ -80,7 +80,7 @@ fn flood(
         let count = (due - due_before).min(BATCH as u64) as usize;
         for i in 0..count {
             let id = (traffic.sent as u16).wrapping_add(i as u16);
-            out.fill(i, question)[..2].copy_from_slice(&id.to_be_bytes());
+            out.fill(i, query)[..2].copy_from_slice(&id.to_be_bytes());
         }
         // What the kernel does not take now is not sent: the rate is what was sent, and is shown.
         let sent = if count > 0 {
@@ -91,7 +91,7 @@ fn flood(
         };
         due_before += count as u64;
         traffic.sent += sent as u64;
-        traffic.sent_octets += (sent * question.len()) as u64;
+        traffic.sent_octets += (sent * query.len()) as u64;
         let received = into.receive(&socket)?;
         traffic.answered += received as u64;
         traffic.answered_octets += (0..received)
@@ -102,7 +102,7 @@ fn flood(
 }
 
 /// Sends queries from many networks at a low rate, until it is stopped.
-fn ask_beside(
+fn query_during_flood(
     server: SocketAddr,
     queries: &Queries,
     stop: &AtomicBool,
@@ -121,13 +121,13 @@ fn ask_beside(
         let due = (begin.elapsed().as_secs_f64() * rate) as u64;
         while figures.sent < due {
             let client = figures.sent as usize % sockets.len();
-            let mut question = queries
+            let mut query = queries
                 .message(figures.sent as usize % queries.len())
                 .to_vec();
             let id = figures.sent as u16;
-            question[..2].copy_from_slice(&id.to_be_bytes());
+            query[..2].copy_from_slice(&id.to_be_bytes());
             under_way[client] = Some((id, Instant::now()));
-            sockets[client].send(&question)?;
+            sockets[client].send(&query)?;
             figures.sent += 1;
         }
         for (socket, asked) in sockets.iter().zip(&mut under_way) {
@@ -182,7 +182,7 @@ fn measure(
     sys::pin_to_core(plan.client_core)?;
     thread::scope(|scope| {
         let flood = scope.spawn(|| flood(address, queries.message(0), rate, &stop));
-        let clients = scope.spawn(|| ask_beside(address, queries, &stop));
+        let clients = scope.spawn(|| query_during_flood(address, queries, &stop));
         let (begin, before, lost) = (
             Instant::now(),
             process::cpu_time(&pids),

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_of_what_was_recorded() {
+    fn percentiles_are_of_the_recorded_values() {
         let mut histogram = Histogram::default();
         assert_eq!(histogram.percentile(0.5), Duration::ZERO);
         (1..=100).for_each(|n| histogram.record(Duration::from_nanos(n)));

@@ -1,4 +1,4 @@
-//! The load: a closed loop of one thread that keeps a fixed number of questions under way.
+//! The load: a closed loop of one thread that keeps a fixed number of queries in flight.
 //!
 //! Every socket has a window of slots. A slot is a question under way; its number and a generation
 //! are the message id, so that a late or doubled answer is known as such. An answer frees its slot,
@@ -17,20 +17,20 @@ use crate::sys::{self, BATCH, Batch};
 
 /// Slots of one socket at most: their number is the low octet of the message id.
 pub const MAX_WINDOW: usize = 256;
-/// Octets of an answer that are looked at: its header.
+/// Octets of an answer that are examined: its header.
 const HEADER: usize = 12;
 const RECEIVE_BUFFER: usize = 4 << 20;
-/// How often slots are searched for lost questions.
+/// How often slots are searched for lost queries.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How much is under way, and for how long.
+/// How much is in flight, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Sockets, each with a port of its own.
+    /// Sockets, each with its own port.
     pub sockets: usize,
-    /// Questions under way on each socket.
+    /// Queries in flight on each socket.
     pub window: usize,
-    /// After this a question counts as lost.
+    /// After this a query counts as lost.
     pub timeout: Duration,
 }
 
@@ -39,14 +39,14 @@ pub struct Shape {
 pub enum Limit {
     /// After this time.
     Time(Duration),
-    /// After this many questions.
+    /// After this many queries.
     Questions(u64),
 }
 
 /// The outcome of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Answers to questions under way.
+    /// Answers to queries in flight.
     pub answered: u64,
     /// Questions without an answer in time.
     pub lost: u64,
@@ -56,7 +56,7 @@ pub struct Outcome {
     pub rcodes: [u64; 16],
     /// Octets of all answers.
     pub octets: u64,
-    /// From the first question to the last answer.
+    /// From the first query to the last answer.
     pub elapsed: Duration,
     /// From sending to receiving.
     pub latency: Histogram,
@@ -64,8 +64,8 @@ pub struct Outcome {
 
 #[derive(Clone, Copy)]
 struct Slot {
-    /// The question under way, if one is.
-    question: Option<u32>,
+    /// The query in flight, if there is one.
+    query: Option<u32>,
     generation: u8,
     sent_at: Instant,
 }
@@ -73,12 +73,12 @@ struct Slot {
 /// The sockets and their slots.
 pub struct Generator<'a> {
     queries: &'a Queries,
-    /// Where the next question is in the list, which is a circle.
+    /// The position of the next query in the list, which is circular.
     next: usize,
     shape: Shape,
     sockets: Vec<UdpSocket>,
     slots: Vec<Slot>,
-    /// Of each socket: slots that wait for their next question.
+    /// For each socket: slots that wait for their next query.
     free: Vec<Vec<u8>>,
     out: Batch<MAX_QUERY>,
     into: Batch<HEADER>,
@@ -96,7 +96,7 @@ impl<'a> Generator<'a> {
             sockets.push(socket);
         }
         let slot = Slot {
-            question: None,
+            query: None,
             generation: 0,
             sent_at: Instant::now(),
         };
@@ -112,7 +112,7 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// Asks up to the limit, then waits for what is under way.
+    /// Sends queries up to the limit, then waits for those in flight.
     pub fn run(&mut self, limit: Limit) -> io::Result<Outcome> {
         let mut outcome = Outcome::default();
         let begin = Instant::now();
@@ -125,15 +125,15 @@ impl<'a> Generator<'a> {
                 Limit::Time(_) => 0,
                 Limit::Questions(count) => count - asked,
             };
-            if room == 0 && self.under_way() == 0 {
+            if room == 0 && self.in_flight() == 0 {
                 break;
             }
             let mut moved = 0;
-            let asked_before = asked;
+            let sent_before = asked;
             for socket in 0..self.sockets.len() {
                 moved += self.receive(socket, &mut outcome)?;
-                let left = room - (asked - asked_before);
-                let sent = self.ask(socket, left.min(BATCH as u64) as usize)?;
+                let left = room - (asked - sent_before);
+                let sent = self.send_queries(socket, left.min(BATCH as u64) as usize)?;
                 asked += sent as u64;
                 moved += sent;
             }
@@ -150,13 +150,13 @@ impl<'a> Generator<'a> {
         Ok(outcome)
     }
 
-    fn under_way(&self) -> usize {
+    fn in_flight(&self) -> usize {
         let free: usize = self.free.iter().map(Vec::len).sum();
         self.slots.len() - free
     }
 
-    /// Sends questions for the free slots of a socket, at most `room` and one batch.
-    fn ask(&mut self, socket: usize, room: usize) -> io::Result<usize> {
+    /// Sends queries for the free slots of a socket, at most `room` and one batch.
+    fn send_queries(&mut self, socket: usize, room: usize) -> io::Result<usize> {
         let free = &mut self.free[socket];
         let count = free.len().min(room);
         if count == 0 {
@@ -166,7 +166,7 @@ impl<'a> Generator<'a> {
         for place in 0..count {
             let number = free.pop().expect("count is at most the free slots");
             let slot = &mut self.slots[socket * self.shape.window + usize::from(number)];
-            slot.question = Some(self.next as u32);
+            slot.query = Some(self.next as u32);
             slot.generation = slot.generation.wrapping_add(1);
             slot.sent_at = now;
             let message = self.out.fill(place, self.queries.message(self.next));
@@ -205,25 +205,25 @@ impl<'a> Generator<'a> {
             if slot.generation != generation {
                 continue;
             }
-            let Some(question) = slot.question.take() else {
+            let Some(query) = slot.query.take() else {
                 continue;
             };
             self.free[socket].push(number);
             outcome.answered += 1;
             outcome.octets += length as u64;
             outcome.rcodes[usize::from(header[3] & 0x0f)] += 1;
-            let expected = self.queries.expected(question as usize);
+            let expected = self.queries.expected(query as usize);
             outcome.wrong += u64::from(!expected.matches(header));
             outcome.latency.record(now - slot.sent_at);
         }
         Ok(count)
     }
 
-    /// Gives up questions that have waited too long.
+    /// Gives up queries that have waited too long.
     fn sweep(&mut self, now: Instant, outcome: &mut Outcome) {
         for (index, slot) in self.slots.iter_mut().enumerate() {
-            if slot.question.is_some() && now - slot.sent_at >= self.shape.timeout {
-                slot.question = None;
+            if slot.query.is_some() && now - slot.sent_at >= self.shape.timeout {
+                slot.query = None;
                 outcome.lost += 1;
                 let (socket, number) = (index / self.shape.window, index % self.shape.window);
                 self.free[socket].push(number as u8);
@@ -250,7 +250,7 @@ mod tests {
         timeout: Duration::from_secs(2),
     };
 
-    /// Answers `count` questions with this rcode and one answer record counted, then is silent.
+    /// Answers `count` queries with this rcode and one answer record counted, then stops answering.
     fn answer(server: UdpSocket, count: usize, rcode: u8) {
         std::thread::spawn(move || {
             let mut buffer = [0; 512];
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_lost_and_wrong_ones_are_counted_apart() {
+    fn answers_and_lost_and_wrong_ones_are_counted_separately() {
         let mut queries = Queries::with_capacity(1, QuestionEdns::Off);
         queries.push("a.test", 1, Expected::Data);
         for (rcode, share_wrong) in [(0, 0), (2, 1)] {

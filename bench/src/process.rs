@@ -51,7 +51,7 @@ pub fn tree(root: u32) -> io::Result<Vec<u32>> {
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // A process may end between the listing and the look: it is no longer of interest.
+        // A process may end after it was listed: it is then irrelevant.
         if let Some(stat) = fs::read_to_string(format!("/proc/{pid}/stat"))
             .ok()
             .as_deref()

@@ -2,7 +2,7 @@
 
 use nameward_testkit::wire::{QuestionEdns, encode_opt};
 
-/// The largest prepared question: a header, a name of 255 octets, type, class and OPT.
+/// The largest prepared query: a header, a name of 255 octets, type, class and OPT.
 pub const MAX_QUERY: usize = 12 + 255 + 4 + 11;
 
 /// The kind of answer that is right.
@@ -38,7 +38,7 @@ impl Expected {
     }
 }
 
-/// A list of questions, packed one after the other.
+/// A list of queries, packed one after the other.
 #[derive(Debug)]
 pub struct Queries {
     octets: Vec<u8>,
@@ -48,7 +48,7 @@ pub struct Queries {
 }
 
 impl Queries {
-    /// An empty list with room for `count` questions.
+    /// An empty list with room for `count` queries.
     pub fn with_capacity(count: usize, edns: QuestionEdns) -> Self {
         Self {
             octets: Vec::with_capacity(count * 56),
@@ -58,7 +58,7 @@ impl Queries {
         }
     }
 
-    /// Adds a question of class IN with id 0. The name has no escapes and no final dot.
+    /// Adds a query of class IN with ID 0. The name has no escapes and no final dot.
     pub fn push(&mut self, name: &str, rtype: u16, expected: Expected) {
         let opt = self.edns.opt();
         let octets = &mut self.octets;
@@ -78,12 +78,12 @@ impl Queries {
         self.expected.push(expected);
     }
 
-    /// How many questions there are.
+    /// Returns the number of queries.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The message of one question.
+    /// Returns the message of one query.
     pub fn message(&self, index: usize) -> &[u8] {
         let start = match index {
             0 => 0,
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_in_wire_form_with_opt() {
+    fn a_query_is_in_wire_format_with_opt() {
         let mut queries = Queries::with_capacity(2, QuestionEdns::Dnssec);
         queries.push("a.bc", 1, Expected::Data);
         queries.push("d", 28, Expected::NxDomain);

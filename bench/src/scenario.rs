@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_the_same_in_every_run() {
+    fn queries_are_the_same_in_every_run() {
         let (first, second) = (
             Scenario::Small.queries(QuestionEdns::Plain),
             Scenario::Small.queries(QuestionEdns::Plain),

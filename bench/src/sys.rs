@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_goes_through_sockets_and_comes_back() {
+    fn a_batch_is_sent_and_received_through_sockets() {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let client = UdpSocket::bind("127.0.0.1:0").unwrap();
         client.connect(server.local_addr().unwrap()).unwrap();

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_made_once_and_found_again() {
+    fn files_are_created_once_and_reused() {
         let data = tempfile::tempdir().unwrap();
         let made = prepare(Scenario::Small, data.path()).unwrap();
         assert_eq!(made.zones.len(), 1);

@@ -122,7 +122,7 @@ impl EncryptedCounts {
         let _ = self.started.subscribe().wait_for(|started| *started).await;
     }
 
-    /// Waits until so many connections are established, and lets them send queries.
+    /// Waits until this many connections are established, and lets them send queries.
     pub async fn start(&self, connections: usize) -> Result<(), ClientError> {
         let started = Instant::now();
         loop {

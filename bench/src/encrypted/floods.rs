@@ -1,4 +1,4 @@
-//! A flood of handshakes, as cheap for the attacker as it can be, beside one client over UDP.
+//! A flood of handshakes, as cheap as possible for the attacker, and one client over UDP.
 //!
 //! The flood sends the same recorded first flight on each connection, so that the server computes a key exchange and a
 //! signature, and resets the connection when the server's flight arrives: the attacker computes nothing.
@@ -46,7 +46,7 @@ fn first_flight(authority: &Path) -> Result<Vec<u8>, ClientError> {
 }
 
 /// Sends one query at a time for a while.
-fn ask(server: SocketAddr, queries: &Queries, time: Duration) -> io::Result<UdpFigures> {
+fn send_queries(server: SocketAddr, queries: &Queries, time: Duration) -> io::Result<UdpFigures> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.connect(server)?;
     socket.set_read_timeout(Some(PATIENCE))?;
@@ -83,7 +83,7 @@ fn flood(server: SocketAddr, flight: &[u8], stop: &AtomicBool, answered: &Atomic
     let shake = || -> io::Result<()> {
         let mut stream = TcpStream::connect(server)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        // A reset leaves no port behind that waits.
+        // A reset does not leave the port in TIME_WAIT.
         SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
         stream.write_all(flight)?;
         if stream.read(&mut [0; 4096])? > 0 {
@@ -106,7 +106,7 @@ pub struct FloodedByHandshakes {
     pub handshakes: f64,
 }
 
-/// Queries a server over UDP, first alone, then beside a flood.
+/// Queries a server over UDP, first alone, then during a flood.
 pub fn measure(
     (udp, tls): (SocketAddr, SocketAddr),
     authority: &Path,
@@ -114,14 +114,14 @@ pub fn measure(
     time: Duration,
 ) -> Result<FloodedByHandshakes, ClientError> {
     let flight = first_flight(authority)?;
-    let quiet = ask(udp, queries, time)?;
+    let quiet = send_queries(udp, queries, time)?;
     let (stop, answered) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         for _ in 0..FLOODERS {
             scope.spawn(|| flood(tls, &flight, &stop, &answered));
         }
         let begin = Instant::now();
-        let flooded = ask(udp, queries, time);
+        let flooded = send_queries(udp, queries, time);
         stop.store(true, Ordering::Relaxed);
         Ok(FloodedByHandshakes {
             quiet,

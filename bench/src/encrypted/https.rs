@@ -14,7 +14,7 @@ use super::clients::{ClientError, EncryptedCounts, PATIENCE, SERVER_NAME};
 use super::tls;
 
 /// Keeps one connection busy, and opens it again when the server closes it.
-pub async fn ask(
+pub async fn send_queries(
     server: SocketAddr,
     connector: TlsConnector,
     window: usize,

@@ -23,7 +23,7 @@ pub fn endpoint(config: rustls::ClientConfig) -> Result<Endpoint, ClientError> {
 }
 
 /// Keeps one connection busy, and opens it again when the server closes it.
-pub async fn ask(
+pub async fn send_queries(
     server: SocketAddr,
     endpoint: Endpoint,
     window: usize,

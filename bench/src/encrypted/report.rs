@@ -19,7 +19,7 @@ use crate::sys;
 
 /// Handshakes before those that count.
 const FIRST_HANDSHAKES: usize = 20;
-/// Time for a server to come to rest.
+/// Time for a server to become idle.
 const REST: Duration = Duration::from_secs(1);
 
 /// The cost of queries.
@@ -108,16 +108,21 @@ fn query_cost(
             let endpoint = quic::endpoint(config)?;
             for _ in 0..connections {
                 let counts = Arc::clone(&counts);
-                tasks.spawn(quic::ask(address, endpoint.clone(), window, counts));
+                tasks.spawn(quic::send_queries(
+                    address,
+                    endpoint.clone(),
+                    window,
+                    counts,
+                ));
             }
         } else {
             let connector = TlsConnector::from(Arc::new(config));
             for _ in 0..connections {
                 let (connector, counts) = (connector.clone(), Arc::clone(&counts));
                 if load.transport == EncryptedTransport::Tls {
-                    tasks.spawn(tls::ask(address, connector, window, counts));
+                    tasks.spawn(tls::send_queries(address, connector, window, counts));
                 } else {
-                    tasks.spawn(https::ask(address, connector, window, counts));
+                    tasks.spawn(https::send_queries(address, connector, window, counts));
                 }
             }
         }
@@ -278,7 +283,7 @@ fn is_closed(stream: &tokio::net::TcpStream) -> bool {
     }
 }
 
-/// Measures clients over UDP beside a flood of handshakes.
+/// Measures clients over UDP during a flood of handshakes.
 pub fn flood(bench: &EncryptedBench<'_>, queries: &Arc<Queries>) -> Result<String, ClientError> {
     let mut text = String::from(
         "### UDP beside a flood of handshakes: without : with\n\n\

@@ -1,4 +1,5 @@
-//! Queries over TLS: each connection keeps its window of queries under way and writes those that are due in one record.
+//! Queries over TLS: each connection keeps its window of queries in flight and writes those that are due in one
+//! record.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,7 +27,7 @@ pub async fn connect(
 }
 
 /// Keeps one connection busy, and opens it again when the server closes it.
-pub async fn ask(
+pub async fn send_queries(
     server: SocketAddr,
     connector: TlsConnector,
     window: usize,

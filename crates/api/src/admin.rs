@@ -40,7 +40,7 @@ use crate::operator::Api;
 use crate::request::ApiMethod;
 use crate::response::ApiResponse;
 
-pub(crate) use login::{LOGIN_MAX, ask_for_login, logged_in, login_page};
+pub(crate) use login::{LOGIN_MAX, logged_in, login_page, redirect_to_login};
 pub(crate) use page::{HEADERS, refusal};
 pub(crate) use request::AdminRequest;
 pub(crate) use session::{AdminSession, Sessions};
@@ -65,7 +65,7 @@ pub(crate) struct Visit<'v> {
     caller: Caller,
 }
 
-/// Answers a request; gets the segments that stand for `{}` in the pattern.
+/// Answers a request; gets the segments that match `{}` in the pattern.
 type Handler = fn(&Visit<'_>, &[&str]) -> PageResult;
 
 struct AdminRoute {

@@ -49,7 +49,7 @@ pub fn accepted(owner: &str, rtype: Type, content: &str) -> ApiResult<String> {
     let parsed = powerdns_text(rtype, parsed);
     let is_expected = match rtype {
         Type::AAAA => true,
-        // Kept as it is: a client that reads it back finds no difference.
+        // Unchanged: a client that reads it back finds no difference.
         rtype if keeps_text(rtype) => text.starts_with('"') && text.ends_with('"'),
         _ => parsed.eq_ignore_ascii_case(text),
     };

@@ -103,7 +103,7 @@ mod tests {
         "GET /api/v1/servers/localhost/search-data?q=a%2A*?&max=5&object_type=all\n",
     ];
 
-    /// The fuzzer looks further; this keeps what it found fixed and shows that the target works.
+    /// A regression test for past findings, which also shows that the target works; the fuzzer itself runs longer.
     #[test]
     fn requests_with_changed_octets_get_a_readable_reply() {
         let mut state = 0x2545_f491_4f6c_dd1d_u64;

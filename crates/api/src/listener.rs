@@ -171,8 +171,8 @@ impl ApiServer {
             return; // closed without an answer
         }
         let shared = Arc::clone(&self.shared);
-        self.shared.connections.admit(client, |place| {
-            let task = tokio::spawn(converse(shared, place, stream, client));
+        self.shared.connections.admit(client, |slot| {
+            let task = tokio::spawn(converse(shared, slot, stream, client));
             task.abort_handle()
         });
     }
@@ -181,7 +181,7 @@ impl ApiServer {
 /// Serves the requests of one connection.
 async fn converse(
     shared: Arc<ApiShared>,
-    place: Arc<ApiConnection>,
+    slot: Arc<ApiConnection>,
     stream: TcpStream,
     client: IpAddr,
 ) {
@@ -189,29 +189,29 @@ async fn converse(
     let limits = shared.limits;
     let stream = StallGuard::new(stream, limits.write_timeout);
     let Some(tls) = &shared.tls else {
-        return serve_requests(shared, place, stream, client).await;
+        return serve_requests(shared, slot, stream, client).await;
     };
     let handshake = tls.acceptor(TlsPurpose::Api).accept(stream);
     // A client that does not speak TLS, or takes too long, ends its own connection.
     let handshake = tokio::time::timeout(tls.handshake_timeout(), handshake);
     if let Ok(Ok(stream)) = handshake.await {
-        serve_requests(shared, place, stream, client).await;
+        serve_requests(shared, slot, stream, client).await;
     }
 }
 
 /// Serves the requests of a connection, encrypted or not.
 async fn serve_requests(
     shared: Arc<ApiShared>,
-    place: Arc<ApiConnection>,
+    slot: Arc<ApiConnection>,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     client: IpAddr,
 ) {
     let limits = shared.limits;
     let io = TokioIo::new(stream);
     let service = service_fn(move |request| {
-        let (shared, place) = (Arc::clone(&shared), Arc::clone(&place));
+        let (shared, slot) = (Arc::clone(&shared), Arc::clone(&slot));
         async move {
-            let response = answer(&shared, &place, request, client).await;
+            let response = answer(&shared, &slot, request, client).await;
             Ok::<_, Infallible>(response)
         }
     });
@@ -237,7 +237,7 @@ async fn serve_requests(
 /// Answers one request.
 async fn answer(
     shared: &Arc<ApiShared>,
-    place: &Arc<ApiConnection>,
+    slot: &Arc<ApiConnection>,
     request: Request<Incoming>,
     client: IpAddr,
 ) -> Response<ReplyBody> {
@@ -245,7 +245,7 @@ async fn answer(
         && let Some(mut visit) = admin::read_head(&request, client)
     {
         visit.is_secure |= shared.tls.is_some();
-        return admin::answer((shared, admin), place, request, visit).await;
+        return admin::answer((shared, admin), slot, request, visit).await;
     }
     let text = |name: header::HeaderName| {
         let value = request.headers().get(name)?;
@@ -290,14 +290,14 @@ async fn answer(
     let Ok(_permit) = shared.operations.acquire().await else {
         return finish(shared, error(503));
     };
-    let busy = place.begin();
+    let busy = slot.begin();
     let (running, caller) = (Arc::clone(shared), Arc::clone(&key));
     let parsed = Arc::new(parsed);
     let request = Arc::clone(&parsed);
     let responding = tokio::task::spawn_blocking(move || running.api.respond(&request, &caller));
     let response = responding.await.unwrap_or_else(|_| error(500));
     if response.rest.is_some() {
-        return reply::start(shared, place, (key, parsed), response);
+        return reply::start(shared, slot, (key, parsed), response);
     }
     events::start(shared, (key, client, busy), response, form)
 }

@@ -1,4 +1,4 @@
-//! Owns a parsed API request: method, decoded path segments and query, what the client accepts, and its body.
+//! A parsed API request: method, decoded path segments and query, accepted media types, and its body.
 
 use std::net::IpAddr;
 
@@ -22,7 +22,7 @@ pub enum ApiMethod {
     Patch,
     /// DELETE.
     Delete,
-    /// OPTIONS, of browsers that ask before a request from another site.
+    /// OPTIONS, sent by browsers before a cross-origin request.
     Options,
     /// Any other.
     Other,
@@ -78,7 +78,7 @@ pub struct ApiRequest {
     pub last_event_id: Option<String>,
     /// The body.
     pub body: Vec<u8>,
-    /// The client, who is noted as the author of changes.
+    /// The client, which is recorded as the author of changes.
     pub client: IpAddr,
 }
 

@@ -55,13 +55,13 @@ pub struct ApiResponse {
     pub media: Option<&'static str>,
     /// The body, or its beginning.
     pub body: Vec<u8>,
-    /// The pieces that follow `body`; none but for large replies.
+    /// The chunks after `body`; none except for large replies.
     pub pieces: Vec<Vec<u8>>,
     /// Headers besides [`HEADERS`].
     pub headers: Vec<(&'static str, String)>,
     /// The events that follow; none for other replies.
     pub events: Option<Box<EventSubscription>>,
-    /// The rest of a long body, which is made while the client reads; none for other replies.
+    /// The rest of a long body, which is produced while the client reads; none for other replies.
     pub rest: Option<Box<ReplyRest>>,
 }
 
@@ -94,7 +94,7 @@ pub struct ReplyRest {
 pub enum ErrorForm {
     /// `{"error": "..."}`, as PowerDNS writes it.
     Json,
-    /// The reason phrase; errors with a text of their own are JSON all the same, as in PowerDNS.
+    /// The reason phrase; errors with their own text are still JSON, as in PowerDNS.
     Text,
     /// Problem details (RFC 9457).
     Problem,
@@ -215,7 +215,7 @@ impl ApiResponse {
         }
     }
 
-    /// Problem details (RFC 9457). The type is `about:blank`: status and detail say all there is.
+    /// Problem details (RFC 9457). The type is `about:blank`: status and detail are sufficient.
     fn problem(status: u16, detail: Option<&str>) -> Self {
         let mut body =
             serde_json::json!({ "type": "about:blank", "title": reason(status), "status": status });
@@ -272,9 +272,9 @@ fn reason(status: u16) -> &'static str {
 pub struct PiecedText(pub Vec<Vec<u8>>);
 
 impl PiecedText {
-    /// Octets of a piece, from which on the next one begins.
+    /// Octets of a chunk after which the next one starts.
     const PIECE: usize = 256 << 10;
-    /// Room for the last item of a piece, which may be longer.
+    /// Room for the last item of a chunk, which may be longer.
     const ITEM: usize = 4 << 10;
 
     /// Returns where the next item is appended.

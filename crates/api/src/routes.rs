@@ -11,7 +11,7 @@ use crate::response::{ApiError, ApiResponse, ApiResult, ReplyRest};
 use nameward_control::api_keys::ApiKey;
 use std::sync::Arc;
 
-/// Answers a request; gets the segments that stand for `{}` in the pattern.
+/// Answers a request; gets the segments that match `{}` in the pattern.
 type Handler = fn(&Call<'_>, &[&str]) -> ApiResult;
 
 /// A pattern below `/api`, and what each method does there.
@@ -20,7 +20,7 @@ struct ApiRoute {
     methods: &'static [(ApiMethod, Handler)],
 }
 
-/// A segment of a pattern that stands for any text.
+/// The segment of a pattern that matches any text.
 const ANY: &str = "{}";
 
 macro_rules! server {
@@ -120,7 +120,7 @@ fn dispatch(call: &Call<'_>) -> ApiResult {
     let mut methods = route.methods.iter();
     let found = methods.find(|(method, _)| *method == call.request.method);
     let (method, handler) = found.ok_or(ApiError::MethodNotAllowed)?;
-    // A client that asks for a dry run where there is none wants no change.
+    // A client that requests an unsupported dry run does not want a change.
     let is_read = *method == Get || openapi::takes(route.pattern, *method, "check");
     if !is_read && call.request.flag("check", false)? {
         return Err(ApiError::invalid(
@@ -135,7 +135,7 @@ fn dispatch(call: &Call<'_>) -> ApiResult {
     handler(call, &arguments)
 }
 
-/// The reply to a browser that asks whether another site may send requests; they still need the key.
+/// The reply to a CORS preflight request; the actual requests still need the key.
 pub fn preflight() -> ApiResponse {
     ApiResponse::text(200, "text/plain", "")
         .with("access-control-allow-headers", "Content-Type, X-API-Key")

@@ -70,7 +70,7 @@ async fn start_with(table: Arc<TableWriter>) -> SocketAddr {
     address
 }
 
-/// Sends octets, keeps the connection open, and returns what comes until the server ends it.
+/// Sends octets, keeps the connection open, and returns what is received until the server ends it.
 async fn reply_to(address: SocketAddr, octets: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(octets).await.unwrap();
@@ -123,7 +123,7 @@ async fn a_client_that_takes_nothing_of_its_reply_is_disconnected() {
     let head =
         b"GET /api/v1/servers/localhost/config HTTP/1.1\r\nHost: x\r\nX-API-Key: key\r\n\r\n";
     stream.write_all(head).await.unwrap();
-    // The reply has started, and nothing is read for much longer than the limit. What is left then is what the buffers hold.
+    // The reply has started, and nothing is read for much longer than the limit. What remains is in the buffers.
     let mut reply = vec![0];
     stream.read_exact(&mut reply).await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;

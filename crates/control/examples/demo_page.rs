@@ -1,4 +1,4 @@
-//! Serves the status page over invented traffic, to look at it without a name server.
+//! Serves the status page with invented traffic, to view it without a name server.
 //!
 //! `cargo run -p nameward-control --example demo_page -- 127.0.0.1:8081`
 
@@ -135,7 +135,7 @@ fn main() -> std::io::Result<()> {
         .unwrap_or_else(|| "127.0.0.1:8081".into());
     let stats = Stats::new(RingCapacities::default());
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
-    // Ten minutes that have passed, so that the charts show something at once.
+    // Ten minutes of history, so that the charts show something at once.
     let now = Stamp::now().0;
     for second in 0..600u64 {
         let load = 40 + (60.0 * (1.0 + (second as f64 / 70.0).sin())) as u64 + dice.roll(30);

@@ -1,12 +1,12 @@
-//! Owns the API keys made by `nameward api-key create`: their storage, the check of a presented key, and its rights.
+//! API keys created by `nameward api-key create`: their storage, the check of a presented key, and their permissions.
 //!
-//! A key reads `nw_ID_SECRET`. The ID is public and selects the stored key; the secret has 256 random bits. Only the SHA-256 of the
-//! whole text is stored. A slow hash such as scrypt would add nothing: it protects secrets that people choose, and 256 random
-//! bits cannot be guessed at any speed. The hashes are compared in constant time.
+//! A key has the form `nw_ID_SECRET`. The ID is public and selects the stored key; the secret has 256 random bits.
+//! Only the SHA-256 of the whole text is stored. A slow hash such as scrypt would add nothing: it protects secrets
+//! that people choose, and 256 random bits cannot be guessed at any speed. The hashes are compared in constant time.
 //!
-//! Keys are kept in the state store (item kind `api-key`), and in memory for the check of each request. Invariant: memory has
-//! exactly what the store has; the store is written first. If the configuration says so, those in databases are used too: they
-//! come with the zone policies of a database ([`SharedApiKey`]).
+//! Keys are stored in the state store (item kind `api-key`), and in memory for the check of each request. Invariant:
+//! memory has exactly the keys of the store, which is written first. If configured, keys in databases are used, too:
+//! they are read with the zone policies of a database ([`SharedApiKey`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::secret_text::SecretText;
 
 /// The kind of the items in the state store.
 const ITEM: &str = "api-key";
-/// Every key starts with this, so that tools that search for leaked secrets recognise it.
+/// The prefix of every key, by which tools that search for leaked secrets recognise it.
 const PREFIX: &str = "nw_";
 /// Octets of an ID and of a secret.
 const ID_OCTETS: usize = 4;
 const SECRET_OCTETS: usize = 32;
 /// Maximum number of keys.
 const KEYS_MAX: usize = 10_000;
-/// The ID under which the key of the configuration acts.
+/// The ID of the configured key.
 pub const CONFIGURED_KEY: &str = "config";
 
 /// A key that a client may present.
@@ -42,11 +42,11 @@ pub struct ApiKey {
     pub id: String,
     /// The purpose, as given by the operator.
     pub description: String,
-    /// The zones and operations that it is good for.
+    /// The zones and operations that it is valid for.
     pub scope: KeyScope,
     /// When it was created, in seconds since 1970.
     pub created: u64,
-    /// When it expires, in seconds since 1970; never if none.
+    /// When it expires, in seconds since 1970; `None` if never.
     pub expires: Option<u64>,
     /// Where it is stored.
     pub source: PolicySource,
@@ -54,7 +54,7 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
-    /// The key of the configuration, which grants all rights and is checked elsewhere.
+    /// The configured key, which grants all permissions and is checked elsewhere.
     pub fn configured() -> Arc<Self> {
         Arc::new(ApiKey {
             id: CONFIGURED_KEY.into(),
@@ -67,7 +67,7 @@ impl ApiKey {
         })
     }
 
-    /// Returns it as a database stores it.
+    /// Converts it to the format of a database.
     pub fn to_shared(&self) -> SharedApiKey {
         SharedApiKey {
             id: self.id.clone(),
@@ -92,7 +92,7 @@ pub struct NewApiKey {
     pub expires: Option<u64>,
 }
 
-/// A key as the state store has it.
+/// A key in the format of the state store.
 #[derive(Serialize, Deserialize)]
 struct StoredApiKey {
     hash: String,
@@ -113,7 +113,7 @@ pub enum ApiKeyError {
     /// There is no state store.
     #[error("API keys are kept in the state store: set server.state_directory")]
     NoStore,
-    /// All places are taken.
+    /// The maximum number of keys is reached.
     #[error("there are {KEYS_MAX} API keys already: delete some with `nameward api-key delete`")]
     TooMany,
     /// The system has no randomness.
@@ -124,12 +124,12 @@ pub enum ApiKeyError {
     Store(#[from] StateError),
 }
 
-/// All keys but the one of the configuration.
+/// All keys but the configured one.
 #[derive(Default)]
 pub struct ApiKeys {
     store: Option<StateStore>,
     keys: RwLock<KnownKeys>,
-    /// Keys in databases are used, and new ones are stored there.
+    /// Keys in databases are used, and new keys are stored there.
     is_shared: bool,
 }
 
@@ -150,8 +150,8 @@ impl KnownKeys {
 }
 
 impl ApiKeys {
-    /// Reads the keys of a state store. Without one there are none, and none can be created. With policies those in databases
-    /// are used too, as they are read.
+    /// Reads the keys of a state store. Without one there are none, and none can be created. With policies, keys in
+    /// databases are used, too, as they are read.
     pub fn load(
         store: Option<StateStore>,
         sharing: Option<&PolicyTable>,
@@ -167,7 +167,7 @@ impl ApiKeys {
                 Some(key) => {
                     keys.insert(id, Arc::new(key));
                 }
-                // A key that cannot be read grants nothing.
+                // An unreadable key grants nothing.
                 None => tracing::error!("API key {id}: invalid entry in the state store; ignored"),
             }
         }
@@ -188,13 +188,13 @@ impl ApiKeys {
         Ok(keys)
     }
 
-    /// Checks whether keys in databases are used, and new ones are stored there.
+    /// Checks whether keys in databases are used, and new keys are stored there.
     pub fn is_shared(&self) -> bool {
         self.is_shared
     }
 
     fn set_shared(&self, entries: &Arc<[(PolicySource, SharedApiKey)]>) {
-        // Policies change often, and these seldom.
+        // Policies change often, but the keys seldom.
         if Arc::ptr_eq(&self.keys.read().entries, entries) {
             return;
         }
@@ -204,7 +204,7 @@ impl ApiKeys {
                 Some(read) => {
                     shared.insert(key.id.clone(), Arc::new(read));
                 }
-                // A key that cannot be read grants nothing.
+                // An unreadable key grants nothing.
                 None => tracing::error!("API key {}: invalid entry in a database; ignored", key.id),
             }
         }
@@ -233,7 +233,7 @@ impl ApiKeys {
         all.map(Arc::clone).collect()
     }
 
-    /// Generates a key, which has to be stored. The text is returned this once and stored nowhere.
+    /// Generates a key, which must then be stored. The text is returned only here and stored nowhere.
     pub fn generate(&self, new: NewApiKey, now: u64) -> Result<(ApiKey, SecretText), ApiKeyError> {
         let keys = self.keys.read();
         if keys.stored.len() + keys.shared.len() >= KEYS_MAX {

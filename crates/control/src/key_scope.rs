@@ -1,8 +1,8 @@
-//! The rights of an API key. [`crate::operations`] applies them to requests.
+//! The permissions of an API key. [`crate::operations`] applies them to requests.
 
 use nameward_wire::{Name, NameBuf};
 
-/// The zones and operations that a key is good for; by default all.
+/// The zones and operations that a key is valid for; by default all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyScope {
     /// Zones at and below these names; all if empty.
@@ -11,7 +11,7 @@ pub struct KeyScope {
 }
 
 impl KeyScope {
-    /// The scope without limits.
+    /// The unrestricted scope.
     pub const fn all() -> Self {
         KeyScope {
             zones: Vec::new(),
@@ -24,17 +24,17 @@ impl KeyScope {
         KeyScope { zones, read_only }
     }
 
-    /// Returns the names at and below which zones are in the scope; all if empty.
+    /// Returns the names at and below which zones are in the scope; empty means all.
     pub fn zones(&self) -> &[NameBuf] {
         &self.zones
     }
 
-    /// Returns whether it permits no changes.
+    /// Checks whether it permits no changes.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
 
-    /// Returns whether it is limited to some zones.
+    /// Checks whether it is limited to some zones.
     pub fn is_limited(&self) -> bool {
         !self.zones.is_empty()
     }

@@ -1,4 +1,4 @@
-//! HTTP status page, metrics, control socket, and what an operator does to zones.
+//! HTTP status page, metrics, control socket, and the operations on zones.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,12 @@
-//! Owns the operations on zones, once, whoever asks for them: their requests, results and errors, and how they are done.
+//! Operations on zones, implemented once for every caller: their requests, results and errors, and their execution.
 //!
-//! An operation finds where the contents of a zone are, a database or memory with the journal behind it, makes the change
-//! there, and returns when this server answers with it. Zone files are written by `zone sync`. Everything here may block.
+//! An operation finds the location of a zone's contents (a database, or memory with a journal), makes the change
+//! there, and returns when this server answers with it. Zone files are written by `zone sync`. Everything here may
+//! block.
 //!
 //! ```text
 //! request, result, error   what callers send and get, on the control socket and in the API
-//! caller, scope            who asks, and what an API key may do
+//! caller, scope            the caller, and what an API key permits
 //! templates                zones, records and keys in requests
 //! server                   the server as a whole: status, logs, the audit log
 //! zone                     whole zones: create, list, show, settings, history, delete
@@ -104,23 +105,23 @@ use tokio::runtime::Handle;
 
 /// A database of the server.
 pub struct Database {
-    /// Its place among the backends of the configuration, from 1.
+    /// Its position among the configured backends, from 1.
     pub rank: u16,
     /// `live` or `resident`.
     pub mode: &'static str,
     /// The database.
     pub backend: SqlBackend,
-    /// Makes the server answer with what the database has of a zone, and returns when it does.
+    /// Makes the server answer with the database's contents of a zone, and returns when it does.
     pub publish: Publish,
-    /// Has the list of zones, keys and autoprimaries read again soon.
+    /// Schedules another read of the zone list, keys and autoprimaries.
     pub request_list: Box<dyn Fn() + Send + Sync>,
 }
 
-/// Makes the server answer with a change that its database has.
+/// Makes the server answer with a change that is already in its database.
 pub type Publish = Box<dyn Fn(&Committed) -> Result<(), PublishError> + Send + Sync>;
 
 impl Database {
-    /// Its number as an operator names it: from 1.
+    /// Its number as operators know it: from 1.
     pub fn number(&self) -> u32 {
         u32::from(self.rank)
     }
@@ -146,17 +147,17 @@ impl Database {
     }
 }
 
-/// Hands the name and the rank of every zone over that the server serves.
+/// Passes on the name and rank of every served zone.
 pub type EachZone = Box<dyn Fn(&mut dyn FnMut(Name<'_>, u16)) + Send + Sync>;
 /// The rank of the backend that serves a zone.
 pub type RankOf = Box<dyn Fn(Name<'_>) -> Option<u16> + Send + Sync>;
-/// Returns whether a zone takes no changes for the time being.
+/// Returns whether changes of a zone are currently suspended.
 pub type IsFrozen = Box<dyn Fn(Name<'_>) -> bool + Send + Sync>;
-/// Asks the secondaries of a zone for the serials that they have; `None` without a server that could ask.
+/// Queries the secondaries of a zone for their serials; `None` without a running server that could query them.
 pub type SecondarySerials = Box<dyn Fn(NameBuf) -> Option<Vec<ListedSecondary>> + Send + Sync>;
-/// Hears of changes of keys by operators.
+/// Notified when operators change keys.
 pub type KeysChanged = Box<dyn Fn(NameBuf) + Send + Sync>;
-/// Takes the items of a listing; false if nobody takes more.
+/// Receives the items of a listing; returns false if no more are accepted.
 pub type ItemSink<'t> = &'t mut (dyn FnMut(ListedItem) -> bool + Send);
 
 /// The zones of a server and how to change them.
@@ -167,31 +168,31 @@ pub struct Operations {
     pub rank_of: RankOf,
     /// All zones.
     pub each_zone: EachZone,
-    /// The way of changes into zones in memory, and the journal.
+    /// The commit path of zones in memory, with the journal.
     pub commits: Arc<Commits>,
     /// Zones that are frozen.
     pub is_frozen: IsFrozen,
-    /// The policies of zones and the keys of TSIG.
+    /// The zone policies and TSIG keys.
     pub policies: Arc<PolicyTable>,
-    /// The policies that the state store keeps.
-    pub kept: Arc<StoredPolicies>,
-    /// The views that the state store keeps.
+    /// The policies in the state store.
+    pub stored_policies: Arc<StoredPolicies>,
+    /// The views in the state store.
     pub views: Arc<StoredViews>,
-    /// The keys of zones that are signed here and have none in their home, and the one who looks after them.
-    pub keeper: Arc<RolloverManager>,
-    /// Has the keys of a zone looked at, and its secondaries notified.
+    /// The keys of zones that are signed here but do not have their keys in their own storage, and their manager.
+    pub rollover: Arc<RolloverManager>,
+    /// Schedules a check of a zone's keys, and notifies its secondaries.
     pub keys_changed: KeysChanged,
-    /// The zone files and the configuration behind zones that no database has.
+    /// The zone files and the configuration of zones that are not in a database.
     pub files: Box<dyn ZoneFiles>,
-    /// Looks for the DS of a zone at its parent.
+    /// Queries the parent of a zone for its DS.
     pub find_ds: FindDs,
     /// The serials that secondaries have.
     pub secondary_serials: SecondarySerials,
-    /// How many copies of deleted zones are kept, and for how long.
+    /// How many copies of deleted zones are stored, and for how long.
     pub copies: Arc<CopyBoundsInForce>,
     /// The keys of the HTTP API.
     pub api_keys: Arc<ApiKeys>,
-    /// The secrets of DNS cookies that the server uses; none if cookies are disabled.
+    /// The DNS cookie secrets in use; none if cookies are disabled.
     pub cookies: Box<dyn Fn() -> Vec<ListedCookieSecret> + Send + Sync>,
     /// The check of LUA records.
     pub scripts: ScriptCheck,
@@ -200,7 +201,7 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Does an operation on zones or records that nobody in particular asks for; others are not for here.
+    /// Runs an operation on zones or records without an author; other operations are not handled here.
     pub fn run(
         &self,
         request: &OperationRequest,
@@ -209,7 +210,8 @@ impl Operations {
         self.run_for(None, request, items)
     }
 
-    /// Does an operation on zones or records; others are not for here. Changes of records are noted with who asks for them.
+    /// Runs an operation on zones or records; other operations are not handled here. Changes of records are recorded
+    /// with their author.
     #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
     pub fn run_for(
         &self,
@@ -339,9 +341,9 @@ impl Operations {
         if let Some(rank) = (self.rank_of)(name.as_name()) {
             let serves = self.databases.iter().find(|database| database.rank == rank);
             let database = serves.ok_or_else(|| {
-                let place = place_of_rank(rank);
+                let location = place_of_rank(rank);
                 OperationError::refused(format!(
-                    "zone {name} is loaded from a file ({place}); this operation needs a database zone"
+                    "zone {name} is loaded from a file ({location}); this operation needs a database zone"
                 ))
             })?;
             let row = find(database)?.ok_or_else(|| {
@@ -349,7 +351,7 @@ impl Operations {
             })?;
             return Ok((database, row));
         }
-        // One that cannot be served yet, for want of a SOA perhaps.
+        // The zone cannot be served yet, for example because it has no SOA.
         for database in &self.databases {
             if let Some(row) = find(database)? {
                 return Ok((database, row));
@@ -383,21 +385,21 @@ impl Operations {
     }
 }
 
-/// Reads the name of a zone; a final dot is not needed.
+/// Parses the name of a zone; the final dot is optional.
 pub fn zone_name(text: &str) -> Result<NameBuf, OperationError> {
     check_ascii(text)?;
     NameBuf::zone_from_text(text)
         .map_err(|error| OperationError::invalid(format!("invalid zone name {text:?}: {error}")))
 }
 
-/// Reads a domain name that is not that of a zone version; a final dot is not needed.
+/// Parses a domain name that is not the name of a zone version; the final dot is optional.
 pub fn domain_name(text: &str) -> Result<NameBuf, OperationError> {
     check_ascii(text)?;
     NameBuf::from_text(text.as_bytes(), Name::ROOT)
         .map_err(|error| OperationError::invalid(format!("invalid name {text:?}: {error}")))
 }
 
-/// Names of other scripts have a form in ASCII (RFC 5891), and only that is looked up.
+/// Internationalized names must be given in their ASCII form (RFC 5891), which is what is looked up.
 fn check_ascii(text: &str) -> Result<(), OperationError> {
     if text.is_ascii() {
         Ok(())

@@ -1,4 +1,4 @@
-//! Secrets in requests and replies: shown there, and nowhere else.
+//! Secrets in requests and replies, which are not revealed anywhere else.
 
 use nameward_base::secret::Secret;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

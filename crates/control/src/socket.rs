@@ -1,17 +1,16 @@
-//! Owns the control socket: a Unix socket where `nameward reload` and the like reach the server.
+//! The control socket: a Unix socket on which the server receives commands such as `nameward reload`.
 //!
-//! A request is one line of JSON, the reply is one line for each item of a listing and a last one with the
-//! result or the error ([`ReplyLine`](crate::operations::ReplyLine)); then the connection ends. A reply without its
-//! last line is not whole. Invariants: the socket file is readable by its owner only, and besides that
-//! only root and the user who made it are heard; a socket that another server answers is never taken
-//! over; symbolic links are never followed (CVE-2020-28935 was one that was); line length,
-//! connections and waiting are bounded; commands that wait for a database never keep `status`, `stop` or
-//! `reload` from being heard.
+//! A request is one line of JSON; the reply is one line for each item of a listing and a final one with the result or
+//! the error ([`ReplyLine`](crate::operations::ReplyLine)); then the connection ends. A reply without its final line
+//! is incomplete. Invariants: only the owner can open the socket file, and only root and the user who created it are
+//! served; a socket that another server answers is never taken over; symbolic links are never followed
+//! (CVE-2020-28935 was such a case); line length, connections and waiting are limited; commands that wait for a
+//! database never delay `status`, `stop` or `reload`.
 
-mod ask;
+mod client;
 mod serve;
 
-pub use ask::{ControlError, ask};
+pub use client::{ControlError, send_request};
 pub use serve::{Commands, ControlPeer, REQUEST_MAX};
 
 use std::{
@@ -31,27 +30,27 @@ use std::{
     time::Duration,
 };
 
-/// How long a client may take to send its line, and to take any part of the reply.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout for receiving a client's request, and for each write of the reply.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why there is no control socket; one line with the path.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
-    /// Another server answers there.
+    /// Another server uses it.
     #[error("control socket {}: another server is using it", .0.display())]
     Taken(PathBuf),
-    /// Something that is not a socket has the name.
+    /// The path exists and is not a socket.
     #[error("control socket {}: the path exists and is not a socket", .0.display())]
     NotASocket(PathBuf),
     /// The directory belongs to another user, who could replace the socket.
     #[error("control socket: directory {} is writable by other users", .0.display())]
     ForeignDirectory(PathBuf),
-    /// The system refused.
+    /// The system call failed.
     #[error("control socket {}: {}", path.display(), plain(source))]
     System {
         /// The socket's path.
         path: PathBuf,
-        /// The answer of the system.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -62,33 +61,33 @@ fn plain(error: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().into()
 }
 
-/// A bound control socket. Its file goes away when it is dropped.
+/// A bound control socket. Its file is removed when it is dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
     listener: std::os::unix::net::UnixListener,
     path: PathBuf,
     identity: (u64, u64),
     owner: u32,
-    /// Set when another process answers at it, so that the file stays.
+    /// Set when another process has taken over the socket, so that its file is kept.
     is_handed_over: Arc<AtomicBool>,
 }
 
 impl ControlSocket {
-    /// Binds `path`, replacing a socket that nobody answers.
+    /// Binds `path`, replacing a socket without a server.
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
         let system = |source| SocketError::System {
             path: path.to_path_buf(),
             source,
         };
         ensure_free(path)?;
-        // Bound under another name and renamed when its mode is right, so that the name never
-        // belongs to a socket others may open. Renaming replaces a link, it does not follow it.
+        // Bound under another name and renamed when its mode is set, so that the name never belongs to a socket that
+        // others may open. Renaming replaces a link and does not follow it.
         let mut new = path.as_os_str().to_owned();
         new.push(format!(".{}", std::process::id()));
         let new = PathBuf::from(new);
         let listener = match std::os::unix::net::UnixListener::bind(&new) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                // Left by a process of the same number that was killed in the midst of this.
+                // Left by a process with the same ID that was killed at this point.
                 fs::remove_file(&new).map_err(system)?;
                 std::os::unix::net::UnixListener::bind(&new)
             }
@@ -135,7 +134,7 @@ impl ControlSocket {
         }
     }
 
-    /// Returns a copy of the descriptor, for a server that takes over.
+    /// Returns a copy of the descriptor, for a successor.
     pub fn descriptor(&self) -> io::Result<OwnedFd> {
         self.listener.as_fd().try_clone_to_owned()
     }
@@ -145,7 +144,7 @@ impl ControlSocket {
         Arc::clone(&self.is_handed_over)
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -153,7 +152,7 @@ impl ControlSocket {
 
 impl Drop for ControlSocket {
     fn drop(&mut self) {
-        // Only if the name is still ours; after a change of user this may not be permitted.
+        // Only if the file is still ours; after a change of user this may not be permitted.
         if !self.is_handed_over.load(Ordering::Acquire)
             && let Ok(metadata) = fs::symlink_metadata(&self.path)
             && (metadata.dev(), metadata.ino()) == self.identity
@@ -163,7 +162,7 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Whether `path` can be taken: nothing there, or a socket nobody answers.
+/// Checks that `path` is free: it does not exist, or is a socket without a server.
 fn ensure_free(path: &Path) -> Result<(), SocketError> {
     let system = |source| SocketError::System {
         path: path.to_path_buf(),
@@ -184,9 +183,9 @@ fn ensure_free(path: &Path) -> Result<(), SocketError> {
     }
 }
 
-/// Makes a directory for a control socket, for nobody else to write to, or checks the one there is.
+/// Creates a directory for a control socket that only its owner can write to, or checks an existing one.
 ///
-/// In a directory everybody may write to, another user may have made it first.
+/// In a world-writable directory, another user may have created it first.
 pub fn make_private_directory(path: &Path) -> Result<(), SocketError> {
     let system = |source| SocketError::System {
         path: path.to_path_buf(),
@@ -198,8 +197,8 @@ pub fn make_private_directory(path: &Path) -> Result<(), SocketError> {
         Err(error) => return Err(system(error)),
     }
     let metadata = fs::symlink_metadata(path).map_err(system)?;
-    let ours = fs::metadata("/proc/self").map_err(system)?.uid();
-    let private = metadata.is_dir() && metadata.uid() == ours && metadata.mode() & 0o022 == 0;
+    let own_uid = fs::metadata("/proc/self").map_err(system)?.uid();
+    let private = metadata.is_dir() && metadata.uid() == own_uid && metadata.mode() & 0o022 == 0;
     if private {
         Ok(())
     } else {

@@ -69,7 +69,7 @@ use secret_check::SecretCheck;
 pub use secret_check::{RETRY_SECONDS, SecretVerdict};
 use zone_list::NoZones;
 pub use zone_list::{ListedZonesView, ROWS as ZONE_ROWS, ZoneListPage, ZoneListQuery};
-pub use zone_page::{ShownOrigin, ZoneFacts};
+pub use zone_page::{ZoneConfigSource, ZoneFacts};
 
 /// The stylesheet of the status page, on which the web administration builds.
 pub const STYLE: &str = include_str!("../assets/style.css");
@@ -85,14 +85,14 @@ type StatusSource = Box<dyn Fn() -> Arc<ServerStatus> + Send + Sync>;
 /// The capacities that the page offers for a ring.
 pub const RESIZE_CHOICES: [usize; 6] = [10, 100, 500, 1000, 10_000, 500_000];
 /// Maximum number of pages rendered at the same time.
-const DRAWINGS: usize = 2;
+const RENDERS_MAX: usize = 2;
 /// Maximum number of zone pages rendered at the same time; more are refused. They have separate permits, so that an
 /// unresponsive database does not delay status pages.
-const ZONE_DRAWINGS: usize = 4;
+const ZONE_RENDERS_MAX: usize = 4;
 /// Maximum number of text chunks rendered at the same time.
-const PIECES: usize = 2;
+const CHUNKS_MAX: usize = 2;
 /// A client that reads nothing for this long is closed before those that wait for the server.
-const STALLED: Duration = Duration::from_secs(1);
+const STALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The operator's settings.
 pub struct Settings {
@@ -184,7 +184,7 @@ struct WebState {
     pieces: Semaphore,
     ring_texts: Arc<RingTexts>,
     /// Requests that wait for rendering or ranking, or are in it.
-    in_line: Semaphore,
+    queue: Semaphore,
     secrets: SecretCheck,
     replies: Arc<OutgoingReplies>,
     connections: AtomicUsize,
@@ -213,11 +213,11 @@ impl Web {
             status: Box::new(status),
             zones: Box::new(NoZones),
             api: None,
-            drawings: Semaphore::new(DRAWINGS),
-            zone_drawings: Semaphore::new(ZONE_DRAWINGS),
-            pieces: Semaphore::new(PIECES),
+            drawings: Semaphore::new(RENDERS_MAX),
+            zone_drawings: Semaphore::new(ZONE_RENDERS_MAX),
+            pieces: Semaphore::new(CHUNKS_MAX),
             ring_texts: RingTexts::new(Arc::clone(&replies)),
-            in_line: Semaphore::new(settings.limits.max_connections.div_ceil(2)),
+            queue: Semaphore::new(settings.limits.max_connections.div_ceil(2)),
             secrets: SecretCheck::new(settings.limits.max_connections.div_ceil(4)),
             replies,
             connections: AtomicUsize::new(0),
@@ -278,19 +278,21 @@ impl Web {
         }
         let mut waiting = shared.waiting();
         let limit = shared.settings.limits.max_connections;
-        if shared.connections.load(Ordering::Relaxed) >= limit && !shared.make_place(&mut waiting) {
+        if shared.connections.load(Ordering::Relaxed) >= limit
+            && !shared.make_room_for_connection(&mut waiting)
+        {
             return; // every connection is being answered
         }
         shared.connections.fetch_add(1, Ordering::Relaxed);
         let client = access::counted_as(peer.ip());
         *waiting.clients.entry(client).or_insert(0) += 1;
-        let place = ConnectionSlotGuard {
+        let slot = ConnectionSlotGuard {
             id,
             client,
             shared: Arc::clone(shared),
         };
         // The lock is held until the task is listed, so it cannot leave the list before it is in.
-        let task = tokio::spawn(connection::converse(place, stream, peer));
+        let task = tokio::spawn(connection::handle_connection(slot, stream, peer));
         waiting
             .for_request
             .insert(id, (client, task.abort_handle()));
@@ -360,16 +362,16 @@ impl WebState {
     /// Closes a connection; false if none may be closed. The client with the most connections loses one, so that
     /// clients with a few are never closed for one with many. A client that does not read is closed before one that
     /// waits for us.
-    fn make_place(&self, waiting: &mut WaitingConnections) -> bool {
+    fn make_room_for_connection(&self, waiting: &mut WaitingConnections) -> bool {
         let greediest = waiting.clients.iter().max_by_key(|(_, count)| **count);
         let greediest = greediest.filter(|(_, count)| **count > 1);
         let greediest = greediest.map(|(client, _)| *client);
-        greediest.is_some_and(|client| self.make_place_of(waiting, Some(client)))
-            || self.make_place_of(waiting, None)
+        greediest.is_some_and(|client| self.close_one(waiting, Some(client)))
+            || self.close_one(waiting, None)
     }
 
     /// Closes a connection of one client, or of any.
-    fn make_place_of(&self, waiting: &mut WaitingConnections, of: Option<IpAddr>) -> bool {
+    fn close_one(&self, waiting: &mut WaitingConnections, of: Option<IpAddr>) -> bool {
         let cut_first = |connections: &mut BTreeMap<u64, (IpAddr, AbortHandle)>| {
             let mut all = connections.iter();
             let first = all.find(|(_, (client, _))| of.is_none_or(|of| of == *client));
@@ -378,7 +380,7 @@ impl WebState {
             first.map(|(_, oldest)| oldest.abort()).is_some()
         };
         cut_first(&mut waiting.for_request)
-            || self.replies.cut_slowest(STALLED, of)
+            || self.replies.cut_slowest(STALL_TIMEOUT, of)
             || cut_first(&mut waiting.for_text)
             || self.replies.cut_slowest(Duration::ZERO, of)
     }
@@ -420,7 +422,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_waits_behind_a_guess_that_is_being_computed() {
+    async fn other_requests_do_not_wait_for_a_guess_being_computed() {
         let (release, released) = mpsc::channel::<()>();
         let released = Mutex::new(released);
         let loopback = IpNet::from(std::net::IpAddr::from([127, 0, 0, 1]));

@@ -1,4 +1,4 @@
-//! The status web interface through raw sockets: what goes over the wire, byte by byte.
+//! The status web interface through raw sockets, byte by byte.
 
 mod browser;
 mod client;

@@ -28,7 +28,7 @@ use crate::command_error::CommandError;
 
 /// The endpoint for requests of the control socket.
 const PATH: &str = "/api/v1/servers/localhost/operations";
-/// Time for connecting, and for each part of a reply: a reload reads every changed zone.
+/// Timeout for connecting, and for each read of a reply: a reload reads every changed zone.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const REPLY_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Maximum size of a key file, of a line of the head, and of a line of the reply, in octets.
@@ -165,7 +165,7 @@ fn parse_url(url: &str) -> Option<(bool, String, u16)> {
 }
 
 /// Sends a request to the selected server, passes the items of a listing on and returns the result.
-pub fn ask(
+pub fn send(
     request: &ControlRequest,
     each: &mut dyn FnMut(ListedItem),
 ) -> Result<OperationResult, CommandError> {

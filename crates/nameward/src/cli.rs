@@ -8,7 +8,6 @@ use clap_complete::Shell;
 mod administration;
 mod api_key;
 mod apply;
-mod ask;
 mod attributes;
 mod audit_log;
 mod catalog;
@@ -21,6 +20,7 @@ mod key;
 mod logs;
 mod pdns;
 pub mod print;
+mod request;
 mod state_directory;
 mod target;
 mod tls;
@@ -32,7 +32,6 @@ mod zone_commands;
 use administration::{RecordCommand, ZoneCommand};
 use api_key::ApiKeyCommand;
 use apply::ApplyArguments;
-use ask::ask;
 use attributes::MetadataCommand;
 use audit_log::AuditLogArguments;
 use catalog::{AutoprimaryCommand, CatalogCommand};
@@ -45,6 +44,7 @@ use logs::{LogLevelArguments, QueryLogCommand};
 use nameward_control::operations::{OperationError, OperationRequest};
 use pdns::PdnsCommand;
 use print::{OutputForm, Printer, ended, write};
+use request::run_request;
 use state_directory::StateCommand;
 use target::RemoteArguments;
 use tls::TlsCommand;
@@ -404,7 +404,7 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
         Command::Completions { shell } => return completions(shell),
         Command::Manual { directory } => return manual_pages(directory),
     };
-    ask(request, remote, form)
+    run_request(request, remote, form)
 }
 
 fn database(command: &DbCommand, form: OutputForm) -> Result<ExitCode, CommandError> {

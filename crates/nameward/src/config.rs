@@ -415,7 +415,7 @@ impl Config {
         if reader.problems.is_empty() {
             Ok(config)
         } else {
-            reader.problems.sort_by_key(Problem::place);
+            reader.problems.sort_by_key(Problem::position);
             Err(reader.problems)
         }
     }

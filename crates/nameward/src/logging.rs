@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_the_form_that_is_asked_for() {
+    fn lines_have_the_requested_format() {
         let text = || EventText {
             message: "file \"a\"\nb".into(),
             fields: vec![("zones", "3".into()), ("level", "x".into())],

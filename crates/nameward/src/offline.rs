@@ -114,11 +114,11 @@ fn work(
     let commits = commits.map_err(CommandError::Threads)?;
     let policy_table = Arc::new(PolicyTable::default());
     policy_table.set(PolicySource::Configured, policies::set(config));
-    let kept = Arc::new(StoredPolicies::new(
+    let stored_policies = Arc::new(StoredPolicies::new(
         store.clone(),
         Arc::clone(&policy_table),
     ));
-    policies::apply_kept(&kept, config);
+    policies::apply_stored(&stored_policies, config);
     let kinds = Arc::clone(&policy_table);
     let zone_keys = ZoneKeys::new(store.clone(), Arc::clone(&table), signatures, kinds);
     zone_keys
@@ -128,8 +128,8 @@ fn work(
         .iter()
         .map(|database| key_database(database_of(database, store.as_ref()), runtime.handle()));
     let storages = KeyStorages::new(Arc::new(zone_keys), key_databases.collect());
-    let keeper = RolloverManager::new(storages, table, Arc::clone(&policy_table));
-    keeper.set_policies(dnssec_policy::policies(config));
+    let rollover = RolloverManager::new(storages, table, Arc::clone(&policy_table));
+    rollover.set_policies(dnssec_policy::policies(config));
     let files = StoredFiles {
         sources: zone_sources(config),
         commits: Arc::clone(&commits),
@@ -161,9 +161,9 @@ fn work(
         is_frozen: frozen_zones(store.clone()),
         cookies: cookie_list(&policy_table, config),
         policies: policy_table,
-        kept,
+        stored_policies,
         views: Arc::new(views),
-        keeper: Arc::new(keeper),
+        rollover: Arc::new(rollover),
         keys_changed: Box::new(move |zone| {
             if let Some(store) = &store {
                 // If this fails, the zone's secondaries are only notified of the next change.

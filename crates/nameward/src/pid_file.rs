@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_in_its_place_is_replaced_and_not_followed() {
+    fn a_link_at_the_path_is_replaced_and_not_followed() {
         let dir = tempfile::tempdir().unwrap();
         let victim = dir.path().join("victim");
         fs::write(&victim, "precious").unwrap();

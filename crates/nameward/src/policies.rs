@@ -143,9 +143,9 @@ pub fn templates(config: &Config) -> HashMap<String, PolicyFragment> {
     named.collect()
 }
 
-/// Applies what the state store keeps, with the settings of templates.
-pub fn apply_kept(kept: &StoredPolicies, config: &Config) {
-    if let Err(error) = kept.apply(templates(config)) {
+/// Applies the policies in the state store, with the settings of templates.
+pub fn apply_stored(stored: &StoredPolicies, config: &Config) {
+    if let Err(error) = stored.apply(templates(config)) {
         tracing::error!("{error}; its keys and zones are not available");
     }
 }
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zones_whose_tables_say_the_same_share_their_terms() {
+    fn zones_with_equal_tables_share_their_policy() {
         let table = |name: &str, octet: u8| {
             format!(
                 "[[zone]]\nname = \"{name}\"\nkind = \"secondary\"\nprimaries = [{{ address = \"192.0.2.{octet}\" }}]\n"

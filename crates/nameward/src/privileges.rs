@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_asked_for_when_nothing_is_set() {
+    fn without_a_user_setting_no_user_is_looked_up() {
         assert_eq!(resolve("", "").unwrap(), None);
     }
 

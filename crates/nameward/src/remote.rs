@@ -31,13 +31,13 @@ use crate::{
 
 /// How long a command waits for another one that uses the stores, and for a server that is stopping; and the polling
 /// interval. A starting server has its control socket before it has the stores.
-const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
-const SERVER_PATIENCE: Duration = Duration::from_secs(5);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Sends a request to the server of a configuration, or executes it on its stores if the server does not run. Passes
 /// on the items of a listing and returns the result.
-pub fn ask(
+pub fn send(
     request: OperationRequest,
     overrides: &Overrides,
     each: &mut dyn FnMut(ListedItem),
@@ -48,11 +48,11 @@ pub fn ask(
             message: overrides.message.clone(),
             request,
         };
-        return api_client::ask(&request, each);
+        return api_client::send(&request, each);
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
-        let absent = match ask_server(&request, overrides, each) {
+        let absent = match send_to_server(&request, overrides, each) {
             Err(CommandError::Ask(error)) if is_absent(&error) => error,
             done => return done,
         };
@@ -71,9 +71,9 @@ pub fn ask(
         }
         match offline::run(&request, (&file, overrides), each) {
             Err(CommandError::State(StateError::InUse(_, user)))
-                if begun.elapsed() < patience(user) =>
+                if started.elapsed() < lock_timeout(user) =>
             {
-                thread::sleep(LOOK_EVERY);
+                thread::sleep(RETRY_INTERVAL);
             }
             Err(CommandError::State(error @ StateError::InUse(..))) => {
                 let text = format!("{absent}; cannot use the stores directly: {error}");
@@ -84,10 +84,10 @@ pub fn ask(
     }
 }
 
-fn patience(user: StoreUser) -> Duration {
+fn lock_timeout(user: StoreUser) -> Duration {
     match user {
-        StoreUser::Server => SERVER_PATIENCE,
-        StoreUser::Command => COMMAND_PATIENCE,
+        StoreUser::Server => SERVER_TIMEOUT,
+        StoreUser::Command => COMMAND_TIMEOUT,
     }
 }
 
@@ -104,7 +104,7 @@ fn is_absent(error: &ControlError) -> bool {
     }
 }
 
-fn ask_server(
+fn send_to_server(
     request: &OperationRequest,
     overrides: &Overrides,
     each: &mut dyn FnMut(ListedItem),
@@ -117,7 +117,7 @@ fn ask_server(
         message: overrides.message.clone(),
         request: request.clone(),
     };
-    Ok(socket::ask(&path, &request, each)?)
+    Ok(socket::send_request(&path, &request, each)?)
 }
 
 /// Returns the path of the server's control socket.

@@ -1,4 +1,4 @@
-//! The sandbox: what a server gives up after its start, so that a bug in it costs less.
+//! The sandbox: privileges that a server drops after its start, so that a bug in it does less damage.
 //!
 //! | given up | by | what is left |
 //! |---|---|---|
@@ -32,7 +32,7 @@ use crate::{
 #[error("server.sandbox: not restricted: {}", listed(.0.iter().map(ToString::to_string)))]
 pub struct SandboxError(Vec<Unrestricted>);
 
-/// A part of the sandbox that is missing, with the reason.
+/// A part of the sandbox that is not available, with the reason.
 #[derive(Debug, thiserror::Error)]
 enum Unrestricted {
     #[error("privileges ({0})")]
@@ -55,7 +55,7 @@ pub struct Sandbox {
     access: Option<FileAccess>,
 }
 
-/// Gives up what needs root to give up. Call before the change of user.
+/// Drops what requires root to be dropped. Call before the change of user.
 pub fn prepare(server: &Server) {
     if server.sandbox != SandboxMode::Off {
         capabilities::shrink_bounding_set();
@@ -78,7 +78,7 @@ pub fn enter(server: &Server, named: &NamedPaths<'_>) -> Result<Sandbox, Sandbox
     }
     let mut missing = Vec::new();
     let mut restricted = Vec::new();
-    let kept = kept_privileges(named);
+    let kept = privileges_to_keep(named);
     match (capabilities::give_up(kept), kept) {
         (Err(error), _) => missing.push(Unrestricted::Privileges(error)),
         (Ok(()), KeptPrivileges::None) => restricted.push("privileges".to_string()),
@@ -114,8 +114,8 @@ pub fn enter(server: &Server, named: &NamedPaths<'_>) -> Result<Sandbox, Sandbox
 }
 
 /// Returns the privileges without which a server that stays root cannot use its files.
-fn kept_privileges(named: &NamedPaths<'_>) -> KeptPrivileges {
-    if privileges::own_user() == 0 && FileAccess::named_only(named).has_files_of_others() {
+fn privileges_to_keep(named: &NamedPaths<'_>) -> KeptPrivileges {
+    if privileges::own_user() == 0 && FileAccess::named_only(named).has_foreign_files() {
         KeptPrivileges::FilesOfOthers
     } else {
         KeptPrivileges::None

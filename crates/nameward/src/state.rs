@@ -22,8 +22,8 @@ use crate::{
 };
 
 /// How long a start waits for another server to release the store, and for a command that uses it.
-const SERVER_PATIENCE: Duration = Duration::from_secs(1);
-const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(1);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// Polling interval.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -66,8 +66,8 @@ fn open_in_turn(directory: &Path, config: &Config) -> Result<StateStore, StateEr
             return opened;
         };
         let patience = match user {
-            StoreUser::Server => SERVER_PATIENCE,
-            StoreUser::Command => COMMAND_PATIENCE,
+            StoreUser::Server => SERVER_TIMEOUT,
+            StoreUser::Command => COMMAND_TIMEOUT,
         };
         if begun.elapsed() >= patience {
             return opened;

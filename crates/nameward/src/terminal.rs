@@ -4,35 +4,35 @@ use std::fmt::{self, Write};
 
 /// Control characters that are not escaped.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum Preserved {
     None,
     LinesAndTabs,
 }
 
 /// Returns a one-line text with control characters escaped as `\DDD`.
 pub fn line(text: impl fmt::Display) -> impl fmt::Display {
-    escape(text, Kept::None)
+    escape(text, Preserved::None)
 }
 
 /// Returns a multi-line text with control characters except newlines and tabs escaped as `\DDD`.
 pub fn lines(text: impl fmt::Display) -> impl fmt::Display {
-    escape(text, Kept::LinesAndTabs)
+    escape(text, Preserved::LinesAndTabs)
 }
 
-fn escape(text: impl fmt::Display, kept: Kept) -> impl fmt::Display {
+fn escape(text: impl fmt::Display, kept: Preserved) -> impl fmt::Display {
     fmt::from_fn(move |f| write!(Escaping { to: f, kept }, "{text}"))
 }
 
 /// Writes text through, escaped.
 struct Escaping<'a, W> {
     to: &'a mut W,
-    kept: Kept,
+    kept: Preserved,
 }
 
 impl<W: Write> Write for Escaping<'_, W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for c in text.chars() {
-            let is_kept = self.kept == Kept::LinesAndTabs && matches!(c, '\n' | '\t');
+            let is_kept = self.kept == Preserved::LinesAndTabs && matches!(c, '\n' | '\t');
             if c.is_control() && !is_kept {
                 write!(self.to, "\\{:03}", u32::from(c))?
             } else {

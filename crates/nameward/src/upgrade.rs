@@ -67,7 +67,7 @@ pub fn run(
     if_replaced: bool,
     form: OutputForm,
 ) -> Result<ExitCode, CommandError> {
-    let result = remote::ask(OperationRequest::Process, overrides, &mut |_| {})?;
+    let result = remote::send(OperationRequest::Process, overrides, &mut |_| {})?;
     let OperationResult::Process(running) = result else {
         return Err(failed("unexpected response of the server").into());
     };

@@ -40,7 +40,7 @@ pub fn fetch(zone: &str, overrides: &Overrides) -> Result<FetchedZone, CommandEr
         name: None,
         rtype: None,
     };
-    remote::ask(request, overrides, &mut |item| {
+    remote::send(request, overrides, &mut |item| {
         let ListedItem::Record(record) = item else {
             return;
         };

@@ -1,4 +1,4 @@
-//! The web administration as a browser meets it: login, sessions, forms, previews, and hostile requests and contents.
+//! The web administration through a browser: login, sessions, forms, previews, and hostile requests and contents.
 
 mod browser;
 mod changes;

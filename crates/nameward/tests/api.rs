@@ -1,5 +1,5 @@
-//! Administration of a running server over HTTP beyond what PowerDNS has: API keys with rights, the audit log, TLS, commands on a
-//! remote server.
+//! Administration of a running server over HTTP beyond the API of PowerDNS: API keys with permissions, the audit log,
+//! TLS, commands on a remote server.
 
 mod api_keys;
 mod audit;

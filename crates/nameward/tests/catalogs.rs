@@ -1,5 +1,5 @@
-//! Catalog zones (RFC 9432) between Nameward and other brands, over TSIG: members appear and vanish, have their groups and
-//! move, and a catalog that breaks a rule changes nothing.
+//! Catalog zones (RFC 9432) between Nameward and other name servers, over TSIG: members are added and removed, have
+//! groups and move, and an invalid catalog changes nothing.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ fn key() -> String {
     )
 }
 
-/// Whether a server transfers a zone to whoever asks without a key.
+/// Checks whether a server transfers a zone to clients without a key.
 fn is_open(server: SocketAddr, zone: &str) -> bool {
     let output = Command::new("dig")
         .args(["+noall", "+answer", "+tries=1", "+time=5", "-p"])
@@ -95,7 +95,7 @@ fn member(zone: &str) -> MemberZone {
     MemberZone::new(CATALOG, zone)
 }
 
-/// Members appear and vanish, and those of a group have its template.
+/// Members are added and removed, and those of a group have its template.
 fn is_followed(kind: PeerKind) {
     if kind.require().is_none() {
         return;
@@ -130,7 +130,7 @@ fn a_broken_catalog_of_bind_changes_nothing() {
     }
     let consumer = Consumer::start(PeerKind::Bind, &[(CATALOG, 1)], &[member("a.test")]);
     consumer.wait_for("a.test");
-    // A version of the schema that nobody knows (RFC 9432 section 4.3.1).
+    // An unknown schema version (RFC 9432 section 4.3.1).
     consumer.change(&[(CATALOG, 2)], "17", &[member("b.test")]);
     assert!(
         consumer
@@ -159,7 +159,7 @@ fn a_member_moves_from_one_catalog_of_bind_to_another() {
     );
     consumer.wait_for("a.test");
     consumer.wait_for("b.test");
-    // Without a word of its owner the zone stays where it is.
+    // Without a change-of-ownership property the zone stays with its catalog.
     let claimed = [
         member("a.test"),
         here("a.test").in_group(OPEN_GROUP),
@@ -201,8 +201,8 @@ fn a_member_moves_from_one_catalog_of_bind_to_another() {
 /// The configuration of Nameward as the producer of a catalog with these members, each with its group.
 fn producer_config((kind, consumer): (PeerKind, SocketAddr), members: &[(&str, &str)]) -> String {
     let notify = format!("also_notify = [{{ address = \"{consumer}\", key = \"{KEY_NAME}\" }}]\n");
-    // PowerDNS gives members no key. A check of a member while it applies the catalog makes it give up the catalog
-    // ("database is locked") until the next version: only the catalog notifies it.
+    // PowerDNS assigns members no key. If it checks a member while it applies the catalog, it gives up the catalog
+    // ("database is locked") until the next version, so only the catalog is notified.
     let (of_all, of_catalog, of_members) = match kind {
         PeerKind::PowerDns => ("", &notify[..], "allow_transfer = [\"127.0.0.1\"]\n"),
         _ => (&notify[..], "", ""),
@@ -222,7 +222,7 @@ fn producer_config((kind, consumer): (PeerKind, SocketAddr), members: &[(&str, &
     text
 }
 
-/// Nameward makes a catalog and another server follows it.
+/// Nameward produces a catalog and another server follows it.
 fn is_followed_by(kind: PeerKind) {
     if kind.require().is_none() {
         return;
@@ -264,9 +264,9 @@ fn is_followed_by(kind: PeerKind) {
     assert_eq!(serial_at(there, "b.test"), Some(1), "{}", log());
 }
 
-/// A member that is about to move has its new catalog in the old one.
+/// The old catalog names the new one for a member that is about to move.
 #[test]
-fn a_produced_catalog_says_which_members_change_their_owner() {
+fn a_produced_catalog_announces_members_that_change_their_owner() {
     let here = free_address().unwrap();
     let setup = Setup::new().without_web().listen(&[&here.to_string()]);
     fs::write(setup.dir().join("a.text"), member_text("a.test", 1)).unwrap();

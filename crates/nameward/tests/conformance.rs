@@ -21,7 +21,7 @@ fn serve(suite: &Suite) -> Result<TestServer, TestFailure> {
         .map_err(|failure| format!("{}: {failure}", suite.path.display()).into())
 }
 
-/// Runs every file at a server of its own, reached at the address `address` picks.
+/// Runs every file against its own server, reached at the address that `address` selects.
 fn complaints(address: fn(&TestServer) -> SocketAddr) -> Vec<String> {
     let mut complaints = Vec::new();
     for suite in suites() {
@@ -40,7 +40,7 @@ fn complaints(address: fn(&TestServer) -> SocketAddr) -> Vec<String> {
 }
 
 #[test]
-fn the_server_answers_as_the_suite_says() {
+fn the_server_conforms_to_the_suite() {
     let complaints = complaints(TestServer::address);
     assert!(
         complaints.is_empty(),
@@ -51,7 +51,7 @@ fn the_server_answers_as_the_suite_says() {
 }
 
 #[test]
-fn the_server_answers_over_ipv6_as_the_suite_says() {
+fn the_server_conforms_to_the_suite_over_ipv6() {
     let complaints = complaints(TestServer::address_v6);
     assert!(
         complaints.is_empty(),

@@ -1,5 +1,5 @@
-//! The server on databases, as its users meet it: live and resident, with caches and without, changed under it, gone
-//! and back again.
+//! The server on databases: live and resident, with caches and without, with changes by other programs, and with
+//! databases that fail and recover.
 
 mod addresses;
 mod alias;

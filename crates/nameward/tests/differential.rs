@@ -1,4 +1,4 @@
-//! Nameward beside NSD, Knot and BIND on generated nasty zones.
+//! Nameward compared with NSD, Knot and BIND on generated hostile zones.
 //!
 //! Where the three agree, ours must too. Where they do not, a class of `tests/differential/reviewed.md` must
 //! say why, and whom ours then agrees with. `DIFFERENTIAL_SEEDS=FIRST..LAST` asks for other seeds than the few fixed ones.

@@ -14,7 +14,7 @@ use nameward_testkit::{Setup, TestServer};
 
 use crate::operation::secure::{delv, done, write_anchor};
 
-/// Records whose answers do not depend on chance, and the questions to them. Those that PowerDNS fails for fail here.
+/// Deterministic records, and the queries for them. Those that fail in PowerDNS fail here.
 const ZONE: &str = include_str!("lua/example.org.zone");
 const QUESTIONS: &str = include_str!("lua/questions");
 const REVERSE4: &str = "$TTL 300\n@ SOA ns.example.org. host.example.org. 1 3600 600 86400 60\n@ NS ns.example.org.\n\
@@ -242,7 +242,7 @@ fn live_zones_run_scripts_include_others_and_read_records() {
 }
 
 #[test]
-fn computed_answers_validate_whichever_way_names_are_denied() {
+fn computed_answers_validate_with_every_denial_method() {
     let directory = tempfile::tempdir().unwrap();
     for way in ["nsec", "nsec3", "compact"] {
         let state = directory.path().join(way);

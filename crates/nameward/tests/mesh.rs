@@ -72,7 +72,7 @@ impl Mesh {
             ))
     }
 
-    /// Runs the changes; `change` gives a version to the primary, whose copy the secondary at `copy` has to have.
+    /// Runs the changes; `change` gives a version to the primary, which the secondary at `copy` must then have.
     fn run(&mut self, copy: SocketAddr, change: impl Fn(&str), logs: impl Fn() -> String) {
         let rounds = env::var("NAMEWARD_MESH_ROUNDS").ok();
         let rounds: usize = rounds.map_or(8, |text| text.parse().expect("a number of changes"));

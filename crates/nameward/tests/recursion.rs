@@ -1,4 +1,4 @@
-//! Resolvers behind the server: questions that are handed to them, and the poll of the security status.
+//! Resolvers behind the server: forwarded queries, and the poll of the security status.
 
 mod browser;
 mod hand_off;

@@ -1,4 +1,4 @@
-//! A server as the secondary of others: real primaries, a hostile one, and an end at any moment.
+//! A server as a secondary: real primaries, a hostile one, and being killed at any moment.
 
 mod autoprimary;
 mod behind;

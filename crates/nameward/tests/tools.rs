@@ -176,7 +176,7 @@ fn dig_reads_every_kind_of_answer() {
 }
 
 #[test]
-fn dig_is_refused_what_is_not_ours() {
+fn dig_gets_refused_for_foreign_names() {
     let example = Example::start();
     let output = example.run("dig", &["www.example.net", "A"]);
     assert!(output.contains("status: REFUSED"), "{output}");

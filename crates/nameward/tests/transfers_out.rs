@@ -139,7 +139,7 @@ fn bind_and_knot_follow_a_zone_file_that_is_signed() {
 }
 
 #[test]
-fn transfers_are_for_nobody_unless_the_configuration_says_so() {
+fn transfers_are_refused_unless_configured() {
     let zone = ChangingZone::new(ZONE, 7, 20, 3);
     let server = TestServer::start("", &[(ZONE, &zone.text())]);
     let port = server.address().port().to_string();

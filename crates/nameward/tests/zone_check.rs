@@ -122,7 +122,7 @@ fn complaints(tool: &str) -> Vec<String> {
 }
 
 #[test]
-fn nameward_accepts_good_zones_and_refuses_bad_ones() {
+fn nameward_accepts_valid_zones_and_refuses_invalid_ones() {
     let complaints = complaints("nameward");
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }

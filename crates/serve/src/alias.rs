@@ -6,8 +6,10 @@
 //!                                                     └── no resolver, or it just failed: SERVFAIL
 //! runtime:  resolvers -> cache -> the engine again for each waiting query
 //! ```
-//! A query with a client subnet (RFC 7871) is resolved for that subnet, and cached for all of them if the resolver says
-//! that its answer does not depend on the client. Cached for the TTL; while resolvers fail, for a day longer with a TTL of 30 seconds (RFC 8767 sections 4 and 5).
+//! A query with a client subnet (RFC 7871) is resolved for that subnet, and cached for all subnets
+//! if the resolver declares that its answer does not depend on the client. Addresses are cached for
+//! their TTL; while resolvers fail, they are served for a day longer with a TTL of 30 seconds (RFC
+//! 8767 sections 4 and 5).
 //! The numbers of cached targets, of concurrent resolutions and of waiting queries are limited.
 
 mod answer;
@@ -33,10 +35,10 @@ pub(crate) use answer::{UnresolvedTarget, read_addresses};
 
 /// Maximum number of cached targets, counted per type.
 const TARGETS_MAX: usize = 20_000;
-/// Maximum number of targets resolved at one time.
+/// Maximum number of concurrent resolutions for queries.
 const IN_FLIGHT_MAX: usize = 500;
-/// Maximum number of targets resolved at one time for transfers, in addition.
-const PATIENT_MAX: usize = 100;
+/// Maximum number of concurrent resolutions for transfers, in addition.
+const TRANSFER_RESOLUTIONS_MAX: usize = 100;
 /// Addresses are refreshed after this many quarters of their TTL.
 const REFRESH_QUARTERS: u32 = 3;
 /// How long a failed resolution is cached, and the interval between retries.
@@ -44,25 +46,25 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// How long addresses are served while resolvers fail, and the TTL that they then have.
 const STALE_FOR: Duration = Duration::from_secs(86_400);
 const STALE_TTL: u32 = 30;
-/// Interval at which one failure is logged.
-const LOG_EVERY: Duration = Duration::from_secs(60);
-/// Maximum number of different failures logged in that time.
-const LOG_MOST: usize = 10;
+/// Interval between two log lines about the same failure.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+/// Maximum number of different failures logged per interval.
+const LOG_LINES_MAX: usize = 10;
 
 /// Cache entry of one target.
 struct ResolvedTarget {
     /// `None`: it could not be resolved.
     addresses: Option<Arc<AliasAddresses>>,
-    /// From this time on it is refreshed while this entry is served.
+    /// From this time on, a query for the entry triggers a refresh.
     refresh_at: Instant,
     /// Until this time the entry is served.
-    good_until: Instant,
+    valid_until: Instant,
     /// Until this time the addresses are served while resolvers fail.
     stale_until: Instant,
 }
 
 impl ResolvedTarget {
-    /// Checks whether a resolver said that the addresses are the same for all clients.
+    /// Checks whether a resolver declared the addresses to be the same for all clients.
     fn is_for_all_subnets(&self) -> bool {
         let addresses = self.addresses.as_ref();
         addresses.is_some_and(|addresses| addresses.client_bits == Some(0))
@@ -85,8 +87,8 @@ pub struct AliasResolver {
     resolvers: ArcSwapOption<Resolvers>,
     targets: Cache<UpstreamMessage, Arc<ResolvedTarget>>,
     waiting: WaitingClients<WaitingQuery>,
-    /// Slots for callers that wait by themselves.
-    patient: Semaphore,
+    /// Bounds the resolutions for transfers, which wait by themselves.
+    transfer_resolutions: Semaphore,
     log_throttle: Mutex<LogThrottle>,
     runtime: Handle,
 }
@@ -101,14 +103,14 @@ impl AliasResolver {
         Arc::new(AliasResolver {
             shared: Arc::downgrade(shared),
             resolvers: ArcSwapOption::new(resolvers),
-            patient: Semaphore::new(PATIENT_MAX),
+            transfer_resolutions: Semaphore::new(TRANSFER_RESOLUTIONS_MAX),
             targets: Cache::new(TARGETS_MAX),
             waiting: WaitingClients::new(WaitingLimits {
-                questions: IN_FLIGHT_MAX,
-                // The clients are resolvers, and a few large ones may query all there is.
+                queries: IN_FLIGHT_MAX,
+                // The clients are resolvers, and a few large ones may send all queries.
                 per_client: usize::MAX,
             }),
-            log_throttle: Mutex::new(LogThrottle::by_text(LOG_EVERY, LOG_MOST)),
+            log_throttle: Mutex::new(LogThrottle::by_text(LOG_INTERVAL, LOG_LINES_MAX)),
             runtime,
         })
     }
@@ -126,23 +128,23 @@ impl AliasResolver {
     }
 
     /// Looks up a target in the cache; starts to refresh it if it is about to expire.
-    pub(crate) fn find(self: &Arc<Self>, question: &UpstreamMessage, now: Instant) -> TargetFound {
+    pub(crate) fn find(self: &Arc<Self>, query: &UpstreamMessage, now: Instant) -> TargetFound {
         if self.resolvers.load().is_none() {
-            let target = question.name();
+            let target = query.name();
             self.log(format!(
                 "ALIAS target {target}: not in a zone of this server, and no resolver is configured; set \
                  recursor.address"
             ));
             return TargetFound::Failed;
         }
-        let Some(target) = self.target_of(question) else {
+        let Some(target) = self.target_of(query) else {
             return TargetFound::Missing;
         };
-        if now >= target.good_until {
+        if now >= target.valid_until {
             return TargetFound::Missing;
         }
-        if now >= target.refresh_at && matches!(self.waiting.begin(question), Ok(Joined::Begun)) {
-            self.resolve(question.clone());
+        if now >= target.refresh_at && matches!(self.waiting.begin(query), Ok(Joined::Started)) {
+            self.resolve(query.clone());
         }
         match &target.addresses {
             Some(addresses) => TargetFound::Known(Arc::clone(addresses)),
@@ -150,105 +152,106 @@ impl AliasResolver {
         }
     }
 
-    /// Finds the cache entry for a question: one that holds for all subnets, or its own.
-    fn target_of(&self, question: &UpstreamMessage) -> Option<Arc<ResolvedTarget>> {
-        if question.has_subnet() {
-            let common = self.targets.get(&question.without_subnet());
+    /// Finds the cache entry for a query: one that is valid for all subnets, or one for its own.
+    fn target_of(&self, query: &UpstreamMessage) -> Option<Arc<ResolvedTarget>> {
+        if query.has_subnet() {
+            let common = self.targets.get(&query.without_subnet());
             let common = common.filter(|target| target.is_for_all_subnets());
             if common.is_some() {
                 return common;
             }
         }
-        self.targets.get(question)
+        self.targets.get(query)
     }
 
     /// Lets a query wait for its target; returns it if too many wait.
     pub(crate) fn wait(
         self: &Arc<Self>,
         target: UpstreamMessage,
-        question: WaitingQuery,
+        query: WaitingQuery,
     ) -> Result<(), WaitingQuery> {
-        let client = question.request.client();
-        let mut question = Some(question);
-        match self.waiting.join(&target, client, || question.take()) {
-            Ok(Joined::Begun) => self.resolve(target),
+        let client = query.request.client();
+        let mut query = Some(query);
+        match self.waiting.join(&target, client, || query.take()) {
+            Ok(Joined::Started) => self.resolve(target),
             Ok(Joined::InProgress) => {}
-            Err(ForwarderFull) => return question.map_or(Ok(()), Err),
+            Err(ForwarderFull) => return query.map_or(Ok(()), Err),
         }
         Ok(())
     }
 
-    fn resolve(self: &Arc<Self>, question: UpstreamMessage) {
+    fn resolve(self: &Arc<Self>, query: UpstreamMessage) {
         let resolver = Arc::clone(self);
-        let pending = PendingTarget { resolver, question };
+        let pending = PendingTarget { resolver, query };
         self.runtime.spawn(pending.resolve());
     }
 
-    /// Resolves a target for a caller that can wait; `None` if it cannot be resolved.
+    /// Resolves a target for a transfer, which can wait; `None` if it cannot be resolved.
     pub(crate) async fn resolve_now(
         self: &Arc<Self>,
-        question: &UpstreamMessage,
+        query: &UpstreamMessage,
     ) -> Option<Arc<AliasAddresses>> {
-        match self.find(question, Instant::now()) {
+        match self.find(query, Instant::now()) {
             TargetFound::Known(addresses) => return Some(addresses),
             TargetFound::Failed => return None,
             TargetFound::Missing => {}
         }
-        let _place = self.patient.acquire().await.ok()?;
-        let result = self.ask(question).await?;
-        self.insert(question, result).addresses.clone()
+        let _permit = self.transfer_resolutions.acquire().await.ok()?;
+        let result = self.query_resolvers(query).await?;
+        self.insert(query, result).addresses.clone()
     }
 
     /// Queries the resolvers; `None` if there are none.
-    async fn ask(
+    async fn query_resolvers(
         &self,
-        question: &UpstreamMessage,
+        query: &UpstreamMessage,
     ) -> Option<Result<AliasAddresses, UnresolvedTarget>> {
         let resolvers = self.resolvers.load_full()?;
-        let reply = resolvers.ask(question.clone()).await;
+        let reply = resolvers.resolve(query.clone()).await;
         let reply = reply.map_err(UnresolvedTarget::from);
-        Some(reply.and_then(|reply| read_addresses(&reply, question)))
+        Some(reply.and_then(|reply| read_addresses(&reply, query)))
     }
 
     /// Stores the result of a resolution in the cache.
     fn insert(
         &self,
-        question: &UpstreamMessage,
+        query: &UpstreamMessage,
         result: Result<AliasAddresses, UnresolvedTarget>,
     ) -> Arc<ResolvedTarget> {
         let now = Instant::now();
         let target = match result {
             Ok(addresses) => {
-                let good_for = Duration::from_secs(addresses.ttl.into());
+                let valid_for = Duration::from_secs(addresses.ttl.into());
                 ResolvedTarget {
                     addresses: Some(Arc::new(addresses)),
-                    refresh_at: now + good_for * REFRESH_QUARTERS / 4,
-                    good_until: now + good_for,
-                    stale_until: now + good_for + STALE_FOR,
+                    refresh_at: now + valid_for * REFRESH_QUARTERS / 4,
+                    valid_until: now + valid_for,
+                    stale_until: now + valid_for + STALE_FOR,
                 }
             }
             Err(reason) => {
-                let (name, rtype) = (question.name(), question.qtype());
+                let (name, rtype) = (query.name(), query.qtype());
                 self.log(format!("ALIAS target {name}: no {rtype} records: {reason}"));
-                self.after_failure(question, now)
+                self.after_failure(query, now)
             }
         };
         let target = Arc::new(target);
         let key = if target.is_for_all_subnets() {
-            question.without_subnet()
+            query.without_subnet()
         } else {
-            question.clone()
+            query.clone()
         };
         self.targets.insert(key, Arc::clone(&target));
         target
     }
 
     /// Creates the entry of a target that could not be resolved: with the previous addresses, or none.
-    fn after_failure(&self, question: &UpstreamMessage, now: Instant) -> ResolvedTarget {
-        let before = self.target_of(question);
+    fn after_failure(&self, query: &UpstreamMessage, now: Instant) -> ResolvedTarget {
+        let previous = self.target_of(query);
         let retry_at = now + RETRY_AFTER;
-        let stale = before.filter(|before| now < before.stale_until);
-        let stale = stale.and_then(|before| Some((before.addresses.clone()?, before.stale_until)));
+        let stale = previous.filter(|previous| now < previous.stale_until);
+        let stale =
+            stale.and_then(|previous| Some((previous.addresses.clone()?, previous.stale_until)));
         match stale {
             Some((addresses, stale_until)) => ResolvedTarget {
                 addresses: Some(Arc::new(AliasAddresses {
@@ -256,13 +259,13 @@ impl AliasResolver {
                     ..(*addresses).clone()
                 })),
                 refresh_at: retry_at,
-                good_until: stale_until,
+                valid_until: stale_until,
                 stale_until,
             },
             None => ResolvedTarget {
                 addresses: None,
                 refresh_at: retry_at,
-                good_until: retry_at,
+                valid_until: retry_at,
                 stale_until: now,
             },
         }
@@ -278,38 +281,38 @@ impl AliasResolver {
     /// Drops the entries whose names `matches`; returns their number.
     pub fn flush(&self, matches: &dyn Fn(Name<'_>) -> bool) -> usize {
         let before = self.targets.len();
-        self.targets.retain(|question, _| !matches(question.name()));
+        self.targets.retain(|query, _| !matches(query.name()));
         before.saturating_sub(self.targets.len())
     }
 }
 
-/// A target being resolved: the queries that wait for it are answered whatever the outcome.
+/// A target being resolved. The queries that wait for it are answered even if the task fails.
 struct PendingTarget {
     resolver: Arc<AliasResolver>,
-    question: UpstreamMessage,
+    query: UpstreamMessage,
 }
 
 impl PendingTarget {
     async fn resolve(self) {
-        let question = &self.question;
-        if let Some(result) = self.resolver.ask(question).await {
-            self.resolver.insert(question, result);
+        let query = &self.query;
+        if let Some(result) = self.resolver.query_resolvers(query).await {
+            self.resolver.insert(query, result);
         }
     }
 }
 
 impl Drop for PendingTarget {
     fn drop(&mut self) {
-        // After a task that ended early the cache has no entry: record the failure, so that it is not retried at
-        // once.
-        if self.resolver.target_of(&self.question).is_none() {
-            let failed = self.resolver.after_failure(&self.question, Instant::now());
-            let question = self.question.clone();
-            self.resolver.targets.insert(question, Arc::new(failed));
+        // If the task ended early, the cache has no entry: record the failure, so that it is not
+        // retried at once.
+        if self.resolver.target_of(&self.query).is_none() {
+            let failed = self.resolver.after_failure(&self.query, Instant::now());
+            let query = self.query.clone();
+            self.resolver.targets.insert(query, Arc::new(failed));
         }
-        let questions = self.resolver.waiting.take(&self.question);
+        let queries = self.resolver.waiting.take(&self.query);
         if let Some(shared) = self.resolver.shared.upgrade() {
-            answer_all(&shared, questions);
+            answer_all(&shared, queries);
         }
     }
 }

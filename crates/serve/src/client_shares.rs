@@ -1,8 +1,9 @@
-//! The share of a queue that one client may hold, so that others find room in it.
+//! Per-client shares of a bounded queue, so that one client cannot fill it.
 //!
-//! A client is an IPv4 address or an IPv6 /64 network. A table of fixed size counts the places of clients by a hash with a
-//! random seed: clients with equal hashes share a count, and however many clients there are, the table does not grow.
-//! Forged senders get around it; limits per zone and per queue hold for them.
+//! A client is an IPv4 address or an IPv6 /64 network. A table of fixed size counts the slots of
+//! clients by a hash with a random seed: clients with equal hashes share a count, and the table
+//! does not grow with the number of clients. Forged source addresses evade it; the limits per zone
+//! and per queue still apply to them.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -11,41 +12,41 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::tcp::counted_as;
 
-/// Number of counts: of 100 clients that wait, one in 40 shares the count of another.
+/// With 4096 counts, one in 40 of 100 waiting clients shares its count with another.
 const COUNTS: usize = 4096;
 
-/// The places that each client holds in one queue.
+/// The slots that each client holds in one queue.
 pub(crate) struct ClientShares {
     counts: Box<[AtomicU32]>,
-    most: u32,
+    per_client_max: u32,
     seed: RandomState,
 }
 
 impl ClientShares {
-    /// Creates the table for a queue of some places, of which one client may hold `percent`.
-    pub(crate) fn new(places: usize, percent: usize) -> Arc<Self> {
-        let most = (places.saturating_mul(percent) / 100).max(1);
+    /// Creates the table for a queue with this many slots, of which one client may hold `percent`.
+    pub(crate) fn new(slots: usize, percent: usize) -> Arc<Self> {
+        let per_client_max = (slots.saturating_mul(percent) / 100).max(1);
         Arc::new(ClientShares {
             counts: (0..COUNTS).map(|_| AtomicU32::new(0)).collect(),
-            most: u32::try_from(most).unwrap_or(u32::MAX),
+            per_client_max: u32::try_from(per_client_max).unwrap_or(u32::MAX),
             seed: RandomState::new(),
         })
     }
 
-    /// Takes a place for a client; `None` if it holds its share already.
+    /// Takes a slot for a client; `None` if it already holds its share.
     pub(crate) fn take(self: &Arc<Self>, client: IpAddr) -> Option<ClientPlace> {
         let at = self.seed.hash_one(counted_as(client)) as usize % COUNTS;
-        let place = ClientPlace {
+        let slot = ClientPlace {
             shares: Arc::clone(self),
             at,
         };
-        // The place is returned when it is dropped here.
+        // Over the limit, the slot is dropped here, which returns it.
         let before = self.counts[at].fetch_add(1, Ordering::Relaxed);
-        (before < self.most).then_some(place)
+        (before < self.per_client_max).then_some(slot)
     }
 }
 
-/// A place that a client holds, returned when it is dropped.
+/// A slot held by a client, returned when it is dropped.
 pub(crate) struct ClientPlace {
     shares: Arc<ClientShares>,
     at: usize,
@@ -62,13 +63,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_client_holds_its_share_and_gets_places_back() {
+    fn one_client_is_limited_to_its_share_and_gets_slots_back() {
         let shares = ClientShares::new(40, 25);
         let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
         let mut held: Vec<_> = (0..20).filter_map(|_| shares.take(one)).collect();
         assert_eq!(held.len(), 10);
         assert!(shares.take(one).is_none());
-        // Unless both have the same hash, which is one chance in thousands.
+        // Unless both have the same hash: one chance in thousands.
         let others = (3..9).map(|last| IpAddr::from([192, 0, 2, last]));
         assert!(
             others
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_network_is_one_client_and_every_client_has_a_place() {
+    fn an_ipv6_network_is_one_client_and_every_client_has_a_slot() {
         let shares = ClientShares::new(2, 25);
         let first = shares.take("2001:db8::1".parse().unwrap());
         assert!(first.is_some());

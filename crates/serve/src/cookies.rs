@@ -1,11 +1,11 @@
-//! DNS cookies (RFC 7873) with the interoperable server cookies of RFC 9018, so that all servers of an anycast address
-//! that share a secret accept each other's cookies.
+//! DNS cookies (RFC 7873) with the interoperable server cookies of RFC 9018, so that all servers of
+//! an anycast address that share a secret accept each other's cookies.
 //!
 //! ```text
 //! option: client cookie (8) | version 1 | reserved (3) | timestamp (4) | SipHash-2-4 over all of it and the client address
 //! ```
-//! A client that returns our cookie does receive what is sent to its address, so its address is not forged. Nothing is
-//! stored per client.
+//! A client that returns our cookie receives what is sent to its address, so the address is not
+//! forged. No state is stored per client.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ const RENEW_AGE: i32 = 1800;
 /// The version and the reserved octets of our cookies.
 const VERSION: [u8; 4] = [1, 0, 0, 0];
 
-/// A secret that makes and verifies server cookies.
+/// A secret that generates and verifies server cookies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CookieSecret(Secret<SipHashKey>);
 
@@ -42,12 +42,13 @@ impl Zeroize for SipHashKey {
 }
 
 impl CookieSecret {
-    /// Makes a secret.
+    /// Generates a secret.
     pub fn random() -> Self {
         let mut secret = Secret::<SipHashKey>::default();
         let octets = &mut secret.reveal_mut().0;
         if aws_lc_rs::rand::fill(&mut octets[..]).is_err() {
-            // It reads the random device of the kernel; without one, keys of the standard library are as good.
+            // Reads the kernel's random device; if that fails, the hash keys of the standard
+            // library are as good.
             let word = || RandomState::new().hash_one(0u64).to_ne_bytes();
             octets[..8].copy_from_slice(&word());
             octets[8..].copy_from_slice(&word());
@@ -61,7 +62,7 @@ impl CookieSecret {
         Self::from_octets(Secret::new(octets))
     }
 
-    /// Takes 16 octets.
+    /// Creates a secret from 16 octets.
     pub fn from_octets(octets: Secret<Vec<u8>>) -> Option<Self> {
         let octets = octets.reveal().as_array::<SECRET>()?;
         let mut secret = Secret::<SipHashKey>::default();
@@ -74,7 +75,8 @@ impl CookieSecret {
         &self.0.reveal().0[..]
     }
 
-    /// Returns the keyed hash. It is not kept, because it has a copy of the secret that is not overwritten.
+    /// Returns the keyed hash. It is not stored, because it contains a copy of the secret that is
+    /// not overwritten.
     #[inline]
     fn hasher(&self) -> SipHasher24 {
         SipHasher24::new_with_key(&self.0.reveal().0)
@@ -86,14 +88,15 @@ impl CookieSecret {
 pub struct TimedCookieSecret {
     /// The secret.
     pub secret: CookieSecret,
-    /// It makes cookies from this time on, until a later one does; `u32::MAX` means never.
+    /// Cookies are generated with it from this time on, until a later secret becomes active;
+    /// `u32::MAX` means never.
     pub active_from: u32,
     /// Its cookies are accepted until this time.
     pub accepted_until: u32,
 }
 
 impl TimedCookieSecret {
-    /// A secret that always makes cookies.
+    /// A secret that is always active.
     pub fn always(secret: CookieSecret) -> Self {
         TimedCookieSecret {
             secret,
@@ -102,7 +105,7 @@ impl TimedCookieSecret {
         }
     }
 
-    /// A secret whose cookies are accepted, and that makes none.
+    /// A secret whose cookies are accepted, but that generates none.
     pub fn accepted(secret: CookieSecret) -> Self {
         TimedCookieSecret {
             active_from: u32::MAX,
@@ -111,27 +114,27 @@ impl TimedCookieSecret {
     }
 }
 
-/// When clients need a valid cookie to be answered over UDP.
+/// The secrets, and when clients need a valid cookie to be answered over UDP.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CookieSettings {
-    /// The one with the latest `active_from` that is not in the future makes cookies.
+    /// The one with the latest `active_from` that is not in the future generates cookies.
     pub secrets: Vec<TimedCookieSecret>,
-    /// Always.
+    /// Requires a cookie from every client.
     pub require: bool,
-    /// Above this many UDP queries per second; 0 means never.
+    /// Requires a cookie above this many UDP queries per second; 0 means never.
     pub require_above: u32,
 }
 
-/// Makes and verifies server cookies.
+/// Generates and verifies server cookies.
 pub struct Cookies {
     settings: CookieSettings,
     load: QueryRate,
 }
 
 impl Cookies {
-    /// Creates the cookies of a server.
+    /// Creates the cookie state of a server.
     pub fn new(mut settings: CookieSettings) -> Self {
-        // The one that makes cookies is the first that is not in the future.
+        // Latest first: the active secret is the first one that is not in the future.
         let secrets = &mut settings.secrets;
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.active_from));
         Cookies {
@@ -145,15 +148,15 @@ impl Cookies {
         &self.settings
     }
 
-    /// Returns the position of the secret that makes cookies.
+    /// Returns the position of the active secret.
     #[inline]
     pub fn active(&self, now: u32) -> Option<usize> {
         let mut secrets = self.settings.secrets.iter();
         secrets.position(|secret| secret.active_from <= now)
     }
 
-    /// Verifies the COOKIE option of a request, and returns the one of its reply. The length of the option was checked
-    /// when it was parsed.
+    /// Verifies the COOKIE option of a request and returns the one for its reply. The parser has
+    /// checked the length of the option.
     #[inline]
     pub(crate) fn answer(&self, option: &[u8], client: IpAddr, now: u32) -> Option<ReplyCookie> {
         let (sent, server) = option.split_first_chunk::<8>()?;
@@ -210,7 +213,8 @@ impl Cookies {
         })
     }
 
-    /// Checks whether clients need a valid cookie at the moment, after `queries` more were received over UDP.
+    /// Checks whether clients currently need a valid cookie, after `queries` more were received
+    /// over UDP.
     #[inline]
     pub(crate) fn demands(&self, queries: usize, now: u32) -> bool {
         let above = self.settings.require_above;
@@ -222,7 +226,7 @@ impl Cookies {
 enum Verified {
     /// The cookie is returned as it is.
     Current,
-    /// The cookie is old, or was made with a secret that is being replaced.
+    /// The cookie is old, or was generated with a secret that is being replaced.
     Renew,
 }
 
@@ -268,7 +272,7 @@ impl QueryRate {
             let is_last_second = (previous >> 32) as u32 == now.wrapping_sub(1);
             return (counted + queries).max(if is_last_second { previous as u32 } else { 0 });
         }
-        // A race of two workers at the turn of a second costs the queries of one batch.
+        // When two workers race at the turn of a second, the queries of one batch are not counted.
         self.previous.store(current, Ordering::Relaxed);
         let next = u64::from(now) << 32 | u64::from(queries);
         self.current.store(next, Ordering::Relaxed);
@@ -305,14 +309,14 @@ mod tests {
     const SECRET_1: &str = "e5e973e5a6b2a43f48e7dc849e37bfcf";
     const CLIENT: &str = "198.51.100.100";
     const COOKIE: &str = "2464c4abcf10c957010000005cf79f111f8130c3eee29480";
-    const MADE_AT: u32 = 1_559_731_985;
+    const CREATED_AT: u32 = 1_559_731_985;
 
     #[test]
     fn cookies_are_those_of_rfc_9018_appendix_a() {
         let one = cookies(&[SECRET_1]);
         // A.1: a new server cookie.
-        let learnt = answer(&one, "2464c4abcf10c957", CLIENT, MADE_AT);
-        assert_eq!(learnt, (COOKIE.into(), false));
+        let received = answer(&one, "2464c4abcf10c957", CLIENT, CREATED_AT);
+        assert_eq!(received, (COOKIE.into(), false));
         // A.2: a renewed one.
         let renewed = "2464c4abcf10c957010000005cf7a871d4a564a1442aca77";
         assert_eq!(
@@ -337,10 +341,10 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_known_before_it_makes_cookies_and_accepted_afterwards() {
+    fn a_secret_is_accepted_before_and_after_it_is_active() {
         let [old, new] = [SECRET_1, "445536bcd2513298075a5d379663c962"]
             .map(|text| CookieSecret::from_hex(text).unwrap());
-        let roll = MADE_AT + 300;
+        let roll = CREATED_AT + 300;
         let timed = |secret: &CookieSecret, active_from, accepted_until| TimedCookieSecret {
             secret: secret.clone(),
             active_from,
@@ -354,9 +358,9 @@ mod tests {
         let ahead = cookies(&["445536bcd2513298075a5d379663c962"]);
         let (early, _) = answer(&ahead, "2464c4abcf10c957", CLIENT, roll);
         assert!(answer(&rolled, &early, CLIENT, roll - 200).1);
-        // Before its time the old one makes cookies, then the new one.
+        // Before `roll` the old secret generates cookies, then the new one.
         assert_eq!(
-            answer(&rolled, "2464c4abcf10c957", CLIENT, MADE_AT),
+            answer(&rolled, "2464c4abcf10c957", CLIENT, CREATED_AT),
             (COOKIE.into(), false)
         );
         let (renewed, is_verified) = answer(&rolled, COOKIE, CLIENT, roll);
@@ -371,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_valid_for_an_hour_and_returned_for_half_of_it() {
+    fn a_cookie_is_valid_for_an_hour_and_renewed_after_half_of_it() {
         let cookies = cookies(&[SECRET_1]);
         for (age, is_valid, is_same) in [
             (-301, false, false),
@@ -382,7 +386,7 @@ mod tests {
             (3600, true, false),
             (3601, false, false),
         ] {
-            let now = MADE_AT.wrapping_add_signed(age);
+            let now = CREATED_AT.wrapping_add_signed(age);
             let (reply, is_verified) = answer(&cookies, COOKIE, CLIENT, now);
             assert_eq!((is_verified, reply == COOKIE), (is_valid, is_same), "{age}");
         }
@@ -391,7 +395,7 @@ mod tests {
     #[test]
     fn a_cookie_of_another_client_version_length_or_hash_is_not_valid() {
         let cookies = cookies(&[SECRET_1]);
-        let is_valid = |sent: &str, client: &str| answer(&cookies, sent, client, MADE_AT).1;
+        let is_valid = |sent: &str, client: &str| answer(&cookies, sent, client, CREATED_AT).1;
         assert!(is_valid(COOKIE, CLIENT));
         assert!(is_valid(COOKIE, "::ffff:198.51.100.100"));
         assert!(!is_valid(COOKIE, "198.51.100.101"));
@@ -406,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn cookies_are_demanded_above_a_rate_and_no_longer_below_it() {
+    fn cookies_are_required_above_a_rate_and_no_longer_below_it() {
         let cookies = Cookies::new(CookieSettings {
             require_above: 100,
             ..CookieSettings::default()

@@ -25,14 +25,14 @@ use frames::FrameWriter;
 use message::DnstapKind;
 
 /// Maximum number of queued messages; their octets are limited as well.
-const WAITING_MAX: usize = 65_536;
-/// Pause of the sender when there is nothing to send. It is not woken: that would cost the answering threads a system
-/// call per message.
-const REST: Duration = Duration::from_millis(20);
+const QUEUE_MAX: usize = 65_536;
+/// Pause of the sender when the queue is empty. It polls instead of being woken: waking it would
+/// cost the answering threads a system call per message.
+const IDLE_PAUSE: Duration = Duration::from_millis(20);
 /// Interval between attempts to connect to the collector.
 const RETRY: Duration = Duration::from_secs(1);
-/// Timeout for the collector's side of the handshake, and for sending.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout for each step of the handshake with the collector, and for sending.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Settings for dnstap.
 #[derive(Debug, Clone)]
@@ -71,16 +71,16 @@ pub struct Dnstap {
 }
 
 struct DnstapShared {
-    terms: DnstapOptions,
+    options: DnstapOptions,
     queue: SyncSender<Vec<u8>>,
     /// Queued octets.
-    waiting: AtomicUsize,
+    queued_octets: AtomicUsize,
     is_connected: AtomicBool,
     new_drops: AtomicU64,
     dropped: AtomicU64,
     sent: AtomicU64,
-    is_ending: Mutex<bool>,
-    ending: Condvar,
+    is_stopping: Mutex<bool>,
+    stopping: Condvar,
 }
 
 impl Dnstap {
@@ -88,19 +88,19 @@ impl Dnstap {
     pub fn start(
         tap: &Arc<ExchangeTap>,
         stats: &Arc<Stats>,
-        terms: DnstapOptions,
+        options: DnstapOptions,
     ) -> io::Result<Self> {
-        let (queue, messages) = mpsc::sync_channel(WAITING_MAX);
+        let (queue, messages) = mpsc::sync_channel(QUEUE_MAX);
         let shared = Arc::new(DnstapShared {
-            terms,
+            options,
             queue,
-            waiting: AtomicUsize::new(0),
+            queued_octets: AtomicUsize::new(0),
             is_connected: AtomicBool::new(false),
             new_drops: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             sent: AtomicU64::new(0),
-            is_ending: Mutex::new(false),
-            ending: Condvar::new(),
+            is_stopping: Mutex::new(false),
+            stopping: Condvar::new(),
         });
         let mut sender = MessageSender {
             shared: Arc::clone(&shared),
@@ -131,11 +131,12 @@ impl Dnstap {
         }
     }
 
-    /// Sends the queued messages, finishes the stream with the collector and waits for that, for a bounded time.
+    /// Sends the queued messages, closes the stream and waits for the collector's FINISH, for a
+    /// bounded time.
     pub fn end(&self) {
         self.tap.detach(&self.sink);
-        *self.shared.is_ending.lock() = true;
-        self.shared.ending.notify_all();
+        *self.shared.is_stopping.lock() = true;
+        self.shared.stopping.notify_all();
         if let Some(sender) = self.sender.lock().take() {
             let _ = sender.join();
         }
@@ -143,16 +144,16 @@ impl Dnstap {
 }
 
 impl DnstapShared {
-    fn is_ending(&self) -> bool {
-        *self.is_ending.lock()
+    fn is_stopping(&self) -> bool {
+        *self.is_stopping.lock()
     }
 
     /// Waits for `time`, or until shutdown.
-    fn rest(&self, time: Duration) {
-        let ending = self.is_ending.lock();
+    fn pause(&self, time: Duration) {
+        let stopping = self.is_stopping.lock();
         drop(
-            self.ending
-                .wait_timeout_while(ending, time, |is_ending| !*is_ending),
+            self.stopping
+                .wait_timeout_while(stopping, time, |is_stopping| !*is_stopping),
         );
     }
 
@@ -166,16 +167,16 @@ impl DnstapShared {
             return self.drop_message();
         }
         let (identity, version) = (
-            self.terms.identity.as_bytes(),
-            self.terms.version.as_bytes(),
+            self.options.identity.as_bytes(),
+            self.options.version.as_bytes(),
         );
         let message = message::encode(kind, exchange, identity, version);
         let octets = message.len();
-        let waiting = self.waiting.fetch_add(octets, Ordering::Relaxed) + octets;
-        let is_taken =
-            waiting <= self.terms.waiting_octets_max && self.queue.try_send(message).is_ok();
+        let queued_octets = self.queued_octets.fetch_add(octets, Ordering::Relaxed) + octets;
+        let is_taken = queued_octets <= self.options.waiting_octets_max
+            && self.queue.try_send(message).is_ok();
         if !is_taken {
-            self.waiting.fetch_sub(octets, Ordering::Relaxed);
+            self.queued_octets.fetch_sub(octets, Ordering::Relaxed);
             self.drop_message();
         }
     }
@@ -185,12 +186,12 @@ impl DnstapShared {
 struct DnstapSink(Arc<DnstapShared>);
 
 impl ExchangeSink for DnstapSink {
-    fn take(&self, exchange: &Exchange<'_>) {
-        let terms = &self.0.terms;
-        if terms.has_queries && exchange.query.is_some() {
+    fn receive(&self, exchange: &Exchange<'_>) {
+        let options = &self.0.options;
+        if options.has_queries && exchange.query.is_some() {
             self.0.offer(DnstapKind::Query, exchange);
         }
-        if terms.has_responses && exchange.reply.is_some() {
+        if options.has_responses && exchange.reply.is_some() {
             self.0.offer(DnstapKind::Response, exchange);
         }
     }
@@ -208,17 +209,19 @@ struct MessageSender {
 impl MessageSender {
     fn run(&mut self) {
         let shared = Arc::clone(&self.shared);
-        let socket = &shared.terms.socket;
-        while !shared.is_ending() {
+        let socket = &shared.options.socket;
+        while !shared.is_stopping() {
             let result = connect(socket).and_then(|frames| {
                 tracing::info!("dnstap: sending to {}", socket.display());
                 shared.is_connected.store(true, Ordering::Relaxed);
                 self.send(frames)
             });
             shared.is_connected.store(false, Ordering::Relaxed);
-            // The queue is outdated; a collector that connects next gets new messages only.
+            // Queued messages are outdated; a collector that connects later gets new messages only.
             while let Ok(message) = self.messages.try_recv() {
-                shared.waiting.fetch_sub(message.len(), Ordering::Relaxed);
+                shared
+                    .queued_octets
+                    .fetch_sub(message.len(), Ordering::Relaxed);
                 shared.drop_message();
             }
             if let Err(error) = result {
@@ -227,7 +230,7 @@ impl MessageSender {
                     tracing::warn!("{text}");
                 }
                 self.log_drops();
-                shared.rest(RETRY);
+                shared.pause(RETRY);
             }
         }
         self.log_drops();
@@ -240,7 +243,9 @@ impl MessageSender {
         loop {
             match self.messages.try_recv() {
                 Ok(message) => {
-                    shared.waiting.fetch_sub(message.len(), Ordering::Relaxed);
+                    shared
+                        .queued_octets
+                        .fetch_sub(message.len(), Ordering::Relaxed);
                     let written = frames.data(&message);
                     if written.is_err() {
                         shared.drop_message();
@@ -253,10 +258,10 @@ impl MessageSender {
                     let sent = std::mem::take(&mut unflushed);
                     shared.sent.fetch_add(sent, Ordering::Relaxed);
                     self.log_drops();
-                    if shared.is_ending() {
+                    if shared.is_stopping() {
                         return frames.finish();
                     }
-                    shared.rest(REST);
+                    shared.pause(IDLE_PAUSE);
                 }
                 Err(TryRecvError::Disconnected) => return frames.finish(),
             }
@@ -270,7 +275,8 @@ impl MessageSender {
         }
         self.recorder.add(Counter::DnstapDrops, new);
         self.recorder.flush(Stamp::now(), None);
-        // Drops without a collector are part of the line that reports it missing.
+        // Drops without a collector are included in the log line that reports the missing
+        // collector.
         let is_connected = self.shared.is_connected.load(Ordering::Relaxed);
         if is_connected && self.drops.admit("", Instant::now()).is_some() {
             let messages = counted(new as usize, "message");
@@ -281,8 +287,8 @@ impl MessageSender {
 
 fn connect(socket: &Path) -> io::Result<FrameWriter<UnixStream>> {
     let stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     FrameWriter::begin(stream)
 }
 

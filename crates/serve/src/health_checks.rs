@@ -1,5 +1,5 @@
-//! The checker of pool members and of targets that LUA records name: TCP connections, HTTP requests and DNS queries, many at a
-//! time.
+//! The checker of pool members and of targets in LUA records: TCP connections, HTTP requests and
+//! DNS queries, many in parallel.
 //!
 //! Once a second the targets that are due are checked, each with its own timeout, at most [`PARALLEL_MAX`] at one time. A
 //! response is read up to a limit, redirects are not followed, and certificates are verified against the authorities of the
@@ -26,9 +26,9 @@ use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// Maximum number of checks at one time.
+/// Maximum number of concurrent checks.
 const PARALLEL_MAX: usize = 256;
-/// Interval at which due targets are found.
+/// Interval at which due targets are collected.
 const TICK: Duration = Duration::from_secs(1);
 /// Octets of a response that are read, unless a check has a lower limit.
 const RESPONSE_MAX: usize = 1 << 20;
@@ -45,7 +45,7 @@ pub async fn run(steering: Arc<Steering>, mut stopping: watch::Receiver<bool>) {
         tokio::select! {
             _ = ticks.tick() => {}
             () = changed.notified() => {
-                // Answers of pools are prepared once for all that changed in the meantime.
+                // Pool answers are prepared once for all checks that have finished.
                 steering.prepare_pools();
                 continue;
             }
@@ -81,7 +81,7 @@ async fn check_target(target: &CheckedTarget, tls: Option<Arc<ClientConfig>>) ->
         .err()
         .map(ToString::to_string)
         .unwrap_or_default();
-    // Results of other servers may have changed it while the check was running.
+    // Another server's result may have changed it while the check was running.
     let before = target.health();
     target.finish(result);
     let after = target.health();
@@ -99,17 +99,17 @@ fn needs_tls(check: &HealthCheck) -> bool {
     matches!(&check.kind, CheckKind::Url { url, .. } if url.starts_with("https://"))
 }
 
-/// The configuration for HTTPS, with the file of authorities that it was made from.
+/// The TLS configuration for HTTPS checks, with the authority file that it was built from.
 #[derive(Default)]
 struct TargetTls {
-    /// None while the file cannot be used: it is read again before the next checks.
+    /// `None` while the file cannot be used: it is read again before the next checks.
     config: Option<Arc<ClientConfig>>,
     authorities: Option<Arc<PathBuf>>,
     has_warned: bool,
 }
 
 impl TargetTls {
-    /// Makes the configuration, if that was not possible before or the setting has changed.
+    /// Builds the configuration again, if that failed before or the setting has changed.
     fn refresh(&mut self, authorities: Option<Arc<PathBuf>>) {
         if self.config.is_some() && self.authorities == authorities {
             return;
@@ -189,7 +189,7 @@ async fn connect(to: SocketAddr, source: Option<IpAddr>) -> Result<TcpStream, Ch
 async fn query(to: SocketAddr, name: &str, source: Option<IpAddr>) -> Result<u32, CheckFailure> {
     let name: NameBuf = name.parse().map_err(|_| "invalid name")?;
     let id = (RandomState::new().hash_one(to) as u16).to_be_bytes();
-    // One question, nothing else; recursion is not desired.
+    // One question; recursion is not desired.
     let mut message = vec![id[0], id[1], 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     message.extend_from_slice(name.as_name().as_wire());
     message.extend_from_slice(&Type::SOA.0.to_be_bytes());
@@ -246,7 +246,7 @@ impl TargetUrl {
             }
             None => (authority, if is_encrypted { 443 } else { 80 }),
         };
-        // Nothing may end the request line or the header early.
+        // No control characters or spaces: they could end the request line or the header early.
         if host.is_empty() || url.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
             return Err(invalid());
         }

@@ -1,4 +1,5 @@
-//! The parts that every HTTP listener needs (the API, DNS over HTTPS): memory that bodies and replies take, and clients that stall.
+//! Shared by all HTTP listeners (the API, DNS over HTTPS): a memory budget for bodies and
+//! replies, and a guard against clients that stall.
 
 mod memory;
 mod stall;

@@ -1,7 +1,8 @@
 //! DNS over HTTPS (RFC 8484): HTTP/1.1 and HTTP/2, GET and POST. Only the configured path answers.
 //!
-//! HTTP is hyper's, TLS that of `tls`, connections are counted and limited with those of TCP. Heads, bodies, replies that are
-//! not read, streams of a connection and its idle time are bounded.
+//! hyper implements HTTP, and TLS is that of `tls`. Connections are counted and limited together
+//! with those of TCP. The sizes of heads, bodies and unread replies, the streams of a connection
+//! and its idle time are bounded.
 
 mod connection;
 mod exchange;
@@ -18,7 +19,7 @@ use crate::pipeline::TcpPipeline;
 use crate::tcp::{MessageServer, TcpSettings};
 use crate::tls::TlsLayer;
 
-/// Octets of bodies, and of replies that clients have not read, over all connections.
+/// Octets of request bodies and unread replies, over all connections.
 const MEMORY: usize = 64 << 20;
 
 /// The settings of DNS over HTTPS.

@@ -1,4 +1,4 @@
-//! Sockets that another process has bound: at an upgrade, or by socket activation.
+//! Sockets bound by another process: during an upgrade, or by socket activation.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -6,11 +6,11 @@ use std::os::unix::net::{UnixDatagram, UnixListener};
 
 use socket2::{Socket, Type};
 
-/// Sockets that another process has bound: the server that this one takes over from, or the service manager.
+/// Sockets bound by another process: the predecessor of this server, or the service manager.
 #[derive(Debug, Default)]
 pub struct InheritedSockets {
     udp: Vec<(SocketAddr, Socket)>,
-    /// Sockets for QUIC, with the connection to the server before.
+    /// QUIC sockets, each with the connection to the predecessor.
     quic: Vec<(SocketAddr, Socket, UnixDatagram)>,
     tcp: Vec<(SocketAddr, Socket)>,
     /// Unix sockets: the control socket.
@@ -18,8 +18,8 @@ pub struct InheritedSockets {
 }
 
 impl InheritedSockets {
-    /// Adds a descriptor by what it is; one that is not a bound socket is dropped. A UDP socket is one for QUIC if the
-    /// connection to the server before follows.
+    /// Adds a descriptor according to its type; one that is not a bound socket is dropped. A UDP
+    /// socket is for QUIC if the connection to the predecessor follows it.
     pub fn add(&mut self, descriptor: OwnedFd) {
         let socket = Socket::from(descriptor);
         let address = socket.local_addr().ok();
@@ -38,7 +38,7 @@ impl InheritedSockets {
         }
     }
 
-    /// Checks whether there is no Internet socket, or none that was not taken.
+    /// Checks whether there is no Internet socket that was not taken.
     pub fn is_empty(&self) -> bool {
         self.udp.is_empty() && self.quic.is_empty() && self.tcp.is_empty()
     }
@@ -50,7 +50,7 @@ impl InheritedSockets {
         udp.chain(tcp).collect()
     }
 
-    /// Takes the UDP sockets of an address; port 0 means any.
+    /// Takes the UDP sockets of an address; port 0 matches any.
     pub(crate) fn take_udp(&mut self, address: SocketAddr) -> Vec<Socket> {
         let Some(local) = self
             .udp
@@ -64,7 +64,8 @@ impl InheritedSockets {
         taken.map(|(_, socket)| socket).collect()
     }
 
-    /// Takes the socket for QUIC of an address, with the connection to the server before; port 0 means any.
+    /// Takes the QUIC socket of an address, with the connection to the predecessor; port 0 matches
+    /// any.
     pub(crate) fn take_quic(
         &mut self,
         address: SocketAddr,
@@ -74,12 +75,12 @@ impl InheritedSockets {
             let (_, socket, before) = self.quic.remove(found);
             return Some((socket.into(), Some(before)));
         }
-        // Of the service manager.
+        // From the service manager.
         let found = self.udp.iter().position(|(local, _)| is_here(local))?;
         Some((self.udp.remove(found).1.into(), None))
     }
 
-    /// Takes the listener of an address, if there is one; port 0 means any.
+    /// Takes the listener of an address, if there is one; port 0 matches any.
     pub fn take_tcp(&mut self, address: SocketAddr) -> Option<TcpListener> {
         let found = self
             .tcp

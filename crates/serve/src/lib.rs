@@ -1,11 +1,13 @@
 //! The network side of the server: listeners, the query pipeline, and its limits.
 //!
-//! `listen` binds sockets (before privileges are dropped); `udp` and `tcp` serve them. They know nothing about DNS:
-//! they call a [`udp::BatchHandler`] or a [`tcp::StreamHandler`]. `pipeline` answers. It hands over queries it cannot
-//! answer at once: to `live` for zones that are looked up in a backend, to `signing` for signatures that are not
-//! cached, to `recursor` for names outside our zones, and to `alias` for ALIAS records whose targets are elsewhere.
-//! `zone_requests` decides transfers (`transfers`), NOTIFY and UPDATE (`update`). `security_poll` checks whether this
-//! version has known problems. `tls` has the certificates of every listener that encrypts. `outgoing` queries primaries and notifies secondaries.
+//! `listen` binds sockets (before privileges are dropped); `udp` and `tcp` serve them. They know
+//! nothing about DNS: they call a [`udp::BatchHandler`] or a [`tcp::StreamHandler`]. `pipeline`
+//! answers. It hands over queries that it cannot answer at once: to `live` for zones that are
+//! looked up in a backend, to `signing` for signatures that are not cached, to `recursor` for names
+//! outside our zones, and to `alias` for ALIAS records whose targets are outside our zones.
+//! `zone_requests` decides transfers (`transfers`), NOTIFY and UPDATE (`update`). `security_poll`
+//! checks whether this version has known problems. `tls` has the certificates of every listener
+//! that encrypts. `outgoing` queries primaries and notifies secondaries.
 
 #![deny(unsafe_code)]
 

@@ -1,8 +1,9 @@
 //! Binding of the UDP and TCP sockets, separate from serving them, so that privileges can be dropped in between.
 //!
-//! Invariants of bound sockets: every worker has one UDP socket per address, all in one SO_REUSEPORT group; TCP
-//! listens on the same address and port, unless an address has one transport only; IPv6 sockets are V6ONLY; no other process had the port. RFC 9715 section
-//! 3.1: UDP responses are not subject to path MTU discovery, whose messages can be forged.
+//! Invariants of bound sockets: every worker has one UDP socket per address, all in one
+//! SO_REUSEPORT group; TCP listens on the same address and port, unless an address has only one
+//! transport; IPv6 sockets are V6ONLY; no other process had the port. RFC 9715 section 3.1: UDP
+//! responses are not subject to path MTU discovery, whose messages can be forged.
 
 use std::fmt;
 use std::io;
@@ -21,7 +22,8 @@ use crate::sys::{self, batch::LocalAddressFrom};
 const TCP_BACKLOG: i32 = 4096;
 /// Maximum number of attempts to find a port that is free for both UDP and TCP, when port 0 is configured.
 const FREE_PORT_TRIES: usize = 32;
-/// Receive and send buffer sizes requested for each UDP socket: bursts wait there while a batch is answered.
+/// Receive and send buffer sizes requested for each UDP socket: they absorb bursts while a batch is
+/// answered.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 
@@ -40,7 +42,7 @@ impl UdpListener {
         self.local
     }
 
-    /// Checks whether it gets the datagrams to an address.
+    /// Checks whether it receives datagrams to an address.
     pub(crate) fn covers(&self, address: SocketAddr) -> bool {
         let local = self.local;
         local.port() == address.port()
@@ -54,19 +56,19 @@ impl UdpListener {
     }
 }
 
-/// All sockets of the server, bound and not yet served.
+/// All sockets of the server, bound but not served yet.
 #[derive(Debug)]
 pub struct Bound {
     /// The sockets of each worker, one per address with UDP.
     pub udp: Vec<Vec<UdpListener>>,
-    /// One listener per address with TCP, non-blocking.
+    /// One non-blocking listener per address with TCP.
     pub tcp: Vec<StreamListener>,
     /// The addresses in the configured order, with the actual port where 0 was configured.
     pub addresses: Vec<SocketAddr>,
 }
 
 impl Bound {
-    /// Returns copies of all descriptors, for a server that takes over.
+    /// Duplicates all descriptors, for a successor process.
     pub fn descriptors(&self) -> io::Result<Vec<OwnedFd>> {
         let udp = self.udp.iter().flatten().map(|one| one.socket.as_fd());
         let tcp = self.tcp.iter().map(|one| one.listener.as_fd());
@@ -155,8 +157,8 @@ where
     bind_with(&addresses, workers, &mut InheritedSockets::default())
 }
 
-/// Like [`bind_all`], with the sockets that another process has bound where there are any. All of an address are used, so
-/// that no datagram waits in one that is not read.
+/// Like [`bind_all`], but uses sockets bound by another process where there are any. All inherited
+/// sockets of an address are used: datagrams in a socket that is not read would be lost.
 pub fn bind_with(
     addresses: &[ListenAddress],
     workers: usize,
@@ -186,7 +188,8 @@ pub fn bind_with(
     Ok(bound)
 }
 
-/// Binds every address for streams of a protocol, except those that another process has bound. Port 0 gets a free port.
+/// Binds every address for streams of a protocol, except inherited ones. Port 0 selects a free
+/// port.
 pub fn bind_streams(
     addresses: &[SocketAddr],
     transport: PortProtocol,
@@ -201,7 +204,7 @@ pub fn bind_streams(
     addresses.iter().map(bind).collect()
 }
 
-/// Binds every address for QUIC, except those that another process has bound. Port 0 gets a free port.
+/// Binds every address for QUIC, except inherited ones. Port 0 selects a free port.
 pub fn bind_quic(
     addresses: &[SocketAddr],
     inherited: &mut InheritedSockets,
@@ -237,7 +240,8 @@ fn refused(address: SocketAddr, transport: PortProtocol) -> impl Fn(io::Error) -
     }
 }
 
-/// Rejects addresses that overlap. The kernel would report "in use" and the operator would search for another server.
+/// Rejects overlapping addresses. The kernel would report "in use", and the operator would search
+/// for another server.
 fn reject_overlap(addresses: &[ListenAddress]) -> Result<(), ListenError> {
     for (index, entry) in addresses.iter().enumerate() {
         let address = entry.address;
@@ -265,8 +269,9 @@ fn reject_overlap(addresses: &[ListenAddress]) -> Result<(), ListenError> {
 /// The UDP sockets of an address, its TCP listener, and the address with its actual port.
 type EntrySockets = (Vec<UdpListener>, Option<TcpListener>, SocketAddr);
 
-/// Binds the sockets of one address, or continues with those of another process. A new UDP socket would get datagrams that
-/// are not read before this process serves, so that workers without a socket of their own share one.
+/// Binds the sockets of one address, or uses inherited ones. If fewer sockets were inherited than
+/// there are workers, some workers share one: a new socket in the group would receive datagrams
+/// before this process serves.
 fn bind_entry(
     entry: &ListenAddress,
     workers: usize,
@@ -341,11 +346,11 @@ fn bind_first(
     }
 }
 
-/// How a UDP socket joins the SO_REUSEPORT group of its port.
+/// Whether a UDP socket creates or joins the SO_REUSEPORT group of its port.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sharing {
-    /// It must be the first: bound alone, so that a second server of the same user fails here instead of silently
-    /// getting half of the queries; opened for sharing only then.
+    /// It creates the group: bound exclusively first, so that a second server of the same user
+    /// fails here instead of silently getting half of the queries; opened for sharing only then.
     Found,
     /// It joins the group.
     Join,
@@ -410,8 +415,9 @@ fn prepare_udp(socket: Socket, rules: &Arc<ListenerRules>) -> io::Result<UdpList
     })
 }
 
-/// Requests large buffers and accepts what is granted: root gets all, others up to rmem_max. Buffers that are large already stay:
-/// the service manager may have set them, and a request without privileges would shrink them.
+/// Requests large buffers and accepts what is granted: root gets all, others up to rmem_max. Larger
+/// existing buffers are left alone: the service manager may have set them, and an unprivileged
+/// request would shrink them.
 fn enlarge_buffers(socket: &Socket) {
     let (receive, send) = (RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES);
     let forced = |name, bytes: usize| {

@@ -5,7 +5,7 @@
 //! soa        a primary's serial, over UDP (random port and ID, three tries) or over TLS
 //! stream     a transfer over TCP or TLS, read as it arrives (maintain::transfer)
 //! rate       the minimum rate of a transfer
-//! silence    primaries that did not respond recently
+//! unresponsive  primaries that did not respond recently
 //! autoprimary  zones created because an autoprimary sends NOTIFY for them
 //! notify     the NOTIFY sender (maintain::notify_out)
 //! parent     a zone's DS records, queried from its parent's servers
@@ -21,10 +21,10 @@ mod notify;
 mod parent;
 mod progress;
 mod rate;
-mod silence;
 mod sink;
 mod soa;
 mod stream;
+mod unresponsive;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,8 +51,8 @@ pub use notify::{
 };
 pub use parent::{ParentClient, find_ds};
 pub use progress::{TransferProgress, TransferResults, Transfers};
-use silence::SilentPrimaries;
 pub use sink::SecondarySink;
+use unresponsive::UnresponsivePrimaries;
 
 /// Response codes of servers that do not support EDNS.
 const FORMERR: u8 = 1;
@@ -62,19 +62,19 @@ const REFUSED: u8 = 5;
 
 /// The form of a query to a primary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum QuestionForm {
+enum QueryForm {
     /// Requests the remaining lifetime of the primary's own copy (RFC 7314).
     WithExpire,
     /// Without EDNS.
     Plain,
 }
 
-impl QuestionForm {
+impl QueryForm {
     /// Returns the message; `have` is our serial, for an IXFR.
     fn message(self, asked: &SentRequest, have: Option<Serial>) -> Vec<u8> {
         match self {
-            QuestionForm::WithExpire => asked.message_with_expire(have),
-            QuestionForm::Plain => asked.message(have),
+            QueryForm::WithExpire => asked.message_with_expire(have),
+            QueryForm::Plain => asked.message(have),
         }
     }
 }
@@ -105,7 +105,7 @@ struct OutgoingShared {
     connections: Arc<PeerConnections>,
     policies: Arc<PolicyTable>,
     settings: OutgoingSettings,
-    silent: SilentPrimaries,
+    unresponsive: UnresponsivePrimaries,
     memory: TransferMemory,
     transfers: Arc<Transfers>,
 }
@@ -122,7 +122,7 @@ impl PrimaryClient {
             connections,
             policies,
             settings,
-            silent: SilentPrimaries::default(),
+            unresponsive: UnresponsivePrimaries::default(),
             memory: TransferMemory::new(settings.memory_max),
             transfers: Arc::default(),
         };
@@ -142,13 +142,14 @@ impl PrimaryClient {
         self.shared.memory.used()
     }
 
-    /// Records that a server is up, as after a NOTIFY from it: it is queried although it was silent a moment ago.
-    pub fn heard_from(&self, address: std::net::IpAddr) {
-        self.shared.silent.heard_from(address);
+    /// Records that a server is up, for example because it sent NOTIFY: it is queried even if it
+    /// did not respond a moment ago.
+    pub fn mark_responsive(&self, address: std::net::IpAddr) {
+        self.shared.unresponsive.mark_responsive(address);
     }
 
     /// Returns the client that the refresh of secondary zones uses.
-    pub fn asker(&self, life: SecondaryHandle) -> PrimaryQuerier {
+    pub fn querier(&self, life: SecondaryHandle) -> PrimaryQuerier {
         PrimaryQuerier {
             outgoing: self.clone(),
             life,
@@ -170,21 +171,21 @@ impl QueryPrimary for PrimaryQuerier {
             request_id: Some(ask.request_id),
         };
         self.outgoing.runtime.spawn(async move {
-            let reply = shared.ask_primary(&ask).await;
+            let reply = shared.query_primary(&ask).await;
             let reply = reply.map_err(|failure| PrimaryError(failure.to_string()));
-            answer.give(reply);
+            answer.deliver(reply);
         });
     }
 }
 
-/// Guarantees an answer even if the task ends early: the zone would wait for it forever.
+/// Guarantees an answer even if the task ends early: otherwise the zone would wait forever.
 struct PrimaryAnswerGuard {
     life: SecondaryHandle,
     request_id: Option<PrimaryRequestId>,
 }
 
 impl PrimaryAnswerGuard {
-    fn give(&mut self, reply: Result<PrimaryReply, PrimaryError>) {
+    fn deliver(&mut self, reply: Result<PrimaryReply, PrimaryError>) {
         if let Some(request_id) = self.request_id.take() {
             self.life.answered(request_id, reply);
         }
@@ -193,35 +194,35 @@ impl PrimaryAnswerGuard {
 
 impl Drop for PrimaryAnswerGuard {
     fn drop(&mut self) {
-        self.give(Err(PrimaryError("the query was cancelled".into())));
+        self.deliver(Err(PrimaryError("the query was cancelled".into())));
     }
 }
 
 impl OutgoingShared {
     /// Queries a primary for its serial, or transfers a newer version.
-    async fn ask_primary(&self, ask: &PrimaryRequest) -> Result<PrimaryReply, QueryFailure> {
-        let began = Instant::now();
+    async fn query_primary(&self, ask: &PrimaryRequest) -> Result<PrimaryReply, QueryFailure> {
+        let started = Instant::now();
         let address = ask.primary.address;
-        if let Some(ago) = self.silent.silent_since(address) {
+        if let Some(ago) = self.unresponsive.unresponsive_since(address) {
             return Err(QueryFailure::Silent(ago));
         }
-        let mut result = self.ask_in_form(ask, QuestionForm::WithExpire).await;
+        let mut result = self.query_in_form(ask, QueryForm::WithExpire).await;
         // RFC 6891 section 7: a server without EDNS answers FORMERR or NOTIMP, and is queried again without.
         if let Err(QueryFailure::Peer(TransferFailure::Code(FORMERR | NOTIMP))) = result {
-            result = self.ask_in_form(ask, QuestionForm::Plain).await;
+            result = self.query_in_form(ask, QueryForm::Plain).await;
         }
-        if result.as_ref().is_err_and(QueryFailure::is_silence) {
-            self.silent.note_silence(address);
+        if result.as_ref().is_err_and(QueryFailure::is_unresponsive) {
+            self.unresponsive.record_timeout(address);
         }
         let mut reply = result?;
-        reply.took = began.elapsed();
+        reply.took = started.elapsed();
         Ok(reply)
     }
 
-    async fn ask_in_form(
+    async fn query_in_form(
         &self,
         ask: &PrimaryRequest,
-        form: QuestionForm,
+        form: QueryForm,
     ) -> Result<PrimaryReply, QueryFailure> {
         let key = self.key_of(&ask.primary)?;
         match ask.step {
@@ -236,10 +237,10 @@ impl OutgoingShared {
     async fn check(
         &self,
         ask: &PrimaryRequest,
-        form: QuestionForm,
+        form: QueryForm,
         key: Option<&Arc<TsigKey>>,
     ) -> Result<PrimaryReply, QueryFailure> {
-        let asked = soa::ask_soa(&self.connections, (&ask.primary, key), ask.zone, form);
+        let asked = soa::query_soa(&self.connections, (&ask.primary, key), ask.zone, form);
         let reply = match asked.await {
             // Knot answers queries for catalog zones over TCP only.
             Err(QueryFailure::Peer(TransferFailure::Code(REFUSED))) => SoaReply::Truncated,
@@ -264,7 +265,7 @@ impl OutgoingShared {
 
     async fn transfer_in_time(
         &self,
-        (ask, way, form): (&PrimaryRequest, TransferWay, QuestionForm),
+        (ask, way, form): (&PrimaryRequest, TransferWay, QueryForm),
         key: Option<&Arc<TsigKey>>,
     ) -> Result<PrimaryReply, QueryFailure> {
         let progress = self.transfers.begin(ask.zone, ask.primary.address);
@@ -297,14 +298,14 @@ impl OutgoingShared {
     /// whole zone.
     async fn transfer(
         &self,
-        (ask, way, form): (&PrimaryRequest, TransferWay, QuestionForm),
+        (ask, way, form): (&PrimaryRequest, TransferWay, QueryForm),
         key: Option<&Arc<TsigKey>>,
         (progress, memory): (&TransferProgress, &mut MemoryShare),
     ) -> Result<TransferAnswer, QueryFailure> {
         if way == TransferWay::Incremental && ask.have.is_some() {
             let asked = (ask, Type::IXFR, form);
             match stream::transfer(asked, key, self, (progress, memory)).await {
-                Err(QueryFailure::Peer(failure)) if stream::is_worth_whole(&failure) => {
+                Err(QueryFailure::Peer(failure)) if stream::is_worth_axfr(&failure) => {
                     tracing::debug!(
                         "zone {}: IXFR failed: {failure}; retrying with AXFR",
                         ask.zone

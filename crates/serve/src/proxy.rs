@@ -6,8 +6,8 @@
 //! ```
 //! Reading a header is a pure function over the octets received so far. Replies have no header.
 //!
-//! A header is believed only if its sender is one of the proxies of the listener; from them it is required. Anything
-//! else would let a client choose the address that access lists see, or a proxy hide all its clients behind its own.
+//! A header is trusted only if its sender is one of the listener's proxies, which must send one. Otherwise a client
+//! could choose the address that access lists see, or a proxy could hide its clients behind its own address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -30,8 +30,8 @@ pub const HEADER_MAX: usize = 2048;
 pub struct ProxyHeader {
     /// Its length in octets; the data follows.
     pub len: usize,
-    /// The client and the address it connected to. `None` if the proxy speaks for itself (LOCAL, for health checks) or
-    /// does not know the client: the addresses of the socket count.
+    /// The client and the address it connected to. `None` if the proxy opened the connection itself (LOCAL, for
+    /// health checks) or does not know the client: then the addresses of the socket apply.
     pub ends: Option<ProxiedEnds>,
 }
 
@@ -47,7 +47,7 @@ pub struct ProxiedEnds {
 /// Why there is no header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoHeader {
-    /// The octets so far may become a header: this many are needed to know more.
+    /// The octets so far may be the start of a header; this many are needed to decide.
     Incomplete(usize),
     /// These octets are not a header.
     Malformed,
@@ -87,9 +87,9 @@ fn read_v2(octets: &[u8]) -> Result<ProxyHeader, NoHeader> {
     }
     let body = rest.get(..len).ok_or(NoHeader::Incomplete(FIXED + len))?;
     let ends = match (version_and_command & 0x0f, family >> 4) {
-        // LOCAL: whatever the addresses are, they are not used.
+        // LOCAL: the addresses are ignored.
         (0, _) => None,
-        // A proxy that cannot name the client; the specification leaves the addresses of the socket.
+        // The proxy cannot name the client; the specification then uses the addresses of the socket.
         (1, 0) => None,
         (1, 1) if family & 0x0f != 0 => Some(v4_ends(body).ok_or(NoHeader::Malformed)?),
         (1, 2) if family & 0x0f != 0 => Some(v6_ends(body).ok_or(NoHeader::Malformed)?),
@@ -147,7 +147,7 @@ fn read_v1(octets: &[u8]) -> Result<ProxyHeader, NoHeader> {
     let line = std::str::from_utf8(line).map_err(|_| NoHeader::Malformed)?;
     let mut words = line.split(' ');
     let ends = match words.next() {
-        // What follows is ignored.
+        // The rest of the line is ignored.
         Some("UNKNOWN") => None,
         Some("TCP4") => Some(line_ends::<Ipv4Addr>(words).ok_or(NoHeader::Malformed)?),
         Some("TCP6") => Some(line_ends::<Ipv6Addr>(words).ok_or(NoHeader::Malformed)?),

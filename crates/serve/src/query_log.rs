@@ -1,7 +1,7 @@
 //! The query log: a line for each response, filtered by zone, client, or sampling rate.
 //!
-//! A worker puts what a line needs into a bounded queue; a thread writes the lines. A full queue drops lines, and the
-//! drops are counted and logged. Lines bypass the server log: they would push everything else out of its ring.
+//! A worker copies what a line needs into a bounded queue; a thread writes the lines. When the queue is full, lines
+//! are dropped, counted and logged. The lines bypass the server log: they would evict everything else from its ring.
 
 mod line;
 mod output;
@@ -22,13 +22,13 @@ use nameward_wire::message::ClientSubnet;
 use nameward_wire::{Name, NameBuf};
 
 use crate::tap::{Exchange, ExchangeSink, ExchangeTap};
-pub use line::QueryLogForm;
+pub use line::QueryLogFormat;
 pub use output::QueryLogOutput;
 
-/// Pause of the writer when there is nothing to write. It is not woken: that would cost the answering threads a
-/// system call per line.
-const REST: Duration = Duration::from_millis(20);
-/// Octets of lines that are written at once.
+/// Pause of the writer when the queue is empty. It polls instead of being woken: waking it would cost the answering
+/// threads a system call per line.
+const IDLE_PAUSE: Duration = Duration::from_millis(20);
+/// Octets of lines that are written in one call.
 const BLOCK: usize = 64 << 10;
 
 /// Selects the responses to log.
@@ -80,8 +80,8 @@ struct LogShared {
     filter: ArcSwap<QueryFilter>,
     is_on: AtomicBool,
     /// Number of matching responses, for sampling.
-    turn: AtomicU64,
-    /// Drops that are not counted yet.
+    matched: AtomicU64,
+    /// Drops that are not yet counted.
     new_drops: AtomicU64,
     dropped: AtomicU64,
     written: AtomicU64,
@@ -93,7 +93,7 @@ struct LogShared {
 pub struct QueryLogState {
     /// Whether it is on.
     pub is_on: bool,
-    /// The responses that are logged.
+    /// Selects the responses to log.
     pub filter: QueryFilter,
     /// Lines written since the start.
     pub written: u64,
@@ -120,7 +120,7 @@ impl QueryLog {
                 one_in: 1,
             }),
             is_on: AtomicBool::new(false),
-            turn: AtomicU64::new(0),
+            matched: AtomicU64::new(0),
             new_drops: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -175,7 +175,7 @@ impl QueryLog {
 struct LogSink(Arc<LogShared>);
 
 impl ExchangeSink for LogSink {
-    fn take(&self, exchange: &Exchange<'_>) {
+    fn receive(&self, exchange: &Exchange<'_>) {
         let shared = &*self.0;
         let Some(reply) = exchange.reply.filter(|reply| reply.len() >= 4) else {
             return;
@@ -187,8 +187,8 @@ impl ExchangeSink for LogSink {
         if !filter.is_for(name, exchange.client) {
             return;
         }
-        let turn = shared.turn.fetch_add(1, Ordering::Relaxed);
-        if !turn.is_multiple_of(filter.one_in.max(1).into()) {
+        let matched = shared.matched.fetch_add(1, Ordering::Relaxed);
+        if !matched.is_multiple_of(filter.one_in.max(1).into()) {
             return;
         }
         let sent = shared.queue.try_send(LoggedAnswer {
@@ -200,7 +200,7 @@ impl ExchangeSink for LogSink {
             flags: u16::from_be_bytes([reply[2], reply[3]]),
             octets: reply.len(),
             view: exchange.view.cloned(),
-            // Replies name only subnets that are believed.
+            // A reply names only subnets sent by trusted resolvers.
             subnet: ClientSubnet::find_in(reply),
         });
         if sent.is_err() {
@@ -231,7 +231,7 @@ impl LineWriter {
                     self.write();
                     self.log_drops();
                     if self.shared.is_on.load(Ordering::Relaxed) {
-                        thread::sleep(REST);
+                        thread::sleep(IDLE_PAUSE);
                         continue;
                     }
                     match self.lines.recv() {
@@ -240,7 +240,7 @@ impl LineWriter {
                     }
                 }
             };
-            self.output.form().write(&next, &mut self.block);
+            self.output.format().write(&next, &mut self.block);
             self.in_block += 1;
             if self.block.len() >= BLOCK {
                 self.write();

@@ -1,8 +1,8 @@
-//! DNS over QUIC (RFC 9250): each query has a stream of its own.
+//! DNS over QUIC (RFC 9250): one stream per query.
 //!
-//! QUIC is quinn's, connections are counted and limited with those of TCP. Streams, what a client sends ahead, answers that it
-//! does not read, and the idle time of a connection are bounded. Addresses are validated by a Retry packet when many
-//! handshakes are running, so that forged ones cost little.
+//! quinn implements QUIC. Connections are counted and limited together with those of TCP. Streams, what a client
+//! sends ahead, unread answers, and the idle time of a connection are bounded. When many handshakes are running,
+//! addresses are validated by Retry packets, so that forged ones cost little.
 
 mod connection;
 mod exchange;
@@ -32,21 +32,21 @@ const INTERNAL_ERROR: VarInt = VarInt::from_u32(1);
 const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
 const REQUEST_CANCELLED: VarInt = VarInt::from_u32(3);
 const EXCESSIVE_LOAD: VarInt = VarInt::from_u32(4);
-/// Streams of a connection at the same time.
+/// Maximum number of concurrent streams per connection.
 const STREAMS_MAX: u32 = 100;
-/// Octets that a client may send ahead on one stream, the largest message with its prefix, and on all streams.
+/// Octets that a client may send ahead: on one stream, the largest message with its prefix; and on all streams.
 const STREAM_WINDOW: u32 = 64 * 1024 + 8;
 const CONNECTION_WINDOW: u32 = 256 * 1024;
 /// Octets of answers that a client has not acknowledged.
 const SEND_WINDOW: u64 = 512 * 1024;
-/// Connections that wait for their handshake, and what is kept of their packets.
+/// Connections that wait for their handshake, and octets of their packets that are buffered.
 const INCOMING_MAX: usize = 4096;
 const INCOMING_BYTES: u64 = 16 << 20;
-/// With `retry = "auto"`: handshakes running at the same time from which on new clients must show that they receive our
+/// With `retry = "auto"`: number of running handshakes above which new clients must prove that they receive our
 /// packets.
 const RETRY_ABOVE: usize = 64;
 
-/// When a client must show that it receives our packets before its handshake is computed (RFC 9000 section 8.1.2).
+/// When a client must prove that it receives our packets before its handshake is computed (RFC 9000 section 8.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuicRetry {
     /// While many handshakes are running.
@@ -69,7 +69,7 @@ pub struct QuicSettings {
     pub retry: QuicRetry,
     /// The keys of connections.
     pub identity: QuicIdentity,
-    /// The rules of each socket, in their order; none for sockets beyond the list.
+    /// The rules of each socket, in the same order; sockets beyond the list have none.
     pub rules: Vec<Arc<ListenerRules>>,
 }
 
@@ -80,7 +80,8 @@ struct QuicState {
     handshakes: AtomicUsize,
 }
 
-/// Serves the listeners until `shutdown` is true; when another process has taken over, until their connections have ended.
+/// Serves the listeners until `shutdown` is true; after another process has taken over, until their connections have
+/// ended.
 pub async fn serve(
     listeners: Vec<QuicListener>,
     pipeline: Arc<TcpPipeline>,
@@ -114,7 +115,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// Accepts the connections of one socket, with the newest certificates.
+/// Accepts the connections of one socket, with the current certificates.
 async fn accept(
     state: Arc<QuicState>,
     (endpoint, socket): (Endpoint, Arc<QuicSocket>),
@@ -147,12 +148,12 @@ async fn accept(
             () = endpoint.wait_idle(), if is_released => return,
         }
     }
-    // Running connections end by themselves; the endpoint carries their packets until then.
+    // Running connections end by themselves; until then the endpoint carries their packets.
     endpoint.wait_idle().await;
 }
 
 impl QuicState {
-    /// Starts a connection, unless its client has too many or has to show its address first.
+    /// Starts a connection, unless its client has too many or must validate its address first.
     fn admit(
         self: &Arc<Self>,
         incoming: Incoming,

@@ -1,4 +1,4 @@
-//! Response rate limiting: how many answers of a kind a client network gets over UDP, where the sender of a query may
+//! Response rate limiting: the rate of similar answers to a client network over UDP, where the source of a query may
 //! be forged.
 //!
 //! ```text
@@ -60,9 +60,9 @@ pub struct RateLimitSettings {
     pub rates: AnswerRates,
     /// The rate for answers, NXDOMAIN and referrals of single zones, and of single versions of zones; 0 exempts them.
     pub zones: Vec<(NameBuf, u32)>,
-    /// Every how many-th answer over the limit is truncated instead of dropped; 0 drops all.
+    /// One in this many answers over the limit is truncated instead of dropped; 0 drops all.
     pub slip: u32,
-    /// Seconds of debt that a flood can run into.
+    /// Maximum debt of a flood, in seconds.
     pub window_seconds: u32,
     /// Length of IPv4 client prefixes.
     pub ipv4_prefix: u8,
@@ -79,7 +79,7 @@ pub struct RateLimitSettings {
 /// The limiter of all UDP answers.
 pub struct RateLimiter {
     settings: RateLimitSettings,
-    /// AnswerRates of single zones by the hash of their names, sorted.
+    /// The rates of single zones by the hash of their names, sorted.
     zones: Box<[(u64, u32)]>,
     buckets: Buckets,
     limited: LimitedPrefixes,
@@ -99,7 +99,7 @@ pub(crate) enum OverLimit {
     Drop,
 }
 
-/// The account that an answer is charged to, besides its network.
+/// The account that an answer is charged to, apart from its network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Account {
     class: AnswerClass,
@@ -132,8 +132,8 @@ impl Account {
         version: 0,
     };
 
-    /// The account of replies to clients that must show a valid cookie first, at the rate of errors. They may slip: TC
-    /// leads a real client to TCP, and has a cookie if the client sent one.
+    /// The account of replies to clients that must send a valid cookie first, at the rate of errors. They may slip:
+    /// TC makes a real client retry over TCP, and the reply has a cookie if the client sent one.
     pub(crate) const WITHOUT_COOKIE: Account = Account {
         class: AnswerClass::WithoutCookie,
         name: 0,
@@ -164,7 +164,7 @@ impl Account {
             AnswerKind::Other if reply.rcode == Rcode::NoError => {
                 (AnswerClass::Answer, key.hash(key.labels()))
             }
-            // YXDOMAIN comes from a DNAME, SERVFAIL from a backend; the others have no zone.
+            // YXDOMAIN results from a DNAME, SERVFAIL from a backend; the others have no zone.
             _ => (AnswerClass::Error, 0),
         };
         Account {
@@ -212,7 +212,7 @@ impl RateLimiter {
         &self.settings
     }
 
-    /// Starts loading the buckets that the answer to a query may be charged to.
+    /// Prefetches the buckets that the answer to a query may be charged to.
     #[inline]
     pub(crate) fn prefetch(&self, client: IpAddr, (key, zone): (&NameKey, Option<&Zone>)) {
         let prefix = self.prefix_word(client).0;
@@ -268,7 +268,7 @@ impl RateLimiter {
         own.unwrap_or(rate)
     }
 
-    /// Decides an answer over the limit. `salt` differs between the queries of a client.
+    /// Decides what happens to an answer over the limit. `salt` differs between the queries of a client.
     #[cold]
     pub(crate) fn decide(
         &self,
@@ -290,7 +290,7 @@ impl RateLimiter {
         if settings.log_only {
             return OverLimit::Logged;
         }
-        // By chance instead of by turns, so that no pattern of queries can use up the turns of others.
+        // Random instead of round-robin, so that no pattern of queries can use up the slips of others.
         let draw = fold(salt ^ now.rotate_left(32) ^ hash, self.secrets[1]) >> 32;
         let slips = settings.slip > 0 && draw.is_multiple_of(settings.slip.into());
         if slips && account.can_slip() {
@@ -314,7 +314,7 @@ impl RateLimiter {
         self.limited.list(self.lengths())
     }
 
-    /// Returns the prefixes whose limiting has started or stopped since the last call. For one thread.
+    /// Returns the prefixes whose limiting has started or stopped since the last call. For one thread only.
     pub fn changes(&self) -> Vec<LimitChange> {
         self.limited.changes(self.lengths(), ticks())
     }
@@ -329,7 +329,7 @@ impl RateLimiter {
         match client.to_canonical() {
             IpAddr::V4(v4) => {
                 let mask = u32::MAX.checked_shl(32 - u32::from(self.settings.ipv4_prefix));
-                // No IPv6 client has such a network: this is the start of ::ffff:0:0/96 in the upper half.
+                // No IPv6 client has such a network: this is the upper half of ::ffff:0:0/96.
                 (
                     0xffff_0000_0000 | u64::from(v4.to_bits() & mask.unwrap_or(0)),
                     false,
@@ -363,7 +363,7 @@ fn fold(a: u64, b: u64) -> u64 {
 #[inline]
 pub(crate) fn ticks() -> u64 {
     let time = crate::sys::coarse_time();
-    // Not from 0, so that a bucket is never used before its time.
+    // Starts at 1, because 0 marks an unused bucket.
     (time.as_secs() + 1) * SECOND + u64::from(time.subsec_nanos()) * SECOND / 1_000_000_000
 }
 

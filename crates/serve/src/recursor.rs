@@ -9,12 +9,12 @@
 //! waits for itself until the timeout, and no loop grows.
 
 mod attempt;
-mod question;
+mod query;
 mod relay;
 mod resolvers;
 mod waiting;
 
-pub use question::{UpstreamMessage, UpstreamReply};
+pub use query::{UpstreamMessage, UpstreamReply};
 pub(crate) use relay::offer_recursion;
 pub use resolvers::{ResolverSettings, Resolvers, Unanswered};
 
@@ -65,7 +65,7 @@ impl RecursorForwarder {
             resolvers,
             allow_from: settings.allow_from,
             waiting: WaitingClients::new(WaitingLimits {
-                questions: settings.in_flight_max,
+                queries: settings.in_flight_max,
                 per_client: settings.in_flight_per_client,
             }),
             runtime,
@@ -81,17 +81,17 @@ impl RecursorForwarder {
     pub(crate) fn hand_over(
         self: &Arc<Self>,
         request: &Request<'_>,
-        way_back: &mut ReplyPath<'_>,
+        reply_path: &mut ReplyPath<'_>,
     ) -> Result<(), ForwarderFull> {
-        let question = question_of(request.query);
+        let query = upstream_query(request.query);
         let client = request.peer.ip();
-        match self.waiting.join(&question, client, || way_back.take())? {
+        match self.waiting.join(&query, client, || reply_path.take())? {
             Joined::InProgress => {}
-            Joined::Begun => {
-                let hand_off = Arc::clone(self);
+            Joined::Started => {
+                let forwarder = Arc::clone(self);
                 let pending = PendingRelay {
-                    hand_off,
-                    question: Some(question),
+                    forwarder,
+                    query: Some(query),
                 };
                 self.runtime.spawn(pending.relay());
             }
@@ -100,25 +100,25 @@ impl RecursorForwarder {
     }
 }
 
-fn question_of(query: &Query<'_>) -> UpstreamMessage {
+fn upstream_query(query: &Query<'_>) -> UpstreamMessage {
     let dnssec_ok = query.edns.is_some_and(|edns| edns.dnssec_ok);
     let checking_disabled = query.packet()[3] & 0x10 != 0;
     UpstreamMessage::new(query.qname, query.qtype).with_flags(dnssec_ok, checking_disabled)
 }
 
-/// A query in flight: the clients that wait for it are answered whatever the outcome.
+/// A query in flight. The clients that wait for it are answered even if the task fails.
 struct PendingRelay {
-    hand_off: Arc<RecursorForwarder>,
-    /// The query, until its waiting clients are taken out: from then on an equal query is a new one.
-    question: Option<UpstreamMessage>,
+    forwarder: Arc<RecursorForwarder>,
+    /// The query, until its waiting clients have been taken: from then on, an equal query is sent again.
+    query: Option<UpstreamMessage>,
 }
 
 impl PendingRelay {
     async fn relay(mut self) {
-        let Some(question) = self.question.clone() else {
+        let Some(query) = self.query.clone() else {
             return;
         };
-        let result = self.hand_off.resolvers.ask(question).await;
+        let result = self.forwarder.resolvers.resolve(query).await;
         let mut buffer = Vec::new();
         for client in self.take_waiting() {
             match &result {
@@ -128,10 +128,10 @@ impl PendingRelay {
         }
     }
 
-    /// Takes out all waiting clients, once.
+    /// Takes all waiting clients, once.
     fn take_waiting(&mut self) -> Vec<LateReply> {
-        match self.question.take() {
-            Some(question) => self.hand_off.waiting.take(&question),
+        match self.query.take() {
+            Some(query) => self.forwarder.waiting.take(&query),
             None => Vec::new(),
         }
     }
@@ -148,11 +148,11 @@ fn answer(client: LateReply, upstream: &UpstreamReply, buffer: &mut Vec<u8>) {
     let engine = client.engine();
     let reply = {
         let query = client.query();
-        let terms = RelaySettings {
+        let settings = RelaySettings {
             limit: engine.limit(&query, client.medium()),
             payload: engine.udp_payload,
         };
-        relay::relay(&query, upstream, &terms, buffer)
+        relay::relay(&query, upstream, &settings, buffer)
     };
     match reply {
         Some(reply) => client.send_counted(buffer, reply, Counter::RecursingAnswers),
@@ -160,7 +160,7 @@ fn answer(client: LateReply, upstream: &UpstreamReply, buffer: &mut Vec<u8>) {
     }
 }
 
-/// Answers SERVFAIL: the resolvers returned nothing that a client can use.
+/// Answers SERVFAIL: the resolvers returned nothing usable.
 fn fail(client: LateReply) {
     let mut buffer = [0; 1232];
     let reply = {

@@ -33,7 +33,7 @@ pub struct Request<'q> {
     pub local: Option<SocketAddr>,
     /// The transport it was received over.
     pub transport: Transport,
-    /// The signer for the replies, if the request was TSIG-signed (RFC 8945) and verified. It holds the key.
+    /// The signer for the replies, if the request was signed (TSIG, RFC 8945) and verified. It holds the key.
     pub tsig: Option<&'q ReplySigner>,
     /// The client of the encrypted connection that it was received over; `None` over UDP and TCP.
     pub tls: Option<&'q Arc<TlsPeer>>,
@@ -56,12 +56,12 @@ impl<'q> Request<'q> {
         }
     }
 
-    /// Returns the client that the answer is made for: the sender, or the subnet that a believed resolver names.
+    /// Returns the client that the answer is made for: the sender, or the subnet sent by a trusted resolver.
     pub fn asker(&self) -> Asker {
         Asker::new(self.query, self.peer.ip())
     }
 
-    /// Returns how the transport shapes a response.
+    /// Returns the limits that the transport sets on a response.
     #[inline]
     pub fn medium(&self) -> Medium {
         medium_of(self.transport)
@@ -84,7 +84,7 @@ pub enum Verdict {
     Code(Rcode, Option<u16>),
     /// No reply.
     Drop,
-    /// The handler has taken the way back ([`ReplyPath::take`]) and replies later.
+    /// The handler has taken the reply path ([`ReplyPath::take`]) and replies later.
     Later,
     /// A multi-message response, produced as the client reads it. Streams only; a datagram gets REFUSED instead.
     Stream(Box<dyn MessageStream>),
@@ -93,8 +93,8 @@ pub enum Verdict {
 /// A multi-message response (a transfer), produced message by message as the client reads it, so a slow client costs
 /// no more memory than one message.
 pub trait MessageStream: Send {
-    /// Writes the next message, without a length prefix, into `out`, using no more than its length: 65,535 octets, or
-    /// what a TSIG record leaves of them.
+    /// Writes the next message, without a length prefix, into `out`, whose length is the limit: 65,535 octets, less
+    /// the room for a TSIG record.
     fn next_message(&mut self, out: &mut [u8]) -> NextMessage;
 
     /// Returns the notification that signals, after [`NextMessage::Wait`], that there is something to write.
@@ -122,9 +122,9 @@ pub enum NextMessage {
     Broken,
 }
 
-/// Decides requests that are not queries for records. Called by workers, so it must not block: anything slower takes
-/// the way back and returns [`Verdict::Later`]. Replies are written into `out`, which has as much room as the client
-/// accepts; TSIG signing happens outside.
+/// Decides requests that are not queries for records. Called by workers, so it must not block: for anything slower it
+/// takes the reply path and returns [`Verdict::Later`]. Replies are written into `out`, whose length is the client's
+/// limit; the caller signs them with TSIG.
 ///
 /// The defaults implement a server that supports none of these requests.
 pub trait ZoneRequests: Send + Sync + 'static {
@@ -138,8 +138,8 @@ pub trait ZoneRequests: Send + Sync + 'static {
         Verdict::Code(Rcode::NotImp, Some(extended_error::NOT_SUPPORTED))
     }
 
-    /// Returns the seconds after which a zone expires here unless it is refreshed (RFC 7314): the SOA expire value
-    /// where no refresh takes place.
+    /// Returns the seconds after which a zone expires here unless it is refreshed (RFC 7314); the SOA expire value if
+    /// the zone is not a secondary.
     fn expires_in(&self, zone: &Zone) -> Option<u32> {
         zone.soa_expire()
     }

@@ -1,14 +1,14 @@
-//! Requests that share the task of their connection as long as they do not wait.
+//! Requests that run in the task of their connection as long as they do not wait.
 //!
-//! Most queries are answered from memory. A task for each would cost more than its answer, and the connection's own task
-//! would run, and write to the socket, between two of them: one packet for each answer instead of one for all that arrived
-//! together.
+//! Most queries are answered from memory. A task for each would cost more than the answer, and the connection's own
+//! task would run, and write to the socket, between two of them: one packet for each answer instead of one for all
+//! queries that arrived together.
 
 use std::pin::Pin;
 use std::task::{Context, Waker};
 
-/// Runs a future up to the first point where it waits. Returns it if it is not complete: it must then be polled again, by a
-/// task that it can wake.
+/// Runs a future up to the first point where it waits. Returns it if it is not complete: then it must be polled again
+/// by a task that it can wake.
 pub(crate) fn run_now<F: Future<Output = ()> + ?Sized>(
     mut future: Pin<Box<F>>,
 ) -> Option<Pin<Box<F>>> {

@@ -1,11 +1,11 @@
-//! Upkeep of LUA records in memory: what their answers need exists before they are queried.
+//! Upkeep of LUA records in memory: prepares what their answers need before they are queried.
 //!
 //! | LUA record | what is done | when |
 //! |---|---|---|
-//! | names a pool, in a zone signed here | the RRsets that the pool answers with, now and after the next change of health, are signed | the zone or a pool has changed; every minute, because signatures are renewed |
-//! | any other script | it runs once, without a client: the targets that it names are checked from now on | the zone or the settings have changed; every half hour, because targets that are not named are forgotten |
+//! | names a pool, in a zone signed here | signs the RRsets that the pool answers with, now and after the next change of health | the zone or a pool has changed; every minute, because signatures are renewed |
+//! | any other script | runs it once, without a client: from then on the targets that it names are checked | the zone or the settings have changed; every half hour, because unused targets are removed |
 //!
-//! Live zones are not in memory: their records are treated like this when they are queried.
+//! Live zones are not in memory: their records are prepared when they are queried.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -25,20 +25,20 @@ use crate::pipeline::ServingState;
 use crate::scripts::Scripts;
 use crate::signing::SigningPacer;
 
-/// Interval at which zones with LUA records are found.
+/// Interval at which zones are checked for LUA records.
 const TICK: Duration = Duration::from_secs(1);
-/// Interval at which the RRsets of pools are signed again, if their signatures are renewed.
+/// Interval at which the RRsets of pools are signed again if their signatures must be renewed.
 const SIGN_EVERY: Duration = Duration::from_secs(60);
-/// Seconds by which signatures are made before they are renewed: more than [`SIGN_EVERY`].
+/// How many seconds before renewal signatures are made: more than [`SIGN_EVERY`].
 const SIGN_AHEAD: u32 = 150;
-/// Interval at which scripts run without a query: less than the time after which targets are forgotten.
+/// Interval at which scripts run without a query: less than the time after which unused targets are removed.
 const RUN_EVERY: Duration = Duration::from_secs(1800);
-/// Maximum number of RRsets signed before they are queried, so that they leave room for others in the signature cache.
+/// Maximum number of RRsets signed before they are queried: the signature cache must have room for others.
 const RRSETS_MAX: usize = 20_000;
 /// The share of a core that this work may take.
 const CPU_SHARE: f64 = 0.25;
 
-/// Keeps what LUA records need until `stopping` is true.
+/// Maintains what LUA records need until `stopping` is true.
 pub async fn run(shared: Arc<ServingState>, mut stopping: watch::Receiver<bool>) {
     let Some(scripts) = shared.scripts().cloned() else {
         return;
@@ -68,7 +68,7 @@ struct ScriptUpkeep {
     stopping: watch::Receiver<bool>,
     recorder: Recorder,
     scripted: ScriptedZones,
-    /// The versions of zones that were met last, by their names.
+    /// The zone versions seen in the last pass, by name.
     versions: HashMap<NameBuf, Weak<Zone>>,
     pools: Arc<PreparedPools>,
     settings: ScriptRules,
@@ -76,7 +76,7 @@ struct ScriptUpkeep {
     run_at: Option<Instant>,
 }
 
-/// The RRsets of pools by name and type, each found once in a pass.
+/// The RRsets of pools by name and type, each computed once per pass.
 type LikelyByPool = HashMap<(Box<[u8]>, Type), LikelyRecords>;
 
 /// One pass over the zones.
@@ -149,7 +149,7 @@ impl ScriptUpkeep {
         }
     }
 
-    /// Signs the pools of a zone, and runs its other scripts, as far as each is due.
+    /// Signs the pools of a zone and runs its other scripts, as far as each is due.
     fn visit(&self, zone: &Zone, (signs, runs): (bool, bool), pass: &mut UpkeepPass<'_>) {
         let is_run = runs && self.scripts.is_enabled_for(&zone.id().into());
         let signing = zone.signing().online().filter(|_| signs);
@@ -200,7 +200,7 @@ impl ScriptUpkeep {
         for records in likely.iter().take(RRSETS_MAX.saturating_sub(pass.rrsets)) {
             let set = CanonicalSet::new(node.name(), rtype, ttl, records.chunks_exact(each));
             for at in [now, now.wrapping_add(SIGN_AHEAD)] {
-                // A zone that cannot be signed is reported by its answers.
+                // If the zone cannot be signed, its answers report that.
                 let _ = signing.signatures(&set, at, &mut pass.making);
             }
             pass.rrsets += 1;
@@ -209,7 +209,7 @@ impl ScriptUpkeep {
     }
 }
 
-/// Checks whether the records of a pool alone are the answer for a type, under the name of the node.
+/// Checks whether the answer for a type, under the name of the node, consists of a pool's records alone.
 fn is_prepared(zone: &Zone, node: Node<'_>, rtype: Type) -> bool {
     let scripts = node.rrset(Type::LUA).into_iter();
     let applying = scripts
@@ -221,7 +221,7 @@ fn is_prepared(zone: &Zone, node: Node<'_>, rtype: Type) -> bool {
                 .map(|octets| u16::from_be_bytes(*octets));
             computed.is_some_and(|computed| computed == rtype.0 || computed == Type::CNAME.0)
         });
-    // RFC 9824 section 3.3: compact denial signs each name that a wildcard matches by itself.
+    // RFC 9824 section 3.3: compact denial signs each name matched by a wildcard separately.
     let is_expanded = node.name().is_wildcard() && zone.signing().is_compact();
     applying.count() == 1 && node.rrset(rtype).is_none() && !is_expanded
 }

@@ -1,12 +1,12 @@
-//! LUA records and pools: which zones run scripts, what a script finds in our zones, and which ones fail.
+//! LUA records and pools: which zones run scripts, the records that scripts look up, and scripts that fail.
 //!
 //! ```text
 //! worker:  engine reports the scripts it needs -> run each, in this thread -> their RRsets -> the engine again
 //!                                                   ├── needs records that are not in memory: the query waits for a look-up
-//!                                                   └── needs records of others: the query waits for the resolver
+//!                                                   └── needs records outside our zones: the query waits for the resolver
 //! ```
-//! A script that fails costs its own name an answer (SERVFAIL) and is listed as a fault until it works again, or until it has
-//! not failed for an hour: it may not exist any more.
+//! A script that fails costs only its own name an answer (SERVFAIL). It is listed as a fault until it works again, or
+//! until it has not failed for an hour: it may no longer exist.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -36,22 +36,22 @@ use crate::alias::{AliasResolver, TargetFound};
 use crate::recursor::UpstreamMessage;
 use crate::request::Request;
 
-/// Maximum number of record sets that one script may read: each is found by a further run.
+/// Maximum number of record sets that one script may read: each requires another run.
 const FACTS_MAX: usize = 8;
 /// Maximum number of failing scripts listed.
 const FAILURES_MAX: usize = 100;
-/// Interval at which one failure is logged.
-const LOG_EVERY: Duration = Duration::from_secs(60);
-/// Maximum number of different failures logged in that time.
-const LOG_MOST: usize = 10;
+/// Interval between two log lines about the same failure.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+/// Maximum number of different failures logged per interval.
+const LOG_LINES_MAX: usize = 10;
 
-/// How long a failure is listed after the last one.
+/// How long a failure is listed after it last occurred.
 const LISTED_FOR: u64 = 3600;
 
 /// A LUA record whose script failed when it was last run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailingScript {
-    /// The owner of the record; a wildcard if it is one, whatever names were queried.
+    /// The owner of the record, which may be a wildcard, whatever name was queried.
     pub name: NameBuf,
     /// The type that the script computes.
     pub rtype: Type,
@@ -61,7 +61,7 @@ pub struct FailingScript {
     pub last: u64,
     /// Why it failed last.
     pub reason: ScriptFailure,
-    /// The pool or map, if the script is nothing but a call of it.
+    /// The pool or map, if the script is nothing but a call to it.
     pub pool: Option<Box<[u8]>>,
 }
 
@@ -87,9 +87,9 @@ pub(crate) enum Computation {
     Unresolved(UpstreamMessage),
 }
 
-/// Where scripts find records.
+/// The sources of the records that scripts look up.
 pub(crate) struct RecordSources<'a, F> {
-    /// Makes a view of our zones for each look-up.
+    /// Creates a view of our zones for each look-up.
     pub(crate) zones: F,
     pub(crate) resolver: Option<&'a Arc<AliasResolver>>,
     pub(crate) now: Instant,
@@ -103,14 +103,14 @@ impl Scripts {
             policies,
             failing: Mutex::default(),
             has_failing: AtomicBool::new(false),
-            log: Mutex::new(LogThrottle::by_text(LOG_EVERY, LOG_MOST)),
+            log: Mutex::new(LogThrottle::by_text(LOG_INTERVAL, LOG_LINES_MAX)),
         }
     }
 
     /// Returns the scripts that failed when they were last run.
     pub fn failing(&self) -> Vec<FailingScript> {
         let mut failing = self.failing.lock();
-        self.forget_old(&mut failing);
+        self.remove_old(&mut failing);
         let mut failing: Vec<_> = failing.values().cloned().collect();
         failing.sort_by(|a, b| a.name.as_name().canonical_cmp(b.name.as_name()));
         failing
@@ -123,7 +123,7 @@ impl Scripts {
         own.unwrap_or_else(|| self.steering.script_settings().is_enabled)
     }
 
-    /// Runs the scripts that an answer needs. Where they are not enabled they compute nothing.
+    /// Runs the scripts that an answer needs. In zones where scripts are disabled, they compute nothing.
     pub(crate) fn compute<Z: Zones>(
         &self,
         wanted: &WantedScripts,
@@ -142,7 +142,7 @@ impl Scripts {
         let query = script_query(wanted, request);
         let mut rrsets = Vec::<ComputedRrset>::new();
         for script in &wanted.scripts {
-            // Pools run no code, so they need not be turned on.
+            // Pools run no code, so they need not be enabled.
             let result = match pool_name(script) {
                 Some((rtype, name)) => self.choose(rtype, name, request, &mut bits),
                 None if is_enabled => self.run(script, &query, sources, &mut bits),
@@ -153,11 +153,11 @@ impl Scripts {
                 Err(RunStop::Lacks(name)) => return Computation::Lacks(*name),
                 Err(RunStop::Unresolved(question)) => return Computation::Unresolved(*question),
                 Err(RunStop::Failed(failure)) => {
-                    self.note_failure(wanted, script, failure);
+                    self.record_failure(wanted, script, failure);
                     return done(None, bits);
                 }
             };
-            self.note_success(wanted, rtype);
+            self.record_success(wanted, rtype);
             if records.is_empty() {
                 continue;
             }
@@ -201,8 +201,8 @@ impl Scripts {
         Ok((rtype, records.iter().map(<[u8]>::to_vec).collect()))
     }
 
-    /// Runs a script of a zone without a query, for the targets that it names: they are checked from now on. Failures are
-    /// left to queries, which have what is missing here.
+    /// Runs a script of a zone without a query, to register the targets that it names for checks. Failures are not
+    /// recorded: the script may need a real query.
     pub(crate) fn run_for_targets(
         &self,
         (zone, owner): (&Zone, Name<'_>),
@@ -260,7 +260,7 @@ impl Scripts {
         scripts.filter(|script| pool_name(script).is_none()).count()
     }
 
-    /// Runs one script, again for each record set that it turns out to need.
+    /// Runs one script, again for each record set that it requests.
     fn run<Z: Zones>(
         &self,
         script: &[u8],
@@ -285,7 +285,7 @@ impl Scripts {
         }
     }
 
-    fn note_failure(&self, wanted: &WantedScripts, script: &[u8], reason: ScriptFailure) {
+    fn record_failure(&self, wanted: &WantedScripts, script: &[u8], reason: ScriptFailure) {
         let rtype = script
             .split_first_chunk()
             .map_or(0, |(octets, _)| u16::from_be_bytes(*octets));
@@ -300,7 +300,7 @@ impl Scripts {
         let (key, now) = ((wanted.zone, name, rtype.0), now_seconds());
         let mut failing = self.failing.lock();
         if failing.len() >= FAILURES_MAX {
-            self.forget_old(&mut failing);
+            self.remove_old(&mut failing);
         }
         let is_full = failing.len() >= FAILURES_MAX;
         match failing.get_mut(&key) {
@@ -324,8 +324,8 @@ impl Scripts {
         self.has_failing.store(true, Ordering::Relaxed);
     }
 
-    /// Removes scripts that have not failed for long, and pools that work: their answers are not noted.
-    fn forget_old(&self, failing: &mut FailingScripts) {
+    /// Removes scripts that have not failed for an hour, and pools that work: their successes are not recorded.
+    fn remove_old(&self, failing: &mut FailingScripts) {
         let (now, pools) = (now_seconds(), self.pools().load());
         failing.retain(|_, script| {
             let pool = script.pool.as_ref();
@@ -334,7 +334,7 @@ impl Scripts {
         });
     }
 
-    fn note_success(&self, wanted: &WantedScripts, rtype: Type) {
+    fn record_success(&self, wanted: &WantedScripts, rtype: Type) {
         if self.has_failing.load(Ordering::Relaxed) {
             let mut failing = self.failing.lock();
             failing.remove(&(wanted.zone, wanted.owner, rtype.0));
@@ -378,14 +378,14 @@ impl<F: Fn() -> Z, Z: Zones> RecordSources<'_, F> {
         Ok(FoundRecords { need, records, ttl })
     }
 
-    /// Finds the records of any name: in our zones, as this client sees them, or by the resolver. Names that cannot be
-    /// resolved have none, as in PowerDNS.
+    /// Finds the records of any name: in our zones, as this client sees them, or with the resolver. Names that cannot
+    /// be resolved have no records, as in PowerDNS.
     fn resolve(&self, name: &NameBuf, rtype: Type) -> Result<(Vec<Vec<u8>>, u32), RunStop> {
         let zones = (self.zones)();
         let mut key = NameKey::default();
         let outside = match find_target(&zones, (name.as_name(), rtype), &mut key) {
             TargetLocation::Here(rrset) => return Ok(copy(Some(rrset))),
-            // Scripts that are found are not run.
+            // Scripts of that name are not run.
             TargetLocation::Computed(_, node, _) => return Ok(copy(node.rrset(rtype))),
             TargetLocation::Nowhere => return Ok(copy(None)),
             TargetLocation::Outside(name) => NameBuf::from(name),
@@ -423,7 +423,7 @@ fn copy(rrset: Option<Rrset<'_>>) -> (Vec<Vec<u8>>, u32) {
     (records, rrset.map_or(0, |rrset| rrset.ttl()))
 }
 
-/// Finds records in our zones. Scripts that are found are not run.
+/// Finds records in our zones. Scripts of that name are not run.
 fn find_records<Z: Zones>(zones: &Z, name: &NameBuf, rtype: Type) -> Result<Vec<Vec<u8>>, RunStop> {
     let key = NameKey::new(name.as_name());
     let Some(zone) = zones.zone_for(&key, rtype) else {

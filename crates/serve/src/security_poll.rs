@@ -2,7 +2,7 @@
 //!
 //! The query is for the TXT record `auth-<version>.security-status.<suffix>`, and the answer is a digit and a
 //! message: 0 unknown, 1 no known problem, 2 upgrade recommended, 3 upgrade mandatory. A failed poll does not revoke
-//! a bad status: 2 and 3 stay, 1 becomes unknown. It runs in the background, and nothing waits for it.
+//! a bad status: 2 and 3 stay, 1 becomes unknown. Polling runs in the background and delays nothing.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -129,19 +129,19 @@ impl SecurityPoller {
         })
     }
 
-    /// Takes over the status of the previous poller, if it queried the same name.
-    pub fn follow(&mut self, before: &SecurityPoller) {
+    /// Takes over the status of the previous poller if it queried the same name.
+    pub fn inherit(&mut self, before: &SecurityPoller) {
         if self.name == before.name {
             self.status = before.status;
         }
     }
 
     /// Resets the status to unknown because polling was turned off.
-    pub fn forget(&self) {
+    pub fn reset(&self) {
         self.stats.set_gauge(Gauge::SecurityStatus, 0);
     }
 
-    /// Polls at once and then at intervals, forever. The last status is kept when it is dropped.
+    /// Polls at once and then at intervals, forever. The last status stays when the poller is dropped.
     pub async fn run(&mut self) {
         loop {
             self.poll().await;
@@ -154,18 +154,18 @@ impl SecurityPoller {
             Some(resolvers) => Arc::clone(resolvers),
             None => Arc::new(system_resolvers().await),
         };
-        let question = UpstreamMessage::new(self.name.as_name(), Type::TXT);
-        let answer = resolvers.ask(question).await;
+        let query = UpstreamMessage::new(self.name.as_name(), Type::TXT);
+        let answer = resolvers.resolve(query).await;
         let answer = answer.map_err(PollFailure::Unanswered);
         match answer.and_then(|reply| read_status(&reply)) {
-            Ok((status, message)) => self.take(status, &message),
-            Err(failure) => self.take_failure(failure),
+            Ok((status, message)) => self.record_status(status, &message),
+            Err(failure) => self.record_failure(failure),
         }
         let status = self.status as u64;
         self.stats.set_gauge(Gauge::SecurityStatus, status);
     }
 
-    fn take(&mut self, status: SecurityStatus, message: &str) {
+    fn record_status(&mut self, status: SecurityStatus, message: &str) {
         let version = self.version;
         match status {
             SecurityStatus::UpgradeMandatory => tracing::error!(
@@ -182,7 +182,7 @@ impl SecurityPoller {
         self.status = status;
     }
 
-    fn take_failure(&mut self, failure: PollFailure) {
+    fn record_failure(&mut self, failure: PollFailure) {
         let (version, name) = (self.version, &self.name);
         tracing::warn!(
             "Failed to retrieve security status update for '{version}' on '{name}': RCODE was {failure}"
@@ -232,7 +232,7 @@ async fn system_resolvers() -> Resolvers {
     })
 }
 
-/// Reads the `nameserver` lines of resolv.conf(5); without any, the local resolver is used.
+/// Reads the `nameserver` lines of resolv.conf(5); without any, the resolver is on loopback.
 fn read_resolv_conf(text: &str) -> Vec<SocketAddr> {
     let addresses = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_takes_back_what_is_good_and_nothing_that_is_bad() {
+    fn a_failure_revokes_a_good_status_and_keeps_a_bad_one() {
         use SecurityStatus::*;
         assert_eq!(Ok.after_failure(), Unknown);
         for status in [Unknown, UpgradeRecommended, UpgradeMandatory] {
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_of_a_record_are_joined_and_bad_lengths_refused() {
+    fn strings_of_a_record_are_joined_and_invalid_lengths_refused() {
         assert_eq!(read_text(b"\x022 \x03now").as_deref(), Some(&b"2 now"[..]));
         assert_eq!(read_text(b""), Some(Vec::new()));
         assert_eq!(read_text(b"\x05abc"), None);

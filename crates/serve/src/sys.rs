@@ -1,7 +1,7 @@
 //! System calls that std and socket2 do not offer. All unsafe code of this crate is here and in the modules below.
 //!
-//! Every function is safe to call: the pointers passed to the kernel come from references or from the
-//! batch's own allocation, and lengths are those of the pointed-to objects.
+//! Every function is safe to call: the pointers passed to the kernel come from references or from the batch's own
+//! allocation, and lengths are those of the pointed-to objects.
 
 #![allow(unsafe_code)]
 
@@ -20,10 +20,10 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-/// Nice value of low-priority threads: a third of the weight of others.
+/// Nice value of low-priority threads: about a third of the default weight.
 const NICENESS: c_int = 5;
 
-/// Returns the time in seconds since 1970, at the cost of one read from the vDSO.
+/// Returns the time in seconds since 1970. Reads the vDSO, without a system call.
 #[inline]
 pub(crate) fn seconds_since_1970() -> u32 {
     // SAFETY: with a null pointer the result is only returned, not stored.
@@ -32,7 +32,7 @@ pub(crate) fn seconds_since_1970() -> u32 {
     seconds as u32
 }
 
-/// Returns the time since some start, in steps of a few milliseconds, at the cost of one read from the vDSO.
+/// Returns a monotonic time in steps of a few milliseconds. Reads the vDSO, without a system call.
 #[inline]
 pub(crate) fn coarse_time() -> Duration {
     let mut time = libc::timespec {
@@ -113,7 +113,7 @@ impl PollSet {
         poll(&mut self.0, timeout)
     }
 
-    /// Checks whether descriptor `index` was ready (or in error, which reading then reports).
+    /// Checks whether descriptor `index` was ready, or in error, which reading then reports.
     pub(crate) fn ready(&self, index: usize) -> bool {
         self.0[index].revents != 0
     }
@@ -129,21 +129,21 @@ fn poll(entries: &mut [libc::pollfd], timeout: Duration) -> usize {
             timeout_ms,
         )
     };
-    // An interrupted wait is a wait that ended early; the caller polls again anyway.
+    // An interrupted wait ends early; the caller polls again anyway.
     usize::try_from(ready).unwrap_or(0)
 }
 
-/// Raises the soft limit on open files to the hard limit, and the hard limit to `wanted` where the
-/// process may. Returns the soft limit now in effect.
-pub fn raise_descriptor_limit(wanted: u64) -> io::Result<u64> {
+/// Raises the soft limit on open files to the hard limit, and the hard limit to `requested` if the process may do that.
+/// Returns the resulting soft limit.
+pub fn raise_descriptor_limit(requested: u64) -> io::Result<u64> {
     let now = descriptor_limits()?;
-    if now.rlim_max < wanted {
+    if now.rlim_max < requested {
         let raised = libc::rlimit {
-            rlim_cur: wanted,
-            rlim_max: wanted,
+            rlim_cur: requested,
+            rlim_max: requested,
         };
         if set_descriptor_limits(&raised).is_ok() {
-            return Ok(wanted);
+            return Ok(requested);
         }
     }
     if now.rlim_cur < now.rlim_max {

@@ -1,4 +1,4 @@
-//! Exchanges (query and response) as they pass, for the query log and dnstap.
+//! Exchanges (query and response), passed to the query log and dnstap.
 //!
 //! While neither is enabled, a batch costs one relaxed load. A sink copies exchanges into its own bounded queue and
 //! never blocks: when the queue is full the copy is dropped and counted, and the response is sent anyway.
@@ -25,9 +25,9 @@ pub struct Exchange<'e> {
     pub local: Option<SocketAddr>,
     /// The name of the view that it was answered from.
     pub view: Option<&'e Arc<str>>,
-    /// The request as received; none with a reply that is sent later than its batch.
+    /// The request as received; `None` for a reply that is sent later than its batch.
     pub query: Option<&'e [u8]>,
-    /// The reply as sent; none for a request that is answered later or not at all.
+    /// The reply as sent; `None` for a request that is answered later or not at all.
     pub reply: Option<&'e [u8]>,
     /// When the request was received.
     pub received: SystemTime,
@@ -36,7 +36,7 @@ pub struct Exchange<'e> {
 }
 
 impl<'e> Exchange<'e> {
-    /// Returns name and type of the question, if the messages have one.
+    /// Returns the name and type of the question, if the messages have one.
     pub fn question(&self) -> Option<(Name<'e>, u16)> {
         let of_reply = self.reply.and_then(question_of);
         of_reply.or_else(|| self.query.and_then(question_of))
@@ -57,7 +57,7 @@ fn question_of(message: &[u8]) -> Option<(Name<'_>, u16)> {
 /// Receives exchanges. Called by the answering threads, so it must not block.
 pub trait ExchangeSink: Send + Sync {
     /// Receives one exchange.
-    fn take(&self, exchange: &Exchange<'_>);
+    fn receive(&self, exchange: &Exchange<'_>);
 }
 
 /// The sinks that are currently attached.
@@ -72,7 +72,7 @@ impl ExchangeTap {
     /// Checks whether any sink is attached.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
-        // A sink that starts one batch late is early enough.
+        // It is enough if the sink sees the next batch.
         self.is_on.load(Ordering::Relaxed)
     }
 
@@ -80,7 +80,7 @@ impl ExchangeTap {
     #[cold]
     pub(crate) fn pass(&self, exchange: &Exchange<'_>) {
         for sink in self.sinks.load().iter() {
-            sink.take(exchange);
+            sink.receive(exchange);
         }
     }
 
@@ -94,11 +94,11 @@ impl ExchangeTap {
         self.change(sink, false);
     }
 
-    fn change(&self, sink: &Arc<dyn ExchangeSink>, is_wanted: bool) {
+    fn change(&self, sink: &Arc<dyn ExchangeSink>, is_attached: bool) {
         let _changing = self.changing.lock();
         let mut sinks = Vec::clone(&self.sinks.load());
         sinks.retain(|other| !Arc::ptr_eq(other, sink));
-        if is_wanted {
+        if is_attached {
             sinks.push(Arc::clone(sink));
         }
         self.is_on.store(!sinks.is_empty(), Ordering::Relaxed);
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_question_of_a_message_is_read_and_nonsense_has_none() {
+    fn the_question_of_a_message_is_parsed_and_garbage_has_none() {
         let mut message = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0\x03www\x04test\0\0\x1c\0\x01".to_vec();
         let (name, rtype) = question_of(&message).expect("a question");
         assert_eq!((name.to_string().as_str(), rtype), ("www.test.", 28));

@@ -1,8 +1,8 @@
 //! DNS over TCP (RFC 7766): accepting connections, their limits, and shutdown.
 //!
-//! A connection is one small task. It holds no buffer while it waits: a turn (read, answer, write) borrows one from
-//! a pool and keeps only what could not be finished. At the connection limit, the connection whose last complete
-//! message is oldest is closed, so idle connections never lock out new clients.
+//! A connection is one small task. It holds no buffer while it waits: a turn (read, answer, write) borrows one from a
+//! pool and keeps only what it could not finish. At the connection limit, the connection whose last complete message
+//! is oldest is closed, so idle connections never lock out new clients.
 //!
 //! Limits: connections in total and per client, messages per connection, time for a message to arrive and for
 //! answers to be read, bytes held in total, messages and bytes per turn, and messages per connection that are
@@ -41,18 +41,18 @@ pub(crate) use stream::read_available;
 
 /// Descriptors reserved for everything else when the open file limit bounds the connections.
 const RESERVED_DESCRIPTORS: u64 = 256;
-/// One client may have one of this many shares of the connections, unless configured otherwise.
+/// By default, one client may have the connections divided by this number.
 const CLIENT_SHARE: usize = 4;
 /// Pause after accept failed for lack of descriptors or memory.
-const ACCEPT_REST: Duration = Duration::from_millis(50);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Minimum interval between two log lines about such a failure.
 const ACCEPT_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Turn buffers kept in the pool; more exist only while more threads run turns.
-const SPARE_SCRATCHES: usize = 8;
+const POOLED_BUFFERS_MAX: usize = 8;
 /// Size of one read.
 const READ_BYTES: usize = 16 * 1024;
 /// Turn buffers whose answer buffer grew beyond this are freed instead of pooled.
-const SPARE_OUT_BYTES: usize = 256 * 1024;
+const POOLED_OUT_BYTES: usize = 256 * 1024;
 
 /// Settings of the TCP listeners.
 #[derive(Clone, Debug)]
@@ -73,19 +73,19 @@ pub struct TcpSettings {
     /// Maximum number of open connections per IPv4 address or IPv6 /64 network; more are refused. `None` means a quarter
     /// of all.
     pub max_connections_per_client: Option<usize>,
-    /// Maximum number of bytes of incomplete messages and unread answers, late answers included, over all
-    /// connections (the first 512 of each do not count). When it is exceeded, the client that holds most for
-    /// longest loses its worst connections.
+    /// Maximum number of bytes of incomplete messages and unread answers, late answers included, over all connections
+    /// (the first 512 of each are not counted). When it is exceeded, the client with the most bytes held for the
+    /// longest time loses its worst connections.
     pub max_held_bytes: usize,
     /// Time that connections have to deliver pending answers after shutdown was requested.
     pub stop_grace: Duration,
-    /// The connections that the limits count, shared with other listeners; `None`: those of these listeners only.
+    /// The connections that the limits count, shared with other listeners; `None` for those of these listeners only.
     pub table: Option<SharedConnections>,
-    /// Says when another process accepts connections.
+    /// Tells whether another process accepts connections.
     pub drain: Drain,
 }
 
-/// The open connections of several listeners: one client's over TCP and over TLS count together.
+/// The open connections of several listeners, so that a client's connections over TCP and TLS are counted together.
 #[derive(Clone)]
 pub struct SharedConnections(Arc<Registry>);
 
@@ -125,7 +125,7 @@ impl TcpSettings {
     }
 
     fn registry(&self) -> Registry {
-        let max_connections = affordable_connections(self.max_connections);
+        let max_connections = connection_limit(self.max_connections);
         let max_per_client = self.max_connections_per_client;
         Registry::new(
             max_connections,
@@ -160,8 +160,8 @@ type AcceptedAt = (Endpoints, Arc<ListenerRules>);
 /// Answers messages received over streams. Shared by all connections.
 pub trait StreamHandler: Send + Sync + 'static {
     /// Answers one message (without its length prefix): appends nothing, or complete messages with their length
-    /// prefixes, to `out`. Synchronous and quick: slower answers are sent through a ticket from `later`, in any
-    /// order (RFC 7766 section 6.2.1.1).
+    /// prefixes, to `out`. Must not block: slower answers are sent through a ticket from `later`, in any order (RFC
+    /// 7766 section 6.2.1.1).
     fn handle(
         &self,
         message: &[u8],
@@ -176,7 +176,7 @@ pub trait StreamHandler: Send + Sync + 'static {
     /// Called when a connection was accepted.
     fn opened(&self, client: SocketAddr);
 
-    /// Called when the stream of an accepted connection is ready for messages, or could not be made so.
+    /// Called when the stream of an accepted connection is ready for messages, or has failed to become ready.
     fn established(&self, _client: SocketAddr, _is_ok: bool) {}
 
     /// Called when an accepted connection has ended, for any reason.
@@ -194,7 +194,7 @@ struct StreamState<H> {
     handler: Arc<H>,
     settings: TcpSettings,
     registry: Arc<Registry>,
-    scratches: Mutex<Vec<Box<TurnBuffers>>>,
+    buffers: Mutex<Vec<Box<TurnBuffers>>>,
 }
 
 /// Buffers for one turn.
@@ -212,15 +212,15 @@ impl<H> StreamState<H> {
         StreamState {
             handler,
             registry,
-            scratches: Mutex::new(Vec::new()),
+            buffers: Mutex::new(Vec::new()),
             settings,
         }
     }
 
-    /// Lets connections deliver pending answers, for a limited time; without a limit while another process accepts new
-    /// ones.
+    /// Waits while connections deliver pending answers, for a limited time; without a limit if another process
+    /// accepts new connections.
     async fn wait_for_end(&self, shutdown: &watch::Receiver<bool>) {
-        if self.settings.drain.has_begun() {
+        if self.settings.drain.has_started() {
             while !self.registry.is_empty() && !*shutdown.borrow() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -232,8 +232,8 @@ impl<H> StreamState<H> {
         self.registry.evict_all();
     }
 
-    fn borrow_scratch(&self) -> Box<TurnBuffers> {
-        let spare = self.scratches.lock().pop();
+    fn take_buffers(&self) -> Box<TurnBuffers> {
+        let spare = self.buffers.lock().pop();
         spare.unwrap_or_else(|| {
             Box::new(TurnBuffers {
                 input: [0; READ_BYTES],
@@ -242,25 +242,25 @@ impl<H> StreamState<H> {
         })
     }
 
-    fn return_scratch(&self, mut scratch: Box<TurnBuffers>) {
-        scratch.out.clear();
-        let mut spare = self.scratches.lock();
-        if spare.len() < SPARE_SCRATCHES && scratch.out.capacity() <= SPARE_OUT_BYTES {
-            spare.push(scratch);
+    fn return_buffers(&self, mut buffers: Box<TurnBuffers>) {
+        buffers.out.clear();
+        let mut spare = self.buffers.lock();
+        if spare.len() < POOLED_BUFFERS_MAX && buffers.out.capacity() <= POOLED_OUT_BYTES {
+            spare.push(buffers);
         }
     }
 }
 
 /// The registry slot of one connection. Dropping it, even by a panic or eviction, releases the slot and counts the
 /// connection as closed.
-struct Seat<H: StreamHandler> {
+struct RegistrySlot<H: StreamHandler> {
     shared: Arc<StreamState<H>>,
     id: u64,
     ends: Endpoints,
     rules: Arc<ListenerRules>,
 }
 
-impl<H: StreamHandler> Drop for Seat<H> {
+impl<H: StreamHandler> Drop for RegistrySlot<H> {
     fn drop(&mut self) {
         self.shared.registry.leave(self.id);
         self.shared.handler.closed(self.ends.client);
@@ -268,8 +268,8 @@ impl<H: StreamHandler> Drop for Seat<H> {
 }
 
 /// Answers one message as if it had been received over a connection, without its length prefix and without sockets:
-/// to test and benchmark a handler. Late answers are lost, and of a multi-message response only the first message
-/// is returned.
+/// for tests and benchmarks of a handler. Late answers are lost, and only the first message of a multi-message
+/// response is returned.
 pub fn answer_alone(handler: &impl StreamHandler, message: &[u8], ends: Endpoints) -> Vec<u8> {
     let registry = Arc::new(Registry::new(1, 1, usize::MAX));
     let (mut mailbox, mut out) = (None, Vec::new());
@@ -306,8 +306,8 @@ pub async fn serve_over<H: StreamHandler, S: ByteStream>(
         let (ends, rules) = &at;
         if rules.is_proxy(ends.client) {
             let (lay_over, stopping) = (lay_over.clone(), stopping.clone());
-            behind_proxy::admit(&admitting, stream, at, move |stream, seat| {
-                StreamConnection::new(lay_over(stream), seat).run(stopping)
+            behind_proxy::admit(&admitting, stream, at, move |stream, slot| {
+                StreamConnection::new(lay_over(stream), slot).run(stopping)
             });
         } else {
             admit(&admitting, lay_over(stream), at, &stopping);
@@ -316,7 +316,7 @@ pub async fn serve_over<H: StreamHandler, S: ByteStream>(
     serve_listeners(&shared, listeners, shutdown, accept).await
 }
 
-/// Accepts the connections of all listeners, and ends with them.
+/// Accepts the connections of all listeners until they end.
 async fn serve_listeners<H: StreamHandler>(
     shared: &StreamState<H>,
     listeners: Vec<StreamListener>,
@@ -336,7 +336,7 @@ async fn serve_listeners<H: StreamHandler>(
     Ok(())
 }
 
-fn affordable_connections(wanted: usize) -> usize {
+fn connection_limit(wanted: usize) -> usize {
     let Ok(limit) = crate::sys::descriptor_limit() else {
         return wanted;
     };
@@ -368,7 +368,7 @@ async fn accept_all(
         };
         match accepted {
             Ok((stream, client)) => {
-                // Answers are written whole; waiting to merge them with later ones only delays them.
+                // Answers are written completely; waiting to merge them with later ones would only delay them.
                 let _ = stream.set_nodelay(true);
                 // Without a local address the connection is already closed.
                 if let Ok(local) = stream.local_addr() {
@@ -382,7 +382,7 @@ async fn accept_all(
                 }
                 // Frees one descriptor for waiting clients; the pause keeps this from spinning.
                 registry.evict_longest_idle();
-                tokio::time::sleep(ACCEPT_REST).await;
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
             // The client closed the connection before we accepted it; the next one is unaffected.
             Err(_) => tokio::task::yield_now().await,
@@ -404,8 +404,8 @@ fn admit<H: StreamHandler, S: ByteStream>(
     shutdown: &watch::Receiver<bool>,
 ) {
     let shutdown = shutdown.clone();
-    spawn_admitted(shared, accepted_at, |seat| {
-        StreamConnection::new(stream, seat).run(shutdown)
+    spawn_admitted(shared, accepted_at, |slot| {
+        StreamConnection::new(stream, slot).run(shutdown)
     });
 }
 
@@ -413,7 +413,7 @@ fn admit<H: StreamHandler, S: ByteStream>(
 fn spawn_admitted<H: StreamHandler, F: Future<Output = ()> + Send + 'static>(
     shared: &Arc<StreamState<H>>,
     (ends, rules): AcceptedAt,
-    serve: impl FnOnce(Seat<H>) -> F,
+    serve: impl FnOnce(RegistrySlot<H>) -> F,
 ) {
     let client = ends.client;
     let id = match shared.registry.enter(Some(client.ip())) {
@@ -424,12 +424,12 @@ fn spawn_admitted<H: StreamHandler, F: Future<Output = ()> + Send + 'static>(
         }
     };
     shared.handler.opened(client);
-    let seat = Seat {
+    let slot = RegistrySlot {
         shared: Arc::clone(shared),
         id,
         ends,
         rules,
     };
-    let task = tokio::spawn(serve(seat));
-    shared.registry.seated(id, task.abort_handle());
+    let task = tokio::spawn(serve(slot));
+    shared.registry.set_task(id, task.abort_handle());
 }

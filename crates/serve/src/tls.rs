@@ -1,10 +1,12 @@
 //! TLS for every listener that encrypts: the certificates, their files, and the settings that rustls derives from them.
 //!
-//! Certificates are loaded at start, and again whenever a file changes. New connections use the newest certificates that
-//! could be loaded; running ones keep theirs and are never dropped. Files that cannot be used leave the previous
-//! certificates in service and are a fault. So is a certificate that expires soon: the renewal has then failed already.
+//! Certificates are loaded at start, and again whenever a file changes. New connections use the newest certificates
+//! that could be loaded; running ones keep theirs and are never dropped. If files cannot be used, the previous
+//! certificates stay in service, and this is a fault. So is a certificate that expires soon: its renewal has already
+//! failed.
 //!
-//! Each load makes new keys for session tickets, so a session never outlives the authorities its client was verified by.
+//! Each load creates new keys for session tickets, so a session never outlives the authorities that verified its
+//! client.
 
 mod budget;
 mod certificate;
@@ -37,10 +39,10 @@ pub(crate) use files::{FileStamp, file_stamp};
 pub use files::{TlsError, TlsFiles, read_authorities, read_chain, read_key};
 pub use stream::{TlsByteStream, TlsLayer};
 
-/// Seconds before its expiry from which on a certificate is a fault.
+/// How many seconds before it expires a certificate becomes a fault.
 pub const EXPIRY_NOTICE: u64 = 14 * 86_400;
-/// Sessions that QUIC clients can resume with early data: each can be used once (RFC 8446 section 8.1), so they are
-/// stored here.
+/// Maximum number of sessions that QUIC clients can resume with early data. Each can be used only once (RFC 8446
+/// section 8.1), so they are stored on the server.
 const QUIC_SESSIONS: usize = 4096;
 
 /// The oldest version of TLS that clients may use.
@@ -55,10 +57,10 @@ pub enum TlsVersion {
 /// The settings of TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// The certificates, at least one. A client gets the first that has the name it connects to and a key it can verify, or
-    /// else the first with such a key.
+    /// The certificates, at least one. A client gets the first with the server name it requests and a key type it
+    /// supports, or else the first with such a key.
     pub certificates: Vec<TlsFiles>,
-    /// The oldest version that clients may use; QUIC has no older one than 1.3.
+    /// The oldest version that clients may use; QUIC always requires 1.3.
     pub minimum_version: TlsVersion,
     /// The authorities that verify client certificates; without a file no client is asked for one.
     pub client_ca: Option<PathBuf>,
@@ -87,8 +89,8 @@ impl TlsPurpose {
         TlsPurpose::Quic,
     ];
 
-    /// Returns the application protocols, the preferred one first. rustls refuses a client that offers only others; one
-    /// that offers none is accepted, except over QUIC.
+    /// Returns the application protocols, the preferred one first. rustls refuses a client that offers only others; a
+    /// client that offers none is accepted, except over QUIC.
     fn protocols(self) -> &'static [&'static [u8]] {
         match self {
             TlsPurpose::Api | TlsPurpose::Https => &[b"h2", b"http/1.1"],
@@ -117,7 +119,7 @@ pub enum TlsFault {
     },
 }
 
-/// Certificates that follow their files.
+/// Certificates that are reloaded when their files change.
 pub struct ServerTls {
     options: TlsOptions,
     loaded: watch::Sender<Arc<LoadedTls>>,
@@ -166,12 +168,12 @@ impl ServerTls {
         }))
     }
 
-    /// Returns what is in service now, and reports when it is replaced.
+    /// Returns the current settings, and notifies about each replacement.
     pub fn follow(&self) -> watch::Receiver<Arc<LoadedTls>> {
         self.loaded.subscribe()
     }
 
-    /// Returns what is in service now.
+    /// Returns the current certificates and settings.
     pub fn current(&self) -> Arc<LoadedTls> {
         Arc::clone(&self.loaded.borrow())
     }
@@ -186,10 +188,10 @@ impl ServerTls {
         self.options.handshake_timeout
     }
 
-    /// Loads the files again if they have changed since the last time. It reads files, so call it where blocking is allowed.
+    /// Loads the files again if they have changed. Reads files, so it must be called where blocking is allowed.
     pub fn refresh(&self, now: u64) {
         let stamps = files::stamps(&self.options);
-        // Held while loading: two callers must not load one change twice, nor an older one last.
+        // Held while loading, so that concurrent callers neither load a change twice nor finish with an older one.
         let mut files = self.files.lock();
         if files.stamps == stamps {
             return;
@@ -301,7 +303,7 @@ impl ConfigSources {
         };
         let builder = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_protocol_versions(versions)?;
-        // Browsers would ask their user for a certificate: the API has keys instead.
+        // Browsers would prompt the user for a certificate, and the API has keys instead.
         let builder = match &self.client_authorities {
             Some(authorities) if purpose != TlsPurpose::Api => {
                 let verifier = AnyClientCertificate::new(authorities.clone(), &self.provider);
@@ -317,7 +319,7 @@ impl ConfigSources {
             .collect();
         if purpose == TlsPurpose::Quic {
             config.session_storage = ServerSessionMemoryCache::new(QUIC_SESSIONS);
-            // RFC 9001 section 4.6.1: the only value, since QUIC has its own limits.
+            // RFC 9001 section 4.6.1: the only valid value, since QUIC has its own limits.
             config.max_early_data_size = u32::MAX;
         } else {
             config.session_storage = Arc::new(NoServerSessionStorage {});

@@ -1,4 +1,4 @@
-//! Transfers to secondaries: access control, the version to send, and how many run at one time.
+//! Transfers to secondaries: access control, the version to send, and limits.
 //!
 //! ```text
 //! request -> zone, access, limits                     here; decided by a worker without waiting
@@ -8,15 +8,15 @@
 //!                                                     copies, signers: signed while it is sent
 //!         -> messages, as the client reads them       stream
 //! ```
-//! A client that disconnects frees its slot at once, and with it all work that no other client waits for.
+//! A client that disconnects releases its slot at once, and cancels all work that no other client waits for.
 //!
 //! Zones with stored signatures are sent as they are, online-signed zones with signatures and a real NSEC or NSEC3
-//! chain, and zones configured for it with addresses in place of ALIAS records. A transfer is of one version,
-//! whatever happens to the zone in the meantime. Over UDP an IXFR is answered if it fits into one message, otherwise
-//! with the SOA alone (RFC 1995 section 2), and an AXFR is a format error (RFC 5936 section 4.2).
+//! chain; if configured, ALIAS records are replaced by addresses. A transfer is of one version, whatever happens to
+//! the zone in the meantime. Over UDP an IXFR is answered if it fits into one message, otherwise with the SOA alone
+//! (RFC 1995 section 2), and an AXFR is a format error (RFC 5936 section 4.2).
 
 mod access;
-mod client_gone;
+mod client_disconnect;
 mod copies;
 mod copy_job;
 mod digests;
@@ -62,12 +62,12 @@ pub use slots::TransferLimits;
 use slots::TransferSlots;
 use stream::{OutgoingTransfer, TransferLog};
 
-/// Maximum number of IXFR queries over UDP that wait for the journal; more are directed to TCP.
-const DATAGRAMS: usize = 64;
+/// Maximum number of concurrent IXFR queries over UDP that need the journal; others are directed to TCP.
+const DATAGRAMS_MAX: usize = 64;
 /// Maximum number of threads that read the journal for transfers over TCP.
-const JOURNAL_READS: usize = 64;
+const JOURNAL_READS_MAX: usize = 64;
 /// Maximum number of threads that copy, hash or compare whole zones for transfers.
-const HEAVY_WORK: usize = 4;
+const HEAVY_WORK_MAX: usize = 4;
 
 /// Returns the seconds after which a secondary zone expires here, if known.
 pub type ExpiryOf = dyn Fn(Name<'_>) -> Option<u32> + Send + Sync;
@@ -80,9 +80,9 @@ pub struct OutgoingTransfers {
     slots: Arc<TransferSlots>,
     datagrams: Arc<Semaphore>,
     live_reads: LiveReads,
-    /// Versions of zones without a journal: signed ones, and those sent last.
+    /// Versions of zones without a journal: signed versions, and those sent last.
     copies: Arc<OutgoingCopies>,
-    /// Copies of one zone that is not signed here are made one after the other.
+    /// Copies of an unsigned zone are made one at a time.
     copy_turns: Turns<NameBuf>,
     /// Threads that read the journal, and those whose work depends on the zone's size.
     journal_reads: Arc<Semaphore>,
@@ -133,7 +133,7 @@ impl TransferRefusal {
     fn verdict(self) -> Verdict {
         use extended_error::{NOT_AUTHORITATIVE, NOT_READY, PROHIBITED};
         match self {
-            // RFC 5936 section 2.2.1: NOTAUTH for a zone that is not here.
+            // RFC 5936 section 2.2.1: NOTAUTH for a zone that is not served here.
             TransferRefusal::NotOurs => Verdict::Code(Rcode::NotAuth, Some(NOT_AUTHORITATIVE)),
             TransferRefusal::NotAllowed => Verdict::Code(Rcode::Refused, Some(PROHIBITED)),
             TransferRefusal::NotReady => Verdict::Code(Rcode::ServFail, Some(NOT_READY)),
@@ -156,7 +156,7 @@ enum AliasForm {
 
 /// The version that a client requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum RequestedVersion {
     /// The whole zone (AXFR).
     Whole,
     /// The changes since a serial (IXFR).
@@ -180,12 +180,12 @@ impl OutgoingTransfers {
             store,
             runtime: Handle::current(),
             slots: TransferSlots::new(limits),
-            datagrams: Arc::new(Semaphore::new(DATAGRAMS)),
+            datagrams: Arc::new(Semaphore::new(DATAGRAMS_MAX)),
             live_reads: LiveReads::default(),
             copies: OutgoingCopies::new(sent, Arc::clone(&counters)),
             copy_turns: Turns::default(),
-            journal_reads: Arc::new(Semaphore::new(JOURNAL_READS)),
-            heavy_work: Arc::new(Semaphore::new(HEAVY_WORK)),
+            journal_reads: Arc::new(Semaphore::new(JOURNAL_READS_MAX)),
+            heavy_work: Arc::new(Semaphore::new(HEAVY_WORK_MAX)),
             counters,
             refusals: Mutex::default(),
             expiry,
@@ -204,12 +204,12 @@ impl OutgoingTransfers {
         zone.live().is_none()
             && zone.signing().online().is_none()
             && is_as_stored
-            && !self.makes_digest(zone)
+            && !self.computes_digest(zone)
     }
 
-    /// Returns how many signed copies are being made for transfers.
-    pub fn copies_in_work(&self) -> usize {
-        self.copies.in_work()
+    /// Returns how many signed copies are in progress.
+    pub fn copies_in_progress(&self) -> usize {
+        self.copies.in_progress()
     }
 
     fn count(&self, counter: Counter) {
@@ -220,20 +220,20 @@ impl OutgoingTransfers {
     pub(crate) fn decide(
         self: &Arc<Self>,
         request: &Request<'_>,
-        way_back: &mut ReplyPath<'_>,
+        reply_path: &mut ReplyPath<'_>,
         out: &mut [u8],
     ) -> Verdict {
-        match self.admit(request, way_back.shared()) {
-            Ok(source) => self.answer(request, source, way_back, out),
+        match self.admit(request, reply_path.shared()) {
+            Ok(source) => self.answer(request, source, reply_path, out),
             Err(refusal) => {
-                self.note_refusal(request, refusal);
+                self.log_refusal(request, refusal);
                 refusal.verdict()
             }
         }
     }
 
     /// Counts a refusal, and logs it once per client and zone.
-    fn note_refusal(&self, request: &Request<'_>, refusal: TransferRefusal) {
+    fn log_refusal(&self, request: &Request<'_>, refusal: TransferRefusal) {
         self.count(Counter::TransfersOutRefused);
         let (client, zone) = (request.peer.ip(), request.query.qname);
         let mut refusals = self.refusals.lock();
@@ -265,14 +265,16 @@ impl OutgoingTransfers {
         if !zone.is_ready() {
             return Err(TransferRefusal::NotReady);
         }
-        let wanted = match query.qtype {
-            Type::IXFR => Wanted::Since(client_serial(request).ok_or(TransferRefusal::NoSerial)?),
+        let requested = match query.qtype {
+            Type::IXFR => {
+                RequestedVersion::Since(client_serial(request).ok_or(TransferRefusal::NoSerial)?)
+            }
             _ if request.medium() == Medium::Datagram => return Err(TransferRefusal::Datagram),
-            _ => Wanted::Whole,
+            _ => RequestedVersion::Whole,
         };
         Ok(TransferSource {
             zone: Arc::clone(zone),
-            wanted,
+            requested,
             alias_form: if policy.expands_alias {
                 AliasForm::Addresses
             } else {
@@ -289,14 +291,14 @@ impl OutgoingTransfers {
         self: &Arc<Self>,
         request: &Request<'_>,
         source: TransferSource,
-        way_back: &mut ReplyPath<'_>,
+        reply_path: &mut ReplyPath<'_>,
         out: &mut [u8],
     ) -> Verdict {
-        let shared = Arc::clone(way_back.shared());
+        let shared = Arc::clone(reply_path.shared());
         let zone = &source.zone;
         let transfer_request = self.transfer_request(request, zone, &shared);
         let is_plain = self.is_plain(zone);
-        if let Wanted::Since(serial) = source.wanted
+        if let RequestedVersion::Since(serial) = source.requested
             && is_plain
             && !is_behind(serial, zone.serial())
         {
@@ -312,13 +314,13 @@ impl OutgoingTransfers {
             if source.alias_form == AliasForm::Addresses || zone.has_auto_hints() {
                 return soa_alone(zone, transfer_request, out);
             }
-            return self.answer_datagram(source, transfer_request, way_back, out);
+            return self.answer_datagram(source, transfer_request, reply_path, out);
         }
         let log = TransferLog::new(request, source.zone.id());
         match OutgoingTransfer::begin(self, &shared, (source, transfer_request), log) {
             Some(transfer) => Verdict::Stream(Box::new(transfer)),
             None => {
-                self.note_refusal(request, TransferRefusal::TooMany);
+                self.log_refusal(request, TransferRefusal::TooMany);
                 TransferRefusal::TooMany.verdict()
             }
         }
@@ -328,23 +330,25 @@ impl OutgoingTransfers {
     /// to TCP.
     fn answer_datagram(
         self: &Arc<Self>,
-        TransferSource { zone, wanted, .. }: TransferSource,
+        TransferSource {
+            zone, requested, ..
+        }: TransferSource,
         request: TransferRequest,
-        way_back: &mut ReplyPath<'_>,
+        reply_path: &mut ReplyPath<'_>,
         out: &mut [u8],
     ) -> Verdict {
         let permit = Arc::clone(&self.datagrams).try_acquire_owned();
         let (Some(_), Ok(permit)) = (&self.store, permit) else {
             return soa_alone(&zone, request, out);
         };
-        let Some(late) = way_back.take() else {
+        let Some(late) = reply_path.take() else {
             return Verdict::Drop;
         };
         let (transfers, room) = (Arc::clone(self), out.len());
         self.runtime.spawn_blocking(move || {
             let _permit = permit;
             let mut out = vec![0; room];
-            let Wanted::Since(serial) = wanted else {
+            let RequestedVersion::Since(serial) = requested else {
                 return;
             };
             let differences = transfers.differences(&zone, serial);
@@ -394,7 +398,7 @@ impl OutgoingTransfers {
     }
 }
 
-/// The end of a log line about a client: the key it used.
+/// The TSIG key of a client, at the end of a log line.
 pub(crate) struct KeyNote<'n>(pub(crate) Option<Name<'n>>);
 
 impl std::fmt::Display for KeyNote<'_> {

@@ -22,16 +22,16 @@ pub use crate::sys::batch::{BATCH, DatagramBatch, QUERY_MAX, Queries, REPLY_MAX,
 pub use switch::WorkerSwitch;
 pub(crate) use switch::{IDLE_INTERVAL, SwitchedWorker};
 
-/// Pause after an error that reading again would only repeat.
-const ERROR_REST: Duration = Duration::from_millis(10);
+/// Pause after an error that another read would only repeat.
+const ERROR_PAUSE: Duration = Duration::from_millis(10);
 
-/// Maximum number of batches a stopping worker still takes from its sockets.
+/// Maximum number of batches that a stopping worker still receives.
 pub(crate) const DRAIN_BATCHES: usize = 512;
 
 /// Time spent on one batch, by step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BatchTiming {
-    /// The receive call, in nanoseconds. None where the worker blocked for the batch: the time would be that of
+    /// The receive call, in nanoseconds. `None` if the worker blocked for the batch: the time would be that of
     /// waiting for clients.
     pub receive_ns: Option<u64>,
     /// [`BatchHandler::handle`], in nanoseconds.
@@ -45,14 +45,14 @@ pub trait BatchHandler: Send + 'static {
     /// Answers every datagram of the batch in place.
     fn handle(&mut self, batch: &mut DatagramBatch);
 
-    /// Called when the batch just handled was sent, with the time it took; replies that the kernel refused are now
+    /// Called when the batch just handled was sent, with the time it took; replies refused by the kernel are now
     /// empty. The clock is read a few times per batch, not per datagram.
     fn sent(&mut self, batch: &DatagramBatch, timing: BatchTiming);
 
     /// Called with the number of datagrams that were dropped because a ring was full.
     fn dropped(&mut self, _count: u64) {}
 
-    /// Called when nothing was received for the idle interval: buffered work can be flushed.
+    /// Called when nothing was received for the idle interval, to flush buffered work.
     fn idle(&mut self) {}
 }
 
@@ -64,8 +64,8 @@ pub struct UdpWorker {
 }
 
 impl UdpWorker {
-    /// Starts worker `index` on its sockets. It reads them when `switch` allows it; when that is stopped, it drains its
-    /// sockets (within limits) and ends.
+    /// Starts worker `index` on its sockets. It reads them while `switch` allows it; when the switch is stopped, it
+    /// drains its sockets (within limits) and ends.
     pub fn spawn<H: BatchHandler>(
         index: usize,
         sockets: Vec<UdpListener>,
@@ -142,8 +142,8 @@ impl<H: BatchHandler> Worker<H> {
         }
     }
 
-    /// Receives once on the only socket. `full` means that the last batch was full, so that more datagrams are
-    /// likely; returns the same for this one.
+    /// Receives once on the only socket. `full` means that the last batch was full, so more datagrams are likely;
+    /// returns the same for this batch.
     fn round_of_one(&mut self, full: bool) -> bool {
         let wait = if full { Wait::Never } else { Wait::ForOne };
         let received = self.serve(0, wait);
@@ -181,7 +181,7 @@ impl<H: BatchHandler> Worker<H> {
             Ok(_) => {}
             Err(error) => {
                 tracing::warn!("cannot receive on {}/udp: {error}", socket.local);
-                thread::sleep(ERROR_REST);
+                thread::sleep(ERROR_PAUSE);
                 return 0;
             }
         }
@@ -202,7 +202,7 @@ impl<H: BatchHandler> Worker<H> {
 
 impl<H: BatchHandler> SwitchedWorker for Worker<H> {
     fn set_interval(&mut self, interval: Duration) {
-        // The system refuses no time limit of a socket that had one.
+        // Setting a timeout on a socket that already had one does not fail.
         let _ = self.limit_wait(interval);
     }
 
@@ -227,7 +227,7 @@ impl<H: BatchHandler> SwitchedWorker for Worker<H> {
     }
 }
 
-/// Answers a batch. A bug triggered by one datagram costs its batch, not the worker.
+/// Answers a batch. A panic caused by one datagram costs its batch, not the worker.
 pub(crate) fn answer(handler: &mut impl BatchHandler, batch: &mut DatagramBatch) {
     if catch_unwind(AssertUnwindSafe(|| handler.handle(batch))).is_err() {
         let dropped = counted(batch.len(), "datagram");

@@ -2,7 +2,7 @@
 //!
 //! A worker decides from the header, the zone section and the client alone whether an update is accepted; parsing it,
 //! comparing it with the zone and making it durable is left to the queues of [`Updates`]. The reply is sent, and
-//! counted, when they are done.
+//! counted, when that is done.
 
 mod forward;
 
@@ -27,8 +27,8 @@ use forward::UpdateForwarder;
 use tokio::runtime::Handle;
 
 /// Interval at which the same line about refused updates is repeated, and the number of different lines per interval.
-const SAME_LINE: Duration = Duration::from_secs(60);
-const LINES: usize = 32;
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+const LOG_LINES_MAX: usize = 32;
 
 /// Authorizes UPDATE requests and passes them on.
 pub struct UpdateRequests {
@@ -63,11 +63,11 @@ impl UpdatePermission for ClientRights {
 
     fn author(&self) -> Option<Arc<ChangeAuthor>> {
         let peer = self.peer;
-        let who = match &self.key {
+        let author_name = match &self.key {
             Some(key) => format!("update {peer} key {key}"),
             None => format!("update {peer}"),
         };
-        Some(ChangeAuthor::new(&who, None))
+        Some(ChangeAuthor::new(&author_name, None))
     }
 }
 
@@ -88,7 +88,7 @@ impl UpdateRequests {
         }
     }
 
-    fn decide(&self, request: &Request<'_>, way_back: &mut ReplyPath<'_>) -> Verdict {
+    fn decide(&self, request: &Request<'_>, reply_path: &mut ReplyPath<'_>) -> Verdict {
         let query = request.query;
         let sender = UpdateSender {
             zone: query.qname.into(),
@@ -121,7 +121,7 @@ impl UpdateRequests {
             return refuse(Rcode::Refused, Some(extended_error::PROHIBITED), reason);
         }
         if policy.kind.is_transferred() && policy.forward_updates {
-            return self.forward(request, way_back, policy, sender);
+            return self.forward(request, reply_path, policy, sender);
         }
         if policy.kind.is_transferred() {
             let reason = "secondary zone: send the update to its primary";
@@ -133,18 +133,18 @@ impl UpdateRequests {
         if self.updates.is_frozen(zone.id()) {
             return refuse(Rcode::Refused, None, "the zone is frozen");
         }
-        self.submit(request, way_back, (zone, policy), sender)
+        self.submit(request, reply_path, (zone, policy), sender)
     }
 
     /// Forwards an update of a secondary zone to its primary.
     fn forward(
         &self,
         request: &Request<'_>,
-        way_back: &mut ReplyPath<'_>,
+        reply_path: &mut ReplyPath<'_>,
         policy: &ZonePolicy,
         sender: UpdateSender,
     ) -> Verdict {
-        let Some(reply) = way_back.take() else {
+        let Some(reply) = reply_path.take() else {
             return Verdict::Drop;
         };
         let refusals = Arc::clone(&self.refusals);
@@ -171,11 +171,11 @@ impl UpdateRequests {
     fn submit(
         &self,
         request: &Request<'_>,
-        way_back: &mut ReplyPath<'_>,
+        reply_path: &mut ReplyPath<'_>,
         (zone, policy): (&Zone, &Arc<ZonePolicy>),
         sender: UpdateSender,
     ) -> Verdict {
-        let Some(reply) = way_back.take() else {
+        let Some(reply) = reply_path.take() else {
             return Verdict::Drop;
         };
         let refusals = Arc::clone(&self.refusals);
@@ -200,13 +200,17 @@ impl UpdateRequests {
 }
 
 impl ZoneRequests for UpdateRequests {
-    fn update(&self, request: &Request<'_>, way_back: &mut ReplyPath<'_>, _: &mut [u8]) -> Verdict {
-        self.decide(request, way_back)
+    fn update(
+        &self,
+        request: &Request<'_>,
+        reply_path: &mut ReplyPath<'_>,
+        _: &mut [u8],
+    ) -> Verdict {
+        self.decide(request, reply_path)
     }
 }
 
-/// Checks whether a client may update anything: by its address or key or, if no such list is configured, by a rule
-/// for its key.
+/// Checks whether a client may update anything: by its address or key or, without such a list, by a rule for its key.
 fn is_allowed(policy: &ZonePolicy, sender: &UpdateSender) -> bool {
     let key = sender.key.as_ref().map(NameBuf::as_name);
     if !policy.allow_update.is_none() {
@@ -224,7 +228,7 @@ fn is_allowed(policy: &ZonePolicy, sender: &UpdateSender) -> bool {
     }
 }
 
-/// Returns the zone's serial rule. SOA-EDIT is known for zones that are signed here.
+/// Returns the zone's serial rule. SOA-EDIT applies to zones that are signed here.
 fn serial_rule(rule: UpdateSerial, zone: &Zone) -> SerialRule {
     let soa_edit = || {
         let signing = zone.signing().online();
@@ -283,7 +287,10 @@ struct RefusalLog(Mutex<LogThrottle>);
 
 impl Default for RefusalLog {
     fn default() -> Self {
-        RefusalLog(Mutex::new(LogThrottle::by_text(SAME_LINE, LINES)))
+        RefusalLog(Mutex::new(LogThrottle::by_text(
+            LOG_INTERVAL,
+            LOG_LINES_MAX,
+        )))
     }
 }
 

@@ -1,14 +1,14 @@
-//! UDP without the kernel's sockets (AF_XDP): a filter at the network interface hands datagrams for our addresses and ports to
-//! rings that this process reads and writes. Everything else, and every reply that is late or larger than the interface
-//! transmits, takes the ordinary sockets, which stay open.
+//! UDP without the kernel's sockets (AF_XDP): a filter at the network interface passes datagrams for our addresses
+//! and ports to rings that this process reads and writes. Everything else, and every reply that is late or larger
+//! than the MTU, uses the ordinary sockets, which stay open.
 //!
 //! ```text
 //! interface, queue n -> filter -+-> ring of queue n -> XdpWorker -> the same BatchHandler as for sockets -> ring -> interface
 //!                               +-> kernel -> ordinary socket -> UDP worker
 //! ```
 //!
-//! The filter is attached, and the sockets are opened, while the process has the privileges for it; nothing after that needs
-//! any. The filter goes with the process, however that ends.
+//! The filter is attached, and the sockets are opened, while the process has the privileges for it; nothing after
+//! that needs any. The filter is removed when the process ends, for whatever reason.
 
 mod filter;
 pub mod frame;
@@ -37,7 +37,7 @@ pub enum XdpMode {
 }
 
 impl XdpMode {
-    /// Returns the words for it in the log and in the status.
+    /// Returns the description for the log and the status.
     pub fn text(self) -> &'static str {
         match self {
             XdpMode::ZeroCopy => "native mode, zero copy",
@@ -47,15 +47,15 @@ impl XdpMode {
     }
 }
 
-/// The state of an interface that the configuration names.
+/// The state of a configured interface.
 #[derive(Debug)]
 pub struct XdpState {
     /// Its name.
     pub interface: String,
     mode: Option<XdpMode>,
-    /// Queues that are served.
+    /// Number of served queues.
     queues: AtomicUsize,
-    /// Datagrams that found a ring full.
+    /// Datagrams dropped because a ring was full.
     dropped: AtomicUsize,
     failure: Mutex<Option<String>>,
 }
@@ -112,7 +112,7 @@ impl XdpState {
     }
 }
 
-/// Closes the rings of a server, whose datagrams then take the ordinary sockets.
+/// Closes the rings of a server; their datagrams then reach the ordinary sockets.
 #[derive(Debug, Clone, Default)]
 pub struct XdpClosing(Arc<AtomicBool>);
 

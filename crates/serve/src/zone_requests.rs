@@ -56,7 +56,7 @@ impl ZoneRequestHandler {
     }
 
     /// Logs a refused NOTIFY, once per client and zone.
-    fn note_refusal(&self, request: &Request<'_>, reason: &str) {
+    fn log_refusal(&self, request: &Request<'_>, reason: &str) {
         let (client, zone) = (request.peer.ip(), request.query.qname);
         let mut refusals = self.refusals.lock();
         if refusals.admit(client, zone, Instant::now()) {
@@ -67,7 +67,12 @@ impl ZoneRequestHandler {
 }
 
 impl ZoneRequests for ZoneRequestHandler {
-    fn notify(&self, request: &Request<'_>, way_back: &mut ReplyPath<'_>, _: &mut [u8]) -> Verdict {
+    fn notify(
+        &self,
+        request: &Request<'_>,
+        reply_path: &mut ReplyPath<'_>,
+        _: &mut [u8],
+    ) -> Verdict {
         let query = request.query;
         // RFC 1996 section 3.7: only a change of the SOA can be notified.
         if query.qtype != Type::SOA {
@@ -77,7 +82,7 @@ impl ZoneRequests for ZoneRequestHandler {
         let Some(sink) = self.notify.as_ref().filter(|_| query.qclass == Class::IN) else {
             return not_auth;
         };
-        let table = way_back.shared().zones.load();
+        let table = reply_path.shared().zones.load();
         let Some(version) = table.version_in(request.view, query.qname) else {
             return not_auth;
         };
@@ -100,11 +105,11 @@ impl ZoneRequests for ZoneRequestHandler {
             NotifyOutcome::NotAuth => {
                 let reason =
                     "not a secondary zone of this server, and the sender is not an autoprimary";
-                self.note_refusal(request, reason);
+                self.log_refusal(request, reason);
                 not_auth
             }
             NotifyOutcome::Refused => {
-                self.note_refusal(
+                self.log_refusal(
                     request,
                     match secondary {
                         Some(_) => {
@@ -125,27 +130,27 @@ impl ZoneRequests for ZoneRequestHandler {
     fn update(
         &self,
         request: &Request<'_>,
-        way_back: &mut ReplyPath<'_>,
+        reply_path: &mut ReplyPath<'_>,
         out: &mut [u8],
     ) -> Verdict {
         match &self.updates {
-            Some(updates) => updates.update(request, way_back, out),
-            None => NoZoneRequests.update(request, way_back, out),
+            Some(updates) => updates.update(request, reply_path, out),
+            None => NoZoneRequests.update(request, reply_path, out),
         }
     }
 
     fn transfer(
         &self,
         request: &Request<'_>,
-        way_back: &mut ReplyPath<'_>,
+        reply_path: &mut ReplyPath<'_>,
         out: &mut [u8],
     ) -> Verdict {
-        self.transfers.decide(request, way_back, out)
+        self.transfers.decide(request, reply_path, out)
     }
 }
 
-/// Reads the serial of the SOA that may be part of a NOTIFY (RFC 1996 section 3.7). An unreadable one is ignored: it
-/// is only a hint.
+/// Reads the serial of the SOA that a NOTIFY may contain (RFC 1996 section 3.7). An invalid one is ignored: it is
+/// only a hint.
 fn notified_serial(request: &Request<'_>) -> Option<Serial> {
     let message = Message::parse(request.query.packet()).ok()?;
     let record = message.records().next()?.ok()?;

@@ -1,4 +1,4 @@
-//! The conformance suite on the whole way of a request, without sockets: zone files in, answers out.
+//! The conformance suite on the complete path of a request, without sockets: zone files in, answers out.
 
 use nameward_answer::{AnswerPolicy, AnyPolicy, Engine, Follow, ServerIdentity};
 use nameward_serve::pipeline::{ServingState, TcpPipeline, UdpPipeline};
@@ -42,7 +42,7 @@ impl Exchange for Bare {
     }
 }
 
-/// The value of a key in the few lines of configuration that files of the suite have.
+/// The value of a key in the few lines of configuration in a suite file.
 fn setting<'a>(suite: &'a Suite, key: &str) -> Option<&'a str> {
     let mut lines = suite
         .config

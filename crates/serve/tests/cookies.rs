@@ -7,7 +7,7 @@ use nameward_serve::rate_limit::{AnswerRates, RateLimitSettings, RateLimiter};
 use nameward_testkit::wait_until;
 use nameward_wire::Type;
 
-use crate::loopback::{Loopback, is_truncated, plain_question, question, rcode, zone};
+use crate::loopback::{Loopback, is_truncated, plain_query, query, rcode, zone};
 
 /// The TXT record fits into 512 octets, but not together with a cookie.
 fn text() -> String {
@@ -34,9 +34,9 @@ fn server(require: bool) -> Loopback {
     server
 }
 
-/// Returns a question with a COOKIE option and this UDP payload size.
+/// Returns a query with a COOKIE option and this UDP payload size.
 fn with_cookie(name: &str, qtype: Type, cookie: &[u8], payload: u16) -> Vec<u8> {
-    let mut packet = plain_question(name, qtype);
+    let mut packet = plain_query(name, qtype);
     packet[11] = 1;
     packet.extend_from_slice(&opt(cookie, payload));
     packet
@@ -82,21 +82,21 @@ fn a_client_gets_a_cookie_and_returns_it() {
     let server = server(false);
     for name in ["www.example.", "www.live."] {
         for over_tcp in [false, true] {
-            // The third time the answer of a live zone is in the packet cache.
+            // The third answer of a live zone is from the packet cache.
             for client in [*b"client-1", *b"client-2", *b"client-3"] {
-                let reply = server.ask(&with_cookie(name, Type::A, &client, 1232), over_tcp);
+                let reply = server.exchange(&with_cookie(name, Type::A, &client, 1232), over_tcp);
                 let cookie = cookie_of(&reply);
                 assert_eq!(cookie[..8], client, "{name}");
                 assert_eq!(reply[7], 1, "an answer: {reply:?}");
                 let before = server.counter("cookies-valid");
-                let again = server.ask(&with_cookie(name, Type::A, cookie, 1232), over_tcp);
+                let again = server.exchange(&with_cookie(name, Type::A, cookie, 1232), over_tcp);
                 assert_eq!(cookie_of(&again), cookie);
                 server.wait_counter("cookies-valid", before + 1);
             }
         }
-        // Clients without cookies get none, from the cache neither.
-        let reply = server.ask(&question(name, Type::A), false);
-        assert_eq!(reply.len(), plain_question(name, Type::A).len() + 16 + 11);
+        // Clients without a cookie get none, not even from the cache.
+        let reply = server.exchange(&query(name, Type::A), false);
+        assert_eq!(reply.len(), plain_query(name, Type::A).len() + 16 + 11);
     }
     assert!(server.counter("packetcache-hit") > 0);
     assert_eq!(server.counter("cookies-invalid"), 0);
@@ -107,16 +107,16 @@ fn a_cookie_counts_against_the_size_of_the_reply() {
     let server = server(false);
     for name in ["big.example.", "big.live."] {
         for _ in 0..3 {
-            let without = server.ask(&plain_question(name, Type::TXT), false);
+            let without = server.exchange(&plain_query(name, Type::TXT), false);
             assert!(
                 !is_truncated(&without) && without.len() > 512 - 11 - 28,
                 "{}",
                 without.len()
             );
-            let reply = server.ask(&with_cookie(name, Type::TXT, b"01234567", 512), false);
+            let reply = server.exchange(&with_cookie(name, Type::TXT, b"01234567", 512), false);
             assert!(is_truncated(&reply) && reply.len() <= 512);
             assert_eq!(cookie_of(&reply)[..8], *b"01234567");
-            let reply = server.ask(&with_cookie(name, Type::TXT, b"01234567", 1232), false);
+            let reply = server.exchange(&with_cookie(name, Type::TXT, b"01234567", 1232), false);
             assert!(!is_truncated(&reply));
         }
     }
@@ -128,7 +128,7 @@ fn a_malformed_cookie_is_a_format_error() {
     for len in [0, 1, 7, 9, 15, 41, 60] {
         for over_tcp in [false, true] {
             let query = with_cookie("www.example.", Type::A, &vec![1; len], 1232);
-            assert_eq!(rcode(&server.ask(&query, over_tcp)), 1, "{len}");
+            assert_eq!(rcode(&server.exchange(&query, over_tcp)), 1, "{len}");
         }
     }
 }
@@ -136,16 +136,16 @@ fn a_malformed_cookie_is_a_format_error() {
 #[test]
 fn required_cookies_are_handed_out_with_badcookie_and_clients_without_go_to_tcp() {
     let server = server(true);
-    let plain = server.ask(&question("www.example.", Type::A), false);
+    let plain = server.exchange(&query("www.example.", Type::A), false);
     assert!(is_truncated(&plain) && plain[7] == 0);
-    assert_eq!(server.ask(&question("www.example.", Type::A), true)[7], 1);
+    assert_eq!(server.exchange(&query("www.example.", Type::A), true)[7], 1);
     let wrong = with_cookie("www.example.", Type::A, &[1; 24], 1232);
-    let refused = server.ask(&wrong, false);
+    let refused = server.exchange(&wrong, false);
     assert_eq!(extended_rcode(&refused, OPT), BADCOOKIE);
     let good = with_cookie("www.example.", Type::A, cookie_of(&refused), 1232);
-    let reply = server.ask(&good, false);
+    let reply = server.exchange(&good, false);
     assert_eq!((extended_rcode(&reply, OPT), reply[7]), (0, 1));
-    assert_eq!(server.ask(&wrong, true)[7], 1, "TCP needs no cookie");
+    assert_eq!(server.exchange(&wrong, true)[7], 1, "TCP needs no cookie");
     assert_eq!(server.counter("cookie-refusals"), 2);
     assert_eq!(server.counter("cookies-invalid"), 2);
 }
@@ -154,17 +154,17 @@ fn required_cookies_are_handed_out_with_badcookie_and_clients_without_go_to_tcp(
 fn above_a_rate_only_clients_with_cookies_are_answered() {
     let server = server(false);
     with_cookies(&server, false, 1);
-    let plain = question("www.example.", Type::A);
-    assert!(!is_truncated(&server.ask(&plain, false)));
+    let plain = query("www.example.", Type::A);
+    assert!(!is_truncated(&server.exchange(&plain, false)));
     // Two queries in one second are above the rate; a slow machine may need some attempts to send two.
     wait_until("a query above the rate", || {
-        is_truncated(&server.ask(&plain, false))
+        is_truncated(&server.exchange(&plain, false))
     });
     let learnt = with_cookie("www.example.", Type::A, b"client-1", 1232);
-    let cookie = server.ask(&learnt, true);
+    let cookie = server.exchange(&learnt, true);
     let valid = with_cookie("www.example.", Type::A, cookie_of(&cookie), 1232);
     for _ in 0..10 {
-        assert_eq!(server.ask(&valid, false)[7], 1, "a valid cookie");
+        assert_eq!(server.exchange(&valid, false)[7], 1, "a valid cookie");
     }
     assert!(server.counter("cookie-refusals") > 0);
 }
@@ -173,15 +173,15 @@ fn above_a_rate_only_clients_with_cookies_are_answered() {
 fn a_request_without_a_question_gets_a_cookie_only() {
     let server = server(false);
     for over_tcp in [false, true] {
-        let ask = |cookie: &[u8]| {
+        let exchange = |cookie: &[u8]| {
             let header = b"\x12\x34\0\0\0\0\0\0\0\0\0\x01";
-            server.ask(&[&header[..], &opt(cookie, 1232)].concat(), over_tcp)
+            server.exchange(&[&header[..], &opt(cookie, 1232)].concat(), over_tcp)
         };
-        let reply = ask(b"01234567");
+        let reply = exchange(b"01234567");
         assert_eq!(reply.len(), 12 + OPT);
         assert_eq!(extended_rcode(&reply, OPT), 0);
-        assert_eq!(extended_rcode(&ask(cookie_of(&reply)), OPT), 0);
-        assert_eq!(extended_rcode(&ask(&[9; 24]), OPT), BADCOOKIE);
+        assert_eq!(extended_rcode(&exchange(cookie_of(&reply)), OPT), 0);
+        assert_eq!(extended_rcode(&exchange(&[9; 24]), OPT), BADCOOKIE);
     }
 }
 
@@ -204,15 +204,15 @@ fn limit(server: &Loopback) {
 }
 
 #[test]
-fn replies_that_ask_for_a_cookie_are_rate_limited_and_truncated_ones_have_one() {
+fn replies_that_require_a_cookie_are_rate_limited_and_truncated_ones_have_one() {
     let server = server(true);
     limit(&server);
-    // Minutes of debt, whatever the names are.
+    // Enough debt for minutes, whatever the names are.
     for n in 0..300 {
         let name = format!("r{n}.example.");
-        server.ask(&with_cookie(&name, Type::A, b"01234567", 1232), false);
+        server.exchange(&with_cookie(&name, Type::A, b"01234567", 1232), false);
     }
-    let limited = server.ask(
+    let limited = server.exchange(
         &with_cookie("www.example.", Type::A, b"01234567", 1232),
         false,
     );
@@ -220,11 +220,11 @@ fn replies_that_ask_for_a_cookie_are_rate_limited_and_truncated_ones_have_one() 
     assert_eq!(extended_rcode(&limited, OPT), 0);
     let slips = server.counter("rate-limit-slips");
     assert!(slips > 100, "{slips}");
-    let plain = server.ask(&question("www.example.", Type::A), false);
+    let plain = server.exchange(&query("www.example.", Type::A), false);
     assert!(is_truncated(&plain));
     server.wait_counter("rate-limit-slips", slips + 1);
     let good = with_cookie("www.example.", Type::A, cookie_of(&limited), 1232);
-    assert_eq!(server.ask(&good, false)[7], 1);
+    assert_eq!(server.exchange(&good, false)[7], 1);
 }
 
 #[test]
@@ -232,14 +232,14 @@ fn a_client_with_a_valid_cookie_is_not_rate_limited() {
     let server = server(false);
     limit(&server);
     for name in ["www.example.", "www.live."] {
-        // Minutes of debt.
+        // Enough debt for minutes.
         for _ in 0..300 {
-            server.ask(&question(name, Type::A), false);
+            server.exchange(&query(name, Type::A), false);
         }
-        let limited = server.ask(&with_cookie(name, Type::A, b"01234567", 1232), false);
+        let limited = server.exchange(&with_cookie(name, Type::A, b"01234567", 1232), false);
         assert!(is_truncated(&limited));
         let cookie = cookie_of(&limited);
-        let reply = server.ask(&with_cookie(name, Type::A, cookie, 1232), false);
+        let reply = server.exchange(&with_cookie(name, Type::A, cookie, 1232), false);
         assert!(!is_truncated(&reply), "{name}");
     }
 }

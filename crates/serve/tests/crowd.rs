@@ -1,7 +1,7 @@
-//! Ten thousand idle connections, and no descriptors left: what others notice of it.
+//! Ten thousand idle connections, and no descriptors left: the effect on other clients.
 //!
-//! In a process of its own, because both tests use up its descriptors; one test, so that they do
-//! not meet.
+//! In a separate process, because both tests use up its descriptors; in one test, so that they do not run at the same
+//! time.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -25,7 +25,7 @@ fn settings() -> TcpSettings {
     TcpSettings::new(idle_timeout, lifetime, 20_000, Some(200))
 }
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const CROWD: usize = 10_000;
 
 struct Datagrams;
@@ -74,18 +74,18 @@ fn connect(server: SocketAddr, source: [u8; 4]) -> TcpStream {
     socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
     socket.connect(&server.into()).unwrap();
     let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
-fn ask_tcp(stream: &mut TcpStream) {
+fn exchange_tcp(stream: &mut TcpStream) {
     stream.write_all(b"\x00\x05hello").unwrap();
     let mut answer = [0; 7];
     stream.read_exact(&mut answer).expect("an answer over TCP");
     assert_eq!(&answer, b"\x00\x05hello");
 }
 
-fn ask_udp(socket: &UdpSocket, server: SocketAddr) {
+fn exchange_udp(socket: &UdpSocket, server: SocketAddr) {
     socket.send_to(b"hello", server).unwrap();
     let mut answer = [0; 10];
     let len = socket.recv(&mut answer).expect("an answer over UDP");
@@ -99,7 +99,7 @@ fn resident_kib() -> usize {
 }
 
 #[test]
-fn idle_crowd_and_exhausted_descriptors_lock_nobody_out() {
+fn idle_connections_and_exhausted_descriptors_lock_no_client_out() {
     // Both ends of each connection are in this process.
     let limit = raise_descriptor_limit(2 * CROWD as u64 + 1_000).unwrap() as usize;
     let crowd = CROWD.min((limit - 500) / 2);
@@ -125,7 +125,7 @@ fn idle_crowd_and_exhausted_descriptors_lock_nobody_out() {
     };
     let serving = runtime.spawn(serve(bound.tcp, Arc::clone(&handler), settings, stopping));
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-    udp.set_read_timeout(Some(PATIENCE)).unwrap();
+    udp.set_read_timeout(Some(TIMEOUT)).unwrap();
     let open = || handler.open.load(Ordering::SeqCst);
 
     let before = resident_kib();
@@ -134,7 +134,7 @@ fn idle_crowd_and_exhausted_descriptors_lock_nobody_out() {
         .collect();
     wait_until("all are in", || open() == crowd);
     for stream in idle.iter_mut().step_by(10) {
-        ask_tcp(stream);
+        exchange_tcp(stream);
     }
     // Some are idle in the middle of a message.
     for stream in idle.iter_mut().skip(1).step_by(10) {
@@ -144,11 +144,11 @@ fn idle_crowd_and_exhausted_descriptors_lock_nobody_out() {
     eprintln!("{crowd} idle connections cost {each} bytes each");
     assert!(each < 4096, "an idle connection costs {each} bytes");
 
-    // All places are taken: UDP and new clients do not notice.
+    // All slots are taken: UDP and new clients are not affected.
     for i in 0..100 {
-        ask_udp(&udp, address);
+        exchange_udp(&udp, address);
         idle.push(connect(address, [127, 0, 2, i]));
-        ask_tcp(idle.last_mut().unwrap());
+        exchange_tcp(idle.last_mut().unwrap());
     }
     wait_until("each has taken the place of one", || open() == crowd);
 
@@ -162,18 +162,18 @@ fn idle_crowd_and_exhausted_descriptors_lock_nobody_out() {
     runtime.block_on(serving).unwrap().unwrap();
 }
 
-/// With no descriptor left in the process, accepting rests, evicts one idle connection for each
-/// waiting client, and goes on by itself.
+/// Without a free descriptor in the process, the accept loop pauses, evicts one idle connection for each waiting
+/// client, and recovers by itself.
 fn exhaust_descriptors(address: SocketAddr, udp: &UdpSocket) {
     let mut fillers = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
         fillers.push(file);
     }
     fillers.pop();
-    // Takes the last descriptor; the server has none for its end.
+    // Takes the last descriptor; the server has none for its side.
     let mut waiting = connect(address, [127, 0, 3, 1]);
-    ask_udp(udp, address);
-    ask_tcp(&mut waiting);
+    exchange_udp(udp, address);
+    exchange_tcp(&mut waiting);
     drop(fillers);
-    ask_tcp(&mut connect(address, [127, 0, 3, 2]));
+    exchange_tcp(&mut connect(address, [127, 0, 3, 2]));
 }

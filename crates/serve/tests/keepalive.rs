@@ -3,7 +3,7 @@
 
 use nameward_wire::Type;
 
-use crate::loopback::{Loopback, plain_question, rcode, receive, send, zone};
+use crate::loopback::{Loopback, plain_query, rcode, receive, send, zone};
 
 const ZONE: &str = "@ 3600 SOA ns1 host 1 7200 3600 1209600 300\n@ 3600 NS ns1\nns1 3600 A 192.0.2.1\n\
                     www 60 A 192.0.2.2\n";
@@ -16,7 +16,7 @@ fn server() -> Loopback {
 
 /// Returns a query with these EDNS options.
 fn query(name: &str, options: &[u8]) -> Vec<u8> {
-    let mut packet = plain_question(name, Type::A);
+    let mut packet = plain_query(name, Type::A);
     packet[11] = 1;
     packet.extend_from_slice(&[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, options.len() as u8]);
     packet.extend_from_slice(options);
@@ -35,18 +35,18 @@ fn timeout(reply: &[u8], end: usize) -> u16 {
 }
 
 #[test]
-fn a_client_that_asks_over_tcp_is_told_the_idle_timeout() {
+fn the_idle_timeout_is_announced_to_clients_that_request_it_over_tcp() {
     let server = server();
     for name in ["www.example.", "www.live."] {
         // The third answer of a live zone is in the packet cache.
         for _ in 0..3 {
-            let reply = server.ask(&query(name, KEEPALIVE), true);
+            let reply = server.exchange(&query(name, KEEPALIVE), true);
             assert_eq!((timeout(&reply, 6), reply[7]), (IDLE, 1), "{name}");
             let both = [KEEPALIVE, COOKIE].concat();
-            let reply = server.ask(&query(name, &both), true);
+            let reply = server.exchange(&query(name, &both), true);
             assert_eq!(reply[7], 1);
             assert_eq!(reply.len(), query(name, &[]).len() + 16 + 6);
-            let without = server.ask(&query(name, &[]), true);
+            let without = server.exchange(&query(name, &[]), true);
             assert_eq!(without.len(), query(name, &[]).len() + 16);
         }
     }
@@ -58,14 +58,14 @@ fn an_option_with_a_value_is_a_format_error_over_tcp_and_over_udp_every_option_i
     let server = server();
     for name in ["www.example.", "www.live.", "no.such.zone."] {
         assert_eq!(
-            rcode(&server.ask(&query(name, WITH_VALUE), true)),
+            rcode(&server.exchange(&query(name, WITH_VALUE), true)),
             1,
             "{name}"
         );
     }
     for name in ["www.example.", "www.live."] {
         for options in [KEEPALIVE, WITH_VALUE] {
-            let reply = server.ask(&query(name, options), false);
+            let reply = server.exchange(&query(name, options), false);
             assert_eq!((rcode(&reply), reply[7]), (0, 1));
             assert_eq!(reply.len(), query(name, &[]).len() + 16, "no option");
         }
@@ -76,18 +76,18 @@ fn an_option_with_a_value_is_a_format_error_over_tcp_and_over_udp_every_option_i
 fn the_timeout_of_a_cached_answer_is_that_of_the_connection() {
     let server = server();
     let mut stream = server.tcp();
-    let mut ask = |options: &[u8]| {
+    let mut exchange = |options: &[u8]| {
         send(&mut stream, &query("www.live.", options));
         receive(&mut stream).expect("a reply")
     };
     for _ in 0..3 {
-        assert_eq!(timeout(&ask(KEEPALIVE), 6), IDLE);
+        assert_eq!(timeout(&exchange(KEEPALIVE), 6), IDLE);
     }
     // 2,000 connections of one client are allowed. With 1,500 open, half of the timeout is left.
     let others: Vec<_> = (0..1499).map(|_| server.tcp()).collect();
     server.wait_counter("open-tcp-connections", 1500);
-    assert_eq!(timeout(&ask(KEEPALIVE), 6), IDLE / 2);
+    assert_eq!(timeout(&exchange(KEEPALIVE), 6), IDLE / 2);
     drop(others);
     server.wait_counter("open-tcp-connections", 1);
-    assert_eq!(timeout(&ask(KEEPALIVE), 6), IDLE);
+    assert_eq!(timeout(&exchange(KEEPALIVE), 6), IDLE);
 }

@@ -1,11 +1,11 @@
-//! Live zones through sockets, with a source whose look-ups the test holds, counts and fails.
+//! Live zones through sockets, with a source whose look-ups the test delays, counts and fails.
 
 mod answers;
 mod caches;
 mod failures;
 mod waiting;
 
-use crate::loopback::{Loopback, PATIENCE, rcode, receive_datagram, zone};
+use crate::loopback::{Loopback, TIMEOUT, rcode, receive_datagram, zone};
 use nameward_answer::{BackendFailure, Engine};
 use nameward_serve::live::LiveSettings;
 use nameward_serve::pipeline::ServingState;
@@ -48,18 +48,18 @@ fn name(text: &str) -> NameBuf {
     text.parse().unwrap()
 }
 
-/// A source that gives the whole zone as the part for any name.
+/// A source that returns the whole zone as the fragment for any name.
 struct Memory {
     texts: Mutex<Vec<(String, String)>>,
-    /// Look-ups begun.
-    begun: AtomicUsize,
-    /// Each look-up takes one of these and keeps it.
+    /// Look-ups started.
+    started: AtomicUsize,
+    /// Each look-up takes one permit and keeps it.
     allowed: Semaphore,
     down: AtomicBool,
     blocking: bool,
-    /// Batches at one time; 0: each look-up goes by itself.
+    /// Concurrent batches; 0: no batches.
     batches: usize,
-    /// Look-ups of each batch that was begun.
+    /// Sizes of the started batches.
     sizes: Mutex<Vec<usize>>,
 }
 
@@ -70,7 +70,7 @@ impl Memory {
                 ("example.".into(), EXAMPLE.into()),
                 ("other.".into(), OTHER.into()),
             ]),
-            begun: AtomicUsize::new(0),
+            started: AtomicUsize::new(0),
             allowed: Semaphore::new(1_000_000),
             down: AtomicBool::new(false),
             blocking,
@@ -79,7 +79,7 @@ impl Memory {
         })
     }
 
-    /// One that takes one batch at a time.
+    /// A source that takes one batch at a time.
     fn with_batches(blocking: bool) -> Arc<Self> {
         let mut memory = Memory::new(blocking);
         Arc::get_mut(&mut memory).unwrap().batches = 1;
@@ -94,8 +94,8 @@ impl Memory {
         self.allowed.add_permits(1_000_000);
     }
 
-    fn begun(&self) -> usize {
-        self.begun.load(Ordering::SeqCst)
+    fn started(&self) -> usize {
+        self.started.load(Ordering::SeqCst)
     }
 
     fn set_down(&self, down: bool) {
@@ -110,7 +110,7 @@ impl Memory {
 impl LiveSource for Memory {
     fn lookup<'a>(&'a self, wanted: &'a LookupRequest) -> LookupFuture<'a> {
         Box::pin(async move {
-            self.begun.fetch_add(1, Ordering::SeqCst);
+            self.started.fetch_add(1, Ordering::SeqCst);
             let (apex, text) = self.texts.lock().unwrap()[wanted.zone as usize].clone();
             self.allowed.acquire().await.unwrap().forget();
             let fail = |kind, reason: &str| {
@@ -154,7 +154,7 @@ impl LiveSource for Memory {
     }
 }
 
-/// Ends its look-ups in the first round, but for names with `alone` and `never` in front.
+/// Finishes its look-ups in the first round, except for names that start with `alone` or `never`.
 struct MemoryBatch<'s> {
     source: &'s Memory,
     open: Vec<(usize, LookupRequest)>,
@@ -185,7 +185,7 @@ impl LookupBatch for MemoryBatch<'_> {
 struct Server {
     loopback: Loopback,
     source: Arc<Memory>,
-    lives: [LiveHandle; 2],
+    handles: [LiveHandle; 2],
 }
 
 impl Deref for Server {
@@ -218,7 +218,7 @@ impl Server {
         };
         let stub = |apex, backend, id| Arc::new(Zone::stub(name(apex).as_name(), backend, id));
         let zones = [stub("example.", first, 0), stub("other.", second, 1)];
-        let lives = [&zones[0], &zones[1]].map(|zone| LiveHandle::new(zone).unwrap());
+        let handles = [&zones[0], &zones[1]].map(|zone| LiveHandle::new(zone).unwrap());
         let [source, _] = sources;
         let mut table = ZoneTable::default();
         zones.into_iter().for_each(|zone| table.insert(zone));
@@ -230,20 +230,20 @@ impl Server {
         Server {
             loopback: Loopback::serve(shared, address),
             source,
-            lives,
+            handles,
         }
     }
 
-    fn ask(&self, qname: &str, qtype: u16) -> Vec<u8> {
-        self.ask_packet(&question(qname, qtype))
+    fn exchange(&self, qname: &str, qtype: u16) -> Vec<u8> {
+        self.exchange_packet(&query(qname, qtype))
     }
 
-    fn ask_packet(&self, packet: &[u8]) -> Vec<u8> {
-        self.loopback.ask(packet, false)
+    fn exchange_packet(&self, packet: &[u8]) -> Vec<u8> {
+        self.loopback.exchange(packet, false)
     }
 
-    fn wait_begun(&self, count: usize) {
-        wait_until("look-ups", || self.source.begun() == count);
+    fn wait_started(&self, count: usize) {
+        wait_until("look-ups", || self.source.started() == count);
     }
 }
 
@@ -257,7 +257,7 @@ fn receive(socket: &UdpSocket) -> Vec<u8> {
     receive_datagram(socket).expect("a reply")
 }
 
-fn question(qname: &str, qtype: u16) -> Vec<u8> {
+fn query(qname: &str, qtype: u16) -> Vec<u8> {
     let mut packet = b"\x12\x34\x01\x00\x00\x01\0\0\0\0\0\0".to_vec();
     packet.extend_from_slice(name(qname).as_name().as_wire());
     packet.extend_from_slice(&qtype.to_be_bytes());
@@ -294,16 +294,16 @@ fn without_packet_cache() -> LiveSettings {
     }
 }
 
-fn ask_tcp(server: &Server, packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
+fn exchange_tcp(server: &Server, packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut stream = TcpStream::connect(server.address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     for packet in packets {
         stream
             .write_all(&(packet.len() as u16).to_be_bytes())
             .unwrap();
         stream.write_all(packet).unwrap();
     }
-    // Half-closed: the answers must come all the same.
+    // Half-closed: the answers must still arrive.
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     let mut all = Vec::new();
     stream.read_to_end(&mut all).unwrap();

@@ -19,7 +19,7 @@ use nameward_zone::{
 use socket2::{Domain, Socket, Type as SockType};
 use tokio::sync::watch;
 
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running server.
 pub struct Loopback {
@@ -33,12 +33,12 @@ pub struct Loopback {
 }
 
 impl Loopback {
-    /// Serves these zones, and the one of `live` as one that is looked up.
+    /// Serves these zones, and the zone of `live` as one that is looked up.
     pub fn start(zones: Vec<Zone>, live: Option<(&str, &str)>) -> Loopback {
         Self::start_with(LiveSettings::for_tests(), zones, live)
     }
 
-    /// As [`Loopback::start`], with settings.
+    /// Like [`Loopback::start`], with settings.
     pub fn start_with(
         settings: LiveSettings,
         zones: Vec<Zone>,
@@ -61,7 +61,8 @@ impl Loopback {
         Loopback::serve(shared, "127.0.0.1:0")
     }
 
-    /// Serves a state that is set up, on an address. A wildcard is asked at 127.0.0.1 unless the test says otherwise.
+    /// Serves an existing state on an address. A wildcard address is queried at 127.0.0.1 unless the test does
+    /// otherwise.
     pub fn serve(shared: Arc<ServingState>, address: &str) -> Loopback {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -95,7 +96,7 @@ impl Loopback {
         }
     }
 
-    /// Runs something within the runtime of the server.
+    /// Runs a function within the runtime of the server.
     pub fn inside<T>(&self, run: impl FnOnce() -> T) -> T {
         let _inside = self.runtime.as_ref().expect("a runtime").enter();
         run()
@@ -112,32 +113,32 @@ impl Loopback {
         self.udp_from([127, 0, 0, 1])
     }
 
-    /// A socket with this address of the client.
+    /// A client socket with this address.
     pub fn udp_from(&self, client: [u8; 4]) -> UdpSocket {
         let socket = UdpSocket::bind(SocketAddr::from((client, 0))).unwrap();
         socket.connect(self.address).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         socket
     }
 
     pub fn tcp(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream
     }
 
-    /// A connection whose client has little room for what it does not read.
+    /// A connection whose client has small buffers.
     pub fn slow_tcp(&self) -> TcpStream {
         let socket = Socket::new(Domain::IPV4, SockType::STREAM, None).unwrap();
         socket.set_recv_buffer_size(4096).unwrap();
         socket.connect(&self.address.into()).unwrap();
         let stream = TcpStream::from(socket);
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream
     }
 
     /// Sends a request and waits for the reply to it.
-    pub fn ask(&self, request: &[u8], over_tcp: bool) -> Vec<u8> {
+    pub fn exchange(&self, request: &[u8], over_tcp: bool) -> Vec<u8> {
         if over_tcp {
             let mut stream = self.tcp();
             send(&mut stream, request);
@@ -161,7 +162,7 @@ impl Loopback {
         let start = Instant::now();
         while self.counter(name) != value {
             let now = self.counter(name);
-            assert!(start.elapsed() < PATIENCE, "{name} is {now}, not {value}");
+            assert!(start.elapsed() < TIMEOUT, "{name} is {now}, not {value}");
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -177,7 +178,7 @@ impl Drop for Loopback {
     }
 }
 
-/// Gives the whole zone as the part for any name.
+/// Returns the whole zone as the fragment for any name.
 struct Memory(String, String);
 
 impl LiveSource for Memory {
@@ -212,16 +213,16 @@ pub fn zone(apex: &str, text: &str) -> Zone {
     builder.finish().0.unwrap()
 }
 
-/// A question with an OPT record.
-pub fn question(name: &str, qtype: Type) -> Vec<u8> {
-    let mut packet = plain_question(name, qtype);
+/// A query with an OPT record.
+pub fn query(name: &str, qtype: Type) -> Vec<u8> {
+    let mut packet = plain_query(name, qtype);
     packet[11] = 1;
     packet.extend_from_slice(b"\0\x00\x29\x04\xd0\0\0\0\0\0\0");
     packet
 }
 
-/// A question without an OPT record.
-pub fn plain_question(name: &str, qtype: Type) -> Vec<u8> {
+/// A query without an OPT record.
+pub fn plain_query(name: &str, qtype: Type) -> Vec<u8> {
     let name: NameBuf = name.parse().unwrap();
     let mut packet = b"\x12\x34\x00\x00\x00\x01\0\0\0\0\x00\x00".to_vec();
     packet.extend_from_slice(name.as_name().as_wire());

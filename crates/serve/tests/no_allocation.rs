@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 thread_local! {
-    /// Whether allocations of this thread count: the test harness and the client do not.
+    /// Whether allocations of this thread count: those of the test harness and the client do not.
     static IS_COUNTED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -37,7 +37,7 @@ fn tcp_settings() -> tcp::TcpSettings {
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-/// Lets one test at a time answer, where all run in one process.
+/// Runs one test at a time, since all of them count in the same process.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -65,7 +65,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations of answering threads while `run` runs on this thread, which is one of them if it `answers`.
+/// Returns the allocations of answering threads while `run` runs on this thread, which is one of them if it
+/// `answers`.
 fn allocations(answers: bool, run: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     IS_COUNTED.set(answers);
@@ -88,7 +89,7 @@ sub 3600 NS ns.sub
 ns.sub 3600 A 192.0.2.53
 ";
 
-fn question(name: &str, qtype: u8, edns: bool) -> Vec<u8> {
+fn query(name: &str, qtype: u8, edns: bool) -> Vec<u8> {
     let name: NameBuf = name.parse().unwrap();
     let mut packet = b"\x12\x34\x01\x00\x00\x01\0\0\0\0\x00\x00".to_vec();
     packet.extend_from_slice(name.as_name().as_wire());
@@ -109,7 +110,7 @@ fn zone(apex: &str, text: &str) -> Zone {
 }
 
 fn stats() -> Arc<Stats> {
-    // Rings grow piece by piece up to their capacity; small ones are full after the warm-up.
+    // Rings grow in steps up to their capacity; small ones are full after the warm-up.
     let mut capacities = RingCapacities::default();
     for ring in Ring::ALL {
         capacities.set(ring, 100);
@@ -125,8 +126,8 @@ fn in_memory() -> Arc<ServingState> {
     shared
 }
 
-/// Questions of every kind for the zone in memory.
-fn questions() -> Vec<Vec<u8>> {
+/// Queries of every kind for the zone in memory.
+fn queries() -> Vec<Vec<u8>> {
     let names = [
         "example.",
         "ns1.example.",
@@ -140,7 +141,7 @@ fn questions() -> Vec<Vec<u8>> {
     ];
     let mut packets: Vec<Vec<u8>> = Vec::new();
     for (i, name) in names.iter().enumerate() {
-        packets.extend([1, 15, 28].map(|qtype| question(name, qtype, i % 2 == 0)));
+        packets.extend([1, 15, 28].map(|qtype| query(name, qtype, i % 2 == 0)));
     }
     packets
 }
@@ -172,12 +173,12 @@ fn answered(batch: &DatagramBatch) -> usize {
 #[test]
 fn a_warmed_worker_answers_without_allocating() {
     let _alone = alone();
-    let mut packets = questions();
+    let mut packets = queries();
     packets.push(b"short".to_vec());
     packets.push(vec![0; 40]);
     for length in [8, 24] {
-        // With a cookie that is not valid, so that a new one is made.
-        let mut with_cookie = question("ns1.example.", 1, true);
+        // With an invalid cookie, so that a new one is generated.
+        let mut with_cookie = query("ns1.example.", 1, true);
         let start = with_cookie.len() - 1;
         with_cookie[start] = 4 + length;
         with_cookie.extend_from_slice(&[0, 10, 0, length]);
@@ -208,7 +209,7 @@ fn cookies() -> Arc<Cookies> {
 
 /// A datagram from each of many networks.
 fn spoofed(round: u32) -> DatagramBatch {
-    let packet = question("www.missing.example.", 1, true);
+    let packet = query("www.missing.example.", 1, true);
     let clients: Vec<SocketAddr> = (0..30u32)
         .map(|n| {
             let address = (round * 30 + n).wrapping_mul(0x9e37_79b9);
@@ -247,7 +248,7 @@ fn a_flood_from_forged_networks_is_limited_without_allocating() {
     shared.cookies.store(Some(cookies()));
     let mut pipeline = UdpPipeline::new(shared.clone());
     let mut batches: Vec<_> = (0..2000).map(spoofed).collect();
-    answer_again(&mut pipeline, &mut batch(&questions()), 2000);
+    answer_again(&mut pipeline, &mut batch(&queries()), 2000);
     // Fills the ring of limited prefixes.
     for batch in &mut batches[..500] {
         answer_again(&mut pipeline, batch, 3);
@@ -280,12 +281,12 @@ fn a_warmed_connection_answers_without_allocating() {
     let settings = tcp_settings();
     runtime.spawn(tcp::serve(bound.tcp, pipeline, settings, stopping));
     let mut stream = TcpStream::connect(bound.addresses[0]).unwrap();
-    let framed: Vec<Vec<u8>> = questions()
+    let framed: Vec<Vec<u8>> = queries()
         .iter()
         .map(|packet| [&(packet.len() as u16).to_be_bytes()[..], packet].concat())
         .collect();
     let mut reply = [0; 4096];
-    let mut ask_again = |times: usize| {
+    let mut exchange_again = |times: usize| {
         for packet in framed.iter().cycle().take(times) {
             stream.write_all(packet).unwrap();
             stream.read_exact(&mut reply[..2]).unwrap();
@@ -293,8 +294,8 @@ fn a_warmed_connection_answers_without_allocating() {
             stream.read_exact(&mut reply[..len]).unwrap();
         }
     };
-    ask_again(5000);
-    let allocated = allocations(false, || ask_again(1000));
+    exchange_again(5000);
+    let allocated = allocations(false, || exchange_again(1000));
     assert_eq!(allocated, 0, "allocations for 1000 messages");
 }
 
@@ -302,7 +303,7 @@ fn a_warmed_connection_answers_without_allocating() {
 const KEY: &[u8] = b"Private-key-format: v1.2\nAlgorithm: 15 (ED25519)\n\
     PrivateKey: ODIyNjAzODQ2MjgwODAxMjI2NDUxOTAyMDQxNDIyNjI=\n";
 
-/// Gives the whole zone as the part for any name, signed or not.
+/// Returns the whole zone as the fragment for any name, signed or not.
 struct Memory {
     signing: Option<Arc<Signing>>,
 }
@@ -329,7 +330,7 @@ impl LiveSource for Memory {
     }
 }
 
-/// Asks every question twice through a socket, so that its answer is in the packet cache.
+/// Sends every query twice through a socket, so that its answer is in the packet cache.
 fn fill_cache(shared: &Arc<ServingState>, packets: &[Vec<u8>]) {
     let bound = listen::bind_all(&["127.0.0.1:0".parse::<SocketAddr>().unwrap()], 1).unwrap();
     let stop = Arc::<WorkerSwitch>::default();
@@ -345,7 +346,7 @@ fn fill_cache(shared: &Arc<ServingState>, packets: &[Vec<u8>]) {
     workers.into_iter().for_each(UdpWorker::join);
 }
 
-/// Allocations for answers from the packet cache; each is `at_least` octets long.
+/// Returns the allocations for answers from the packet cache; each has at least `at_least` octets.
 fn allocations_from_cache(signing: Option<Arc<Signing>>, at_least: usize) -> u64 {
     let _alone = alone();
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -370,7 +371,7 @@ fn allocations_from_cache(signing: Option<Arc<Signing>>, at_least: usize) -> u64
     ];
     let packets: Vec<_> = names
         .iter()
-        .flat_map(|name| [1, 2, 28].map(|qtype| question(name, qtype, true)))
+        .flat_map(|name| [1, 2, 28].map(|qtype| query(name, qtype, true)))
         .collect();
     fill_cache(&shared, &packets);
     let mut batch = batch(&packets);
@@ -403,7 +404,7 @@ fn signing() -> Arc<Signing> {
 
 #[test]
 fn signed_answers_from_the_packet_cache_are_given_without_allocating() {
-    // A signature of Ed25519 alone has 64 octets.
+    // An Ed25519 signature alone has 64 octets.
     assert_eq!(allocations_from_cache(Some(signing()), 150), 0);
 }
 
@@ -438,9 +439,9 @@ fn check_warm_answers(signed: Zone) {
     ];
     let packets: Vec<_> = names
         .iter()
-        .flat_map(|name| [1, 2, 28].map(|qtype| question(name, qtype, true)))
+        .flat_map(|name| [1, 2, 28].map(|qtype| query(name, qtype, true)))
         .collect();
-    // The first answers wait for the thread that signs.
+    // The first answers wait for the signing thread.
     fill_cache(&shared, &packets);
     let mut batch = batch(&packets);
     let mut pipeline = UdpPipeline::new(shared.clone());

@@ -1,10 +1,10 @@
-//! NOTIFY messages (RFC 1996): taken from primaries and those who may, handed on, and answered.
+//! NOTIFY messages (RFC 1996): accepted from primaries and allowed clients, passed on, and answered.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::loopback::{Loopback, plain_question, rcode, zone};
+use crate::loopback::{Loopback, plain_query, rcode, zone};
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, TsigKeys, sign_request};
 use nameward_maintain::notify::{Notification, NotifyOutcome, NotifySink};
 use nameward_maintain::policy::{
@@ -21,10 +21,10 @@ const REFUSED: u8 = 5;
 const NOTAUTH: u8 = 9;
 const TEXT: &str = "@ 3600 SOA ns1 host 7 7200 3600 1209600 300\n@ 3600 NS ns1\n";
 
-/// A NOTIFY as it was handed on: the zone, the serial, the key.
+/// A NOTIFY as it was passed on: the zone, the serial, the key.
 type ReceivedNotify = (String, Option<u32>, Option<String>);
 
-/// Keeps the NOTIFYs that it gets.
+/// Stores the NOTIFY messages it receives.
 #[derive(Default)]
 struct Sink {
     received: Mutex<Vec<ReceivedNotify>>,
@@ -81,7 +81,7 @@ fn server(sink: Arc<Sink>) -> Loopback {
     let key: NameBuf = "key.example.".parse().unwrap();
     let of_loopback = AccessWord::Network("127.0.0.0".parse().unwrap(), 8);
     for (name, part) in [
-        // Any port of the primary's address may notify.
+        // NOTIFY is accepted from any port of the primary's address.
         ("plain.", secondary("127.0.0.1:53", None, &[])),
         (
             "keyed.",
@@ -107,7 +107,7 @@ fn server(sink: Arc<Sink>) -> Loopback {
     ));
     server.shared.tsig_keys.store(Arc::new(keys));
     let limits = TransferLimits {
-        most: 1,
+        total: 1,
         per_client: 1,
         sent_octets_max: 1 << 20,
     };
@@ -119,7 +119,7 @@ fn server(sink: Arc<Sink>) -> Loopback {
 }
 
 fn notify(name: &str) -> Vec<u8> {
-    let mut packet = plain_question(name, Type::SOA);
+    let mut packet = plain_query(name, Type::SOA);
     packet[2] = 4 << 3 | 4;
     packet
 }
@@ -147,7 +147,7 @@ fn signed(mut packet: Vec<u8>, server: &Loopback) -> Vec<u8> {
 }
 
 #[test]
-fn a_notify_is_taken_from_primaries_with_their_keys_and_from_those_who_may() {
+fn a_notify_is_accepted_from_primaries_with_their_keys_and_from_allowed_clients() {
     let sink = Arc::new(Sink::default());
     let server = server(Arc::clone(&sink));
     for over_tcp in [false, true] {
@@ -160,12 +160,12 @@ fn a_notify_is_taken_from_primaries_with_their_keys_and_from_those_who_may() {
             (notify("allowed."), NOERROR),
             (notify("bykey."), REFUSED),
             (signed(notify_with_serial("bykey.", 3), &server), NOERROR),
-            // A zone that is a primary here, and zones that nobody knows.
+            // A zone that is a primary here, and unknown zones.
             (notify("primary."), NOTAUTH),
             (notify("host.plain."), NOTAUTH),
             (notify("auto.example."), NOERROR),
         ] {
-            let reply = server.ask(&packet, over_tcp);
+            let reply = server.exchange(&packet, over_tcp);
             assert_eq!(rcode(&reply), expected, "{packet:?}");
             assert_eq!(reply[2] & 0xf8, 0xa0, "a reply to a NOTIFY");
         }
@@ -191,12 +191,12 @@ fn a_notify_of_anything_but_a_soa_is_a_format_error_and_garbage_behind_it_is_no_
     let mut of_address = notify("plain.");
     let qtype_at = of_address.len() - 3;
     of_address[qtype_at] = 1;
-    assert_eq!(rcode(&server.ask(&of_address, false)), FORMERR);
+    assert_eq!(rcode(&server.exchange(&of_address, false)), FORMERR);
     let mut of_chaos = notify("plain.");
     let class_at = of_chaos.len() - 1;
     of_chaos[class_at] = 3;
-    assert_eq!(rcode(&server.ask(&of_chaos, false)), NOTAUTH);
-    // The SOA of another zone, and one that is cut: the NOTIFY counts, the serial does not.
+    assert_eq!(rcode(&server.exchange(&of_chaos, false)), NOTAUTH);
+    // The SOA of another zone, and a truncated one: the NOTIFY counts, the serial does not.
     let mut of_another = notify_with_serial("plain.", 9);
     let owner_at = of_another.len() - 22 - 12;
     of_another.splice(owner_at..owner_at + 2, *b"\x05other\0");
@@ -205,7 +205,7 @@ fn a_notify_of_anything_but_a_soa_is_a_format_error_and_garbage_behind_it_is_no_
     short[len_at] = 5;
     short.truncate(len_at + 1 + 5);
     for packet in [of_another, short] {
-        assert_eq!(rcode(&server.ask(&packet, false)), NOERROR);
+        assert_eq!(rcode(&server.exchange(&packet, false)), NOERROR);
     }
     let received = sink.received.lock().unwrap();
     assert!(

@@ -8,7 +8,7 @@ use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, TsigKeys, sign_request};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::{AccessEntry, AccessList, AccessRules, AccessSource, AccessWord, ZoneTable};
 
-use crate::loopback::{Loopback, question, rcode, zone};
+use crate::loopback::{Loopback, query, rcode, zone};
 
 const ZONE: &str = "
 @ 3600 SOA ns1 host 1 7200 3600 1209600 300
@@ -22,8 +22,8 @@ fn name(text: &str) -> NameBuf {
     text.parse().unwrap()
 }
 
-/// A server with an open zone, a zone in memory (`here.`) and one that is looked up (`there.`), which answer requests
-/// with the key `inside.` only.
+/// A server with an open zone, a zone in memory (`here.`) and one that is looked up (`there.`); the latter two answer
+/// requests with the key `inside.` only.
 fn server() -> Loopback {
     let zones = vec![zone("open.", ZONE), zone("here.", ZONE)];
     let server = Loopback::start(zones, Some(("there.", ZONE)));
@@ -45,16 +45,16 @@ fn server() -> Loopback {
     server
 }
 
-fn ask(server: &Loopback, qname: &str, key: Option<&str>, over_tcp: bool) -> Vec<u8> {
-    let mut request = question(qname, Type::A);
+fn exchange(server: &Loopback, qname: &str, key: Option<&str>, over_tcp: bool) -> Vec<u8> {
+    let mut request = query(qname, Type::A);
     let Some(key) = key else {
-        return server.ask(&request, over_tcp);
+        return server.exchange(&request, over_tcp);
     };
     let keys = server.shared.tsig_keys.load();
     let key = keys.find(name(key).as_name()).unwrap();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let mut verifier = sign_request(key, &mut request, now.as_secs());
-    let reply = server.ask(&request, over_tcp);
+    let reply = server.exchange(&request, over_tcp);
     assert!(verifier.verify(&reply, now.as_secs()).is_ok(), "{qname}");
     reply
 }
@@ -62,14 +62,14 @@ fn ask(server: &Loopback, qname: &str, key: Option<&str>, over_tcp: bool) -> Vec
 #[test]
 fn a_key_opens_a_zone_and_no_cache_answers_without_it() {
     let server = server();
-    // Three times: the zone that is looked up answers from its packet cache at the third.
+    // Three times: the third answer of the looked-up zone is from the packet cache.
     for _ in 0..3 {
         for qname in ["ns1.here.", "ns1.there.", "into.there."] {
             for over_tcp in [false, true] {
-                let signed = ask(&server, qname, Some("inside."), over_tcp);
+                let signed = exchange(&server, qname, Some("inside."), over_tcp);
                 assert_eq!(rcode(&signed), 0, "{qname}");
                 for key in [None, Some("outside.")] {
-                    let refused = ask(&server, qname, key, over_tcp);
+                    let refused = exchange(&server, qname, key, over_tcp);
                     assert_eq!(rcode(&refused), REFUSED, "{qname} {key:?}");
                     assert_eq!(refused[7], 0, "no records");
                 }
@@ -81,11 +81,17 @@ fn a_key_opens_a_zone_and_no_cache_answers_without_it() {
 }
 
 #[test]
-fn an_alias_is_followed_into_a_zone_only_with_its_key() {
+fn a_cname_is_followed_into_a_zone_only_with_its_key() {
     let server = server();
     for over_tcp in [false, true] {
-        assert_eq!(ask(&server, "into.open.", None, over_tcp)[7], 1);
-        assert_eq!(ask(&server, "into.open.", Some("outside."), over_tcp)[7], 1);
-        assert_eq!(ask(&server, "into.open.", Some("inside."), over_tcp)[7], 2);
+        assert_eq!(exchange(&server, "into.open.", None, over_tcp)[7], 1);
+        assert_eq!(
+            exchange(&server, "into.open.", Some("outside."), over_tcp)[7],
+            1
+        );
+        assert_eq!(
+            exchange(&server, "into.open.", Some("inside."), over_tcp)[7],
+            2
+        );
     }
 }

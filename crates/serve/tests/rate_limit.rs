@@ -7,7 +7,7 @@ use nameward_serve::rate_limit::{AnswerRates, RateLimitSettings, RateLimiter};
 use nameward_stats::{Ring, common_mnemonic};
 use nameward_wire::{NameBuf, Type};
 
-use crate::loopback::{Loopback, is_truncated, question, rcode, zone};
+use crate::loopback::{Loopback, is_truncated, query, rcode, zone};
 
 const ZONE: &str = "
 @ 3600 SOA ns1 host 1 7200 3600 1209600 300
@@ -20,7 +20,7 @@ moved 60 DNAME elsewhere
 sub 3600 NS ns.sub
 ns.sub 3600 A 192.0.2.53
 ";
-/// Queries of a flood: with one token a second, minutes of debt.
+/// Queries of a flood: at one token a second, debt for minutes.
 const FLOOD: usize = 300;
 
 fn settings() -> RateLimitSettings {
@@ -50,11 +50,11 @@ fn resident() -> Loopback {
     Loopback::start(vec![zone("example.", ZONE)], None)
 }
 
-/// Sends queries for the names that `name` makes, and waits until all of them were received.
+/// Sends queries for the names that `name` returns, and waits until all of them were received.
 fn flood(server: &Loopback, name: impl Fn(usize) -> String, qtype: Type) {
     let (socket, before) = (server.udp(), server.counter("udp-queries"));
     for n in 0..FLOOD {
-        socket.send(&question(&name(n), qtype)).unwrap();
+        socket.send(&query(&name(n), qtype)).unwrap();
         // One batch after the other: a socket's buffer is finite.
         if n % 32 == 31 {
             server.wait_counter("udp-queries", before + n as u64 + 1);
@@ -64,7 +64,7 @@ fn flood(server: &Loopback, name: impl Fn(usize) -> String, qtype: Type) {
 }
 
 fn is_answered(server: &Loopback, name: &str, qtype: Type, over_tcp: bool) -> bool {
-    let reply = server.ask(&question(name, qtype), over_tcp);
+    let reply = server.exchange(&query(name, qtype), over_tcp);
     let records =
         u16::from_be_bytes([reply[6], reply[7]]) + u16::from_be_bytes([reply[8], reply[9]]);
     assert_eq!(records == 0, is_truncated(&reply), "{name}: {reply:?}");
@@ -120,12 +120,12 @@ fn errors_and_replies_to_malformed_packets_share_one_rate_and_are_dropped() {
     let drops = server.counter("rate-limit-drops");
     assert!(drops > FLOOD as u64 / 2, "{drops}");
     assert_eq!(server.counter("rate-limit-slips"), 0);
-    let mut cut = question("www.example.", Type::A);
+    let mut cut = query("www.example.", Type::A);
     cut.truncate(20);
     server.udp().send(&cut).unwrap();
     server.wait_counter("rate-limit-drops", drops + 1);
     assert_eq!(
-        rcode(&server.ask(&question("r.not-ours.", Type::A), true)),
+        rcode(&server.exchange(&query("r.not-ours.", Type::A), true)),
         5
     );
 }

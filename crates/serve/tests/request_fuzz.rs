@@ -1,8 +1,8 @@
-//! The body of the fuzz target `request`: a datagram and a stream message through the whole path of a query, on fixed zones
-//! and on one that the input describes, signed or not, with cookies and rate limiting or without. Every reply must be a
+//! The body of the fuzz target `request`: a datagram and a stream message on the complete path of a query, with fixed
+//! zones and one from the input, signed or not, with or without cookies and rate limiting. Every reply must be a
 //! valid message that fits what the client can receive.
 //!
-//! An input is an octet of options, a zone in text form if one of them says so, a zero octet, and the packet.
+//! An input is an octet of options, a zone in text form if one of them requests it, a zero octet, and the packet.
 
 use nameward_answer::Engine;
 use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// The options of an input.
-const OWN_ZONE: u8 = 1;
+const FUZZED_ZONE: u8 = 1;
 const COOKIES: u8 = 2;
 const REQUIRED_COOKIES: u8 = 4;
 const LIMITED: u8 = 8;
@@ -77,9 +77,9 @@ impl FuzzedServer {
         }
     }
 
-    fn configure(&self, options: u8, own_zone: Option<Arc<Zone>>) {
+    fn configure(&self, options: u8, fuzzed_zone: Option<Arc<Zone>>) {
         let mut table = self.zones[usize::from(options & SIGNED != 0)].clone();
-        if let Some(zone) = own_zone {
+        if let Some(zone) = fuzzed_zone {
             table.insert(zone);
         }
         self.shared.zones.store(Arc::new(table));
@@ -95,7 +95,7 @@ impl FuzzedServer {
     }
 }
 
-/// A limiter that lets one answer through.
+/// A limiter that allows one answer.
 fn limiter() -> Option<RateLimiter> {
     RateLimiter::new(RateLimitSettings {
         rates: AnswerRates {
@@ -114,21 +114,21 @@ fn limiter() -> Option<RateLimiter> {
     })
 }
 
-/// Fuzzes the path of a request.
+/// Runs a request through the fuzzed server.
 pub fn request(input: &[u8]) {
     thread_local!(static SERVER: RefCell<FuzzedServer> = RefCell::new(FuzzedServer::new()));
     let Some((&options, rest)) = input.split_first() else {
         return;
     };
     let (text, packet) = match rest.iter().position(|octet| *octet == 0) {
-        Some(end) if options & OWN_ZONE != 0 => (Some(&rest[..end]), &rest[end + 1..]),
+        Some(end) if options & FUZZED_ZONE != 0 => (Some(&rest[..end]), &rest[end + 1..]),
         _ => (None, rest),
     };
     SERVER.with_borrow_mut(|server| {
-        let own_zone = text.and_then(|text| zone("own.test.", text, options & SIGNED != 0));
-        server.configure(options, own_zone);
+        let fuzzed_zone = text.and_then(|text| zone("own.test.", text, options & SIGNED != 0));
+        server.configure(options, fuzzed_zone);
         let client: SocketAddr = "192.0.2.77:4000".parse().expect("an address");
-        // Twice: the second answer may come from a cache, or be limited.
+        // Twice: the second answer may be from a cache, or be limited.
         let mut batch = DatagramBatch::from_datagrams(&[(packet, client), (packet, client)]);
         server.udp.handle(&mut batch);
         for i in 0..batch.len() {
@@ -160,8 +160,8 @@ fn check(packet: &[u8], reply: &[u8], is_datagram: bool) {
         let mut data = Vec::new();
         record.expand_data(&mut data).expect("valid record data");
     }
-    for question in message.questions() {
-        assert!(question.is_ok());
+    for query in message.questions() {
+        assert!(query.is_ok());
         end = end.max(13);
     }
     assert!(end <= reply.len());
@@ -205,7 +205,7 @@ mod tests {
         ) {
             let seeds = seeds();
             let mut input = seeds[seed % seeds.len()].clone();
-            input[0] ^= options & !OWN_ZONE;
+            input[0] ^= options & !FUZZED_ZONE;
             for (at, octet) in changes {
                 let at = 1 + at % (input.len() - 1);
                 input[at] ^= octet;

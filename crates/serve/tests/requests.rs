@@ -1,4 +1,4 @@
-//! Requests that are no questions for records, decided by whoever is given to the server for them.
+//! Requests that are not queries for records, decided by the server's request handler.
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,8 @@ const QUERY: u8 = 0;
 const NOTIFY: u8 = 4;
 const UPDATE: u8 = 5;
 
-/// Notes each NOTIFY and says NOERROR, answers an UPDATE when the test does it, and has three messages as any zone.
+/// Records each NOTIFY and answers NOERROR, answers an UPDATE when the test does, and sends any zone as three
+/// messages.
 #[derive(Default)]
 struct Handler {
     notified: Mutex<Vec<(SocketAddr, Option<SocketAddr>, String)>>,
@@ -78,7 +79,7 @@ fn start(handler: Option<Arc<Handler>>, address: &str) -> Loopback {
     }
     let mut server = Loopback::serve(shared, address);
     if address.starts_with("0.0.0.0") {
-        // Any address of the machine; not the one that a reply would leave from anyway.
+        // Any address of the machine, but not the one that a reply would have as its source anyway.
         server.address.set_ip("127.0.0.77".parse().unwrap());
     }
     server
@@ -103,7 +104,7 @@ fn receive_tcp(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 #[test]
-fn without_a_handler_they_are_refused() {
+fn requests_are_refused_without_a_handler() {
     let server = start(None, "127.0.0.1:0");
     let (udp, mut tcp) = (server.udp(), server.tcp());
     for (packet, expected) in [
@@ -151,7 +152,7 @@ fn an_update_is_answered_when_it_is_done() {
     let (udp, mut tcp) = (server.udp(), server.tcp());
     udp.send(&request(UPDATE, 6)).unwrap();
     send(&mut tcp, &request(UPDATE, 6));
-    // Other questions do not wait for them.
+    // Other queries do not wait for them.
     send(&mut tcp, &request(QUERY, 1));
     assert_eq!(rcode(&receive_tcp(&mut tcp)), 5);
     server.wait_counter("dnsupdate-queries", 2);

@@ -1,7 +1,7 @@
-//! Signatures are made away from the workers: what is asked for the first time waits, what is warm and what is unsigned
-//! does not, and a flood of new names costs others nothing.
+//! Signatures are generated outside the workers: the first query for a name waits; cached and unsigned answers do
+//! not, and a flood of new names does not delay others.
 
-use crate::loopback::{self, Loopback, PATIENCE, is_truncated, receive_datagram};
+use crate::loopback::{self, Loopback, TIMEOUT, is_truncated, receive_datagram};
 use nameward_answer::Engine;
 use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
 use nameward_serve::live::LiveSettings;
@@ -33,7 +33,7 @@ fn signed(apex: &str, key: &str, cache: &Arc<SignatureCache>) -> Zone {
     zone
 }
 
-/// A zone whose names are denied by a chain of NSEC3, hashed with so many iterations.
+/// A zone whose names are denied by an NSEC3 chain with this many iterations.
 fn hashed(apex: &str, iterations: u16, cache: &Arc<SignatureCache>) -> Zone {
     let mut zone = zone(apex);
     let usage = KeyUse::EVERYTHING;
@@ -73,18 +73,18 @@ impl Server {
         Server(Loopback::serve(shared, "127.0.0.1:0"))
     }
 
-    fn ask(&self, qname: &str) -> Vec<u8> {
-        self.0.ask(&question(qname, 7), false)
+    fn exchange(&self, qname: &str) -> Vec<u8> {
+        self.0.exchange(&query(qname, 7), false)
     }
 
-    /// Asks over a new connection.
-    fn ask_tcp(&self, qname: &str) -> Vec<u8> {
-        self.0.ask(&question(qname, 7), true)
+    /// Queries over a new connection.
+    fn exchange_tcp(&self, qname: &str) -> Vec<u8> {
+        self.0.exchange(&query(qname, 7), true)
     }
 }
 
-/// A question for an address, with DO.
-fn question(qname: &str, id: u16) -> Vec<u8> {
+/// A query for an address, with DO.
+fn query(qname: &str, id: u16) -> Vec<u8> {
     let name: NameBuf = qname.parse().unwrap();
     let mut packet = b"\0\0\x01\x00\x00\x01\0\0\0\0\x00\x01".to_vec();
     packet[..2].copy_from_slice(&id.to_be_bytes());
@@ -107,16 +107,16 @@ fn the_first_answer_waits_for_its_signatures_and_the_next_finds_them() {
     let server = Server::start(LiveSettings::for_tests());
     for (waits, zone) in ["rsa", "ed"].into_iter().enumerate() {
         let name = format!("www.{zone}.");
-        let first = server.ask(&name);
+        let first = server.exchange(&name);
         assert!(is_signed(&first) && rcode(&first) == 0);
         server.wait_counter("signing-waits", 2 * waits as u64 + 1);
-        assert_eq!(server.ask(&name)[2..], first[2..], "{zone}: warm");
+        assert_eq!(server.exchange(&name)[2..], first[2..], "{zone}: warm");
         assert_eq!(
-            server.ask_tcp(&name)[2..],
+            server.exchange_tcp(&name)[2..],
             first[2..],
             "{zone}: warm over TCP"
         );
-        let cold = server.ask_tcp(&format!("no.{zone}."));
+        let cold = server.exchange_tcp(&format!("no.{zone}."));
         assert!(is_signed(&cold) && rcode(&cold) == 3);
         server.wait_counter("signing-waits", 2 * waits as u64 + 2);
     }
@@ -125,11 +125,11 @@ fn the_first_answer_waits_for_its_signatures_and_the_next_finds_them() {
 }
 
 #[test]
-fn those_who_ask_for_the_same_share_the_signatures() {
+fn clients_with_the_same_query_share_the_signatures() {
     let server = Server::start(LiveSettings::for_tests());
     let socket = server.udp();
     for id in 0..100 {
-        socket.send(&question("www.rsa.", id)).unwrap();
+        socket.send(&query("www.rsa.", id)).unwrap();
     }
     for _ in 0..100 {
         assert!(is_signed(&receive_datagram(&socket).expect("an answer")));
@@ -138,17 +138,17 @@ fn those_who_ask_for_the_same_share_the_signatures() {
     assert_eq!(server.counter("signatures"), 1);
 }
 
-/// The threads that sign have next to no time, so nearly all of the flood finds the queue full.
+/// The signing threads get next to no CPU time, so nearly all of the flood finds the queue full.
 #[test]
-fn a_flood_of_new_names_is_sent_to_tcp_and_nobody_else_waits() {
+fn a_flood_of_new_names_is_sent_to_tcp_and_delays_no_other_query() {
     let server = Server::start(LiveSettings {
         signing_queue: 32,
         signing_cpu_percent: 5,
-        // The order in which questions are served is tested, not how fast a busy machine signs.
-        query_timeout: PATIENCE,
+        // The order of queries is tested, not how fast a busy machine signs.
+        query_timeout: TIMEOUT,
         ..LiveSettings::for_tests()
     });
-    assert!(is_signed(&server.ask("www.ed.")));
+    assert!(is_signed(&server.exchange("www.ed.")));
     let flood = server.udp();
     flood.set_nonblocking(true).unwrap();
     let (mut truncated, mut whole) = (0u64, 0u64);
@@ -161,31 +161,33 @@ fn a_flood_of_new_names_is_sent_to_tcp_and_nobody_else_waits() {
     };
     const NAMES: u64 = 600;
     for n in 0..NAMES {
-        flood
-            .send(&question(&format!("n{n}.rsa."), n as u16))
-            .unwrap();
+        flood.send(&query(&format!("n{n}.rsa."), n as u16)).unwrap();
         while let Some(reply) = receive_datagram(&flood) {
             count(reply);
         }
         if n % 20 == 0 {
-            assert_eq!(rcode(&server.ask("www.plain.")), 0);
-            assert!(is_signed(&server.ask("www.ed.")), "warm");
-            assert_eq!(rcode(&server.ask_tcp("www.plain.")), 0, "a fresh client");
+            assert_eq!(rcode(&server.exchange("www.plain.")), 0);
+            assert!(is_signed(&server.exchange("www.ed.")), "warm");
+            assert_eq!(
+                rcode(&server.exchange_tcp("www.plain.")),
+                0,
+                "a fresh client"
+            );
         }
-        // Few enough on their way for any socket buffer.
+        // Few enough in flight for any socket buffer.
         if n % 50 == 49 {
             server.wait_counter("udp-queries", 1 + (n + 1) + 2 * (n / 20 + 1));
         }
     }
-    // Another zone has a turn and room, too.
-    assert!(is_signed(&server.ask("ns.ed.")));
+    // Another zone also gets its turn and its slots.
+    assert!(is_signed(&server.exchange("ns.ed.")));
     let answered = |server: &Server| {
         server.counter("udp-answers") + server.counter("timedout-packets")
             == server.counter("udp-queries")
     };
     let start = Instant::now();
     while !answered(&server) {
-        assert!(start.elapsed() < PATIENCE);
+        assert!(start.elapsed() < TIMEOUT);
         std::thread::sleep(Duration::from_millis(5));
         while let Some(reply) = receive_datagram(&flood) {
             count(reply);
@@ -200,11 +202,11 @@ fn a_flood_of_new_names_is_sent_to_tcp_and_nobody_else_waits() {
 }
 
 #[test]
-fn hashing_with_many_iterations_is_left_to_the_threads_that_sign() {
+fn hashing_with_many_iterations_is_left_to_the_signing_threads() {
     let server = Server::start(LiveSettings::for_tests());
-    let ask = |prefix: &str, zone: &str| {
+    let exchange = |prefix: &str, zone: &str| {
         for n in 0..20 {
-            let reply = server.ask(&format!("{prefix}{n}.{zone}."));
+            let reply = server.exchange(&format!("{prefix}{n}.{zone}."));
             assert!(
                 rcode(&reply) == 3 && is_signed(&reply),
                 "{prefix}{n}.{zone}"
@@ -213,13 +215,13 @@ fn hashing_with_many_iterations_is_left_to_the_threads_that_sign() {
     };
     let waits = || server.counter("signing-waits");
     // The first answers need the signatures of the chain.
-    ask("warm", "many");
-    ask("warm", "few");
+    exchange("warm", "many");
+    exchange("warm", "few");
     let before = waits();
-    ask("new", "many");
+    exchange("new", "many");
     server.wait_counter("signing-waits", before + 20);
-    // Their hashes are known now, and a hash of few iterations costs no more than an answer.
-    ask("new", "many");
-    ask("new", "few");
+    // Their hashes are cached by now, and a hash with few iterations costs no more than an answer.
+    exchange("new", "many");
+    exchange("new", "few");
     assert_eq!(waits(), before + 20);
 }

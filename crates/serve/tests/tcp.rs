@@ -22,15 +22,14 @@ fn settings() -> TcpSettings {
     TcpSettings::new(idle_timeout, lifetime, 20_000, Some(200))
 }
 
-/// Only a hang reaches it, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Reached only if something hangs, even on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Sends messages back. "close" ends the connection, "silence" gets nothing, "two" gets two
-/// answers, "large" gets 60,000 bytes, "later" is answered when the test does it, "many" gets a thousand messages,
-/// "broken" three of them.
+/// Echoes messages. "close" ends the connection, "silence" gets no answer, "two" gets two answers, "large" gets
+/// 60,000 bytes, "later" is answered when the test does, "many" gets a thousand messages, "broken" three of them.
 #[derive(Default)]
 struct Echo {
-    made: Arc<AtomicUsize>,
+    produced: Arc<AtomicUsize>,
     tickets: Mutex<Vec<Ticket>>,
     open: AtomicUsize,
     refused: AtomicUsize,
@@ -59,7 +58,7 @@ impl StreamHandler for Echo {
         }
         let stream = |end, is_broken| {
             StreamAction::Messages(Box::new(Numbered {
-                made: Arc::clone(&self.made),
+                produced: Arc::clone(&self.produced),
                 end,
                 is_broken,
             }))
@@ -87,16 +86,16 @@ impl StreamHandler for Echo {
 
 const MANY: usize = 1000;
 
-/// Messages of 60,000 octets that begin with their number.
+/// Messages of 60,000 octets that start with their number.
 struct Numbered {
-    made: Arc<AtomicUsize>,
+    produced: Arc<AtomicUsize>,
     end: usize,
     is_broken: bool,
 }
 
 impl MessageStream for Numbered {
     fn next_message(&mut self, out: &mut [u8]) -> NextMessage {
-        let number = self.made.load(Ordering::SeqCst);
+        let number = self.produced.load(Ordering::SeqCst);
         if number == self.end {
             return if self.is_broken {
                 NextMessage::Broken
@@ -105,7 +104,7 @@ impl MessageStream for Numbered {
             };
         }
         out[..4].copy_from_slice(&(number as u32).to_be_bytes());
-        self.made.store(number + 1, Ordering::SeqCst);
+        self.produced.store(number + 1, Ordering::SeqCst);
         NextMessage::Written(60_000)
     }
 }
@@ -153,8 +152,8 @@ impl Server {
 
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
         stream
     }
 
@@ -162,16 +161,16 @@ impl Server {
         self.connect_with_room(source, 16 * 1024)
     }
 
-    /// Connects with room for so many octets in the kernel that were not read.
+    /// Connects with buffers in the kernel for this many unread octets.
     fn connect_with_room(&self, source: [u8; 4], octets: usize) -> TcpStream {
         let socket =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-        // What the kernel takes for a client that does not read is no concern of these tests.
+        // What the kernel buffers for a client that does not read is irrelevant for these tests.
         socket.set_recv_buffer_size(octets).unwrap();
         socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
         socket.connect(&self.address.into()).unwrap();
         let stream = TcpStream::from(socket);
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream
     }
 
@@ -182,7 +181,7 @@ impl Server {
     fn stop(self) {
         self.stop.send_replace(true);
         self.runtime.block_on(self.served).unwrap().unwrap();
-        self.runtime.shutdown_timeout(PATIENCE);
+        self.runtime.shutdown_timeout(TIMEOUT);
     }
 }
 
@@ -198,12 +197,12 @@ fn read_message(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     Ok(message)
 }
 
-fn ask(stream: &mut TcpStream, query: &[u8]) {
+fn exchange(stream: &mut TcpStream, query: &[u8]) {
     stream.write_all(&framed(query)).unwrap();
     assert_eq!(read_message(stream).unwrap(), query);
 }
 
-/// Whether the server has closed the connection (in either way) within the patience of a test.
+/// Checks whether the server closes the connection (in either way) within the test's timeout.
 fn ends(stream: &mut TcpStream) -> bool {
     let mut sink = [0; 4096];
     loop {
@@ -225,7 +224,7 @@ fn thousand_pipelined_queries_are_answered_in_order() {
     for query in &queries {
         assert_eq!(&read_message(&mut stream).unwrap(), query);
     }
-    ask(&mut stream, b"and one more");
+    exchange(&mut stream, b"and one more");
     server.stop();
 }
 
@@ -238,8 +237,8 @@ fn message_split_at_every_byte_is_answered() {
         stream.write_all(&[byte]).unwrap();
         std::thread::sleep(Duration::from_millis(2));
     }
-    for want in [&b"split"[..], b"", b"again"] {
-        assert_eq!(read_message(&mut stream).unwrap(), want);
+    for expected in [&b"split"[..], b"", b"again"] {
+        assert_eq!(read_message(&mut stream).unwrap(), expected);
     }
     server.stop();
 }
@@ -249,13 +248,13 @@ fn largest_message_passes_whole_and_in_pieces() {
     let server = Server::start(settings());
     let mut stream = server.connect();
     let largest: Vec<u8> = (0..65_535u32).map(|i| (i % 251) as u8).collect();
-    ask(&mut stream, &largest);
+    exchange(&mut stream, &largest);
     for piece in framed(&largest).chunks(7_000) {
         stream.write_all(piece).unwrap();
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(read_message(&mut stream).unwrap(), largest);
-    ask(&mut stream, b"small");
+    exchange(&mut stream, b"small");
     server.stop();
 }
 
@@ -266,8 +265,8 @@ fn handler_may_answer_nothing_or_twice_or_close() {
     let queries = [&b"silence"[..], b"two", b"close", b"never answered"];
     let all: Vec<u8> = queries.iter().flat_map(|query| framed(query)).collect();
     stream.write_all(&all).unwrap();
-    for want in [&b"one"[..], b"two", b"close"] {
-        assert_eq!(read_message(&mut stream).unwrap(), want);
+    for expected in [&b"one"[..], b"two", b"close"] {
+        assert_eq!(read_message(&mut stream).unwrap(), expected);
     }
     assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0);
     assert_eq!(server.echo.handled.load(Ordering::SeqCst), 3);
@@ -322,7 +321,7 @@ fn idle_and_old_connections_are_closed() {
         ..settings()
     });
     let mut stream = old.connect();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while stream.write_all(&framed(b"busy")).is_ok() && read_message(&mut stream).is_ok() {
         assert!(Instant::now() < deadline, "a busy connection lives forever");
     }
@@ -330,29 +329,29 @@ fn idle_and_old_connections_are_closed() {
 }
 
 #[test]
-fn slow_writer_is_cut_although_it_keeps_writing() {
+fn a_slow_writer_is_disconnected_although_it_keeps_writing() {
     let server = Server::start(TcpSettings {
         message_timeout: Duration::from_millis(200),
         ..settings()
     });
     let mut slow = server.connect();
     slow.set_nodelay(true).unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut other = server.connect();
     wait_until("both are in", || server.open() == 2);
     slow.write_all(&60_000u16.to_be_bytes()).unwrap();
     while server.open() == 2 && Instant::now() < deadline {
         let _ = slow.write_all(b"x");
-        ask(&mut other, b"not harmed");
+        exchange(&mut other, b"not harmed");
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(ends(&mut slow));
-    ask(&mut other, b"still here");
+    exchange(&mut other, b"still here");
     server.stop();
 }
 
 #[test]
-fn client_that_never_reads_is_cut_and_harms_nobody() {
+fn a_client_that_never_reads_is_disconnected_and_affects_no_other() {
     let server = Server::start(TcpSettings {
         write_timeout: Duration::from_millis(300),
         max_queries_per_connection: u64::MAX,
@@ -363,21 +362,21 @@ fn client_that_never_reads_is_cut_and_harms_nobody() {
         .set_write_timeout(Some(Duration::from_millis(50)))
         .unwrap();
     let mut other = server.connect();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while server.open() < 2 {
         assert!(Instant::now() < deadline);
     }
     while server.open() == 2 {
         assert!(Instant::now() < deadline, "never cut");
         let _ = greedy.write_all(&framed(b"large"));
-        ask(&mut other, b"not harmed");
+        exchange(&mut other, b"not harmed");
     }
-    ask(&mut other, b"still here");
+    exchange(&mut other, b"still here");
     server.stop();
 }
 
 #[test]
-fn held_bytes_are_bounded_over_all_connections() {
+fn held_bytes_are_limited_over_all_connections() {
     let server = Server::start(TcpSettings {
         max_held_bytes: 100_000,
         message_timeout: Duration::from_secs(60),
@@ -391,7 +390,7 @@ fn held_bytes_are_bounded_over_all_connections() {
         let _ = hoarder.write_all(&[0; 60_000]);
     }
     wait_until("most are closed", || server.open() <= 1);
-    // The room of those closed is given back.
+    // The memory of closed connections is available again.
     drop(hoarders);
     wait_until("all are closed", || server.open() == 0);
     let mut stream = server.connect();
@@ -403,32 +402,33 @@ fn held_bytes_are_bounded_over_all_connections() {
     server.stop();
 }
 
-/// Asks for more than the kernel takes for a client that does not read.
-fn ask_much(stream: &mut TcpStream) {
+/// Requests more than the kernel buffers for a client that does not read.
+fn request_large_answers(stream: &mut TcpStream) {
     let all: Vec<u8> = (0..200).flat_map(|_| framed(b"large")).collect();
     stream.write_all(&all).unwrap();
 }
 
 #[test]
-fn those_who_never_read_lose_and_the_honest_reader_stays() {
+fn clients_that_never_read_are_disconnected_and_an_honest_reader_stays() {
     let server = Server::start(TcpSettings {
         max_held_bytes: 1 << 19,
         write_timeout: Duration::from_secs(600),
         ..settings()
     });
-    // From two clients, so that the reader is neither a client that holds much nor the only other one. A connection holds
-    // the rest of two answers that the kernel does not take, which would be as much for all if all had the same room.
+    // From two clients, so that the reader is neither a client that holds much nor the only other one. A connection
+    // holds the part of two answers that the kernel does not buffer, which would be equal for all if all had the same
+    // buffers.
     let connect = |n: u8| {
         let room = 16 * 1024 + 1000 * usize::from(n);
         server.connect_with_room([127, 0, 0, 2 + n % 2], room)
     };
     let mut never_readers: Vec<TcpStream> = (0..60).map(connect).collect();
     wait_until("all are in", || server.open() == 60);
-    never_readers.iter_mut().for_each(ask_much);
+    never_readers.iter_mut().for_each(request_large_answers);
     wait_until("their room is used up", || server.open() < 60);
     for source in [[127, 0, 0, 1], [127, 0, 0, 2]] {
         let mut reader = server.connect_from(source);
-        ask_much(&mut reader);
+        request_large_answers(&mut reader);
         for _ in 0..200 {
             assert_eq!(read_message(&mut reader).unwrap().len(), 60_000);
         }
@@ -436,8 +436,8 @@ fn those_who_never_read_lose_and_the_honest_reader_stays() {
     server.stop();
 }
 
-/// Waits until a count of at least `first` goes up no more: the connection waits for its client.
-fn until_it_rests(count: &AtomicUsize, first: usize) -> usize {
+/// Waits until a count of at least `first` no longer grows: the connection waits for its client.
+fn wait_until_stable(count: &AtomicUsize, first: usize) -> usize {
     let (mut last, mut looks) = (0, 0);
     while looks < 20 {
         std::thread::sleep(Duration::from_millis(5));
@@ -453,18 +453,18 @@ fn until_it_rests(count: &AtomicUsize, first: usize) -> usize {
 }
 
 #[test]
-fn an_answer_of_many_messages_is_made_as_its_client_reads() {
+fn a_multi_message_response_is_produced_as_its_client_reads() {
     let server = Server::start(settings());
     let mut stream = server.connect_from([127, 0, 0, 1]);
     stream
         .write_all(&[framed(b"many"), framed(b"after")].concat())
         .unwrap();
-    let made = until_it_rests(&server.echo.made, 1);
+    let produced = wait_until_stable(&server.echo.produced, 1);
     assert!(
-        made < MANY / 2,
-        "{made} messages for a client that read none"
+        produced < MANY / 2,
+        "{produced} messages for a client that read none"
     );
-    ask(&mut server.connect(), b"another client");
+    exchange(&mut server.connect(), b"another client");
     for number in 0..MANY {
         let message = read_message(&mut stream).unwrap();
         assert_eq!(message.len(), 60_000);
@@ -475,7 +475,7 @@ fn an_answer_of_many_messages_is_made_as_its_client_reads() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_ends_its_connection() {
+fn a_response_that_cannot_be_completed_ends_its_connection() {
     let server = Server::start(settings());
     let mut stream = server.connect();
     stream
@@ -491,10 +491,10 @@ fn an_answer_that_breaks_off_ends_its_connection() {
     server.stop();
 }
 
-/// Octets pass with all their bits turned.
-struct Turned(tokio::net::TcpStream);
+/// Inverts all bits of the octets.
+struct Inverted(tokio::net::TcpStream);
 
-impl ByteStream for Turned {
+impl ByteStream for Inverted {
     async fn readable(&mut self) -> std::io::Result<()> {
         self.0.readable().await
     }
@@ -521,7 +521,7 @@ impl ByteStream for Turned {
 
 #[test]
 fn another_stream_over_tcp_is_served_the_same_way() {
-    let server = Server::start_over("127.0.0.1:0", settings(), Turned);
+    let server = Server::start_over("127.0.0.1:0", settings(), Inverted);
     let mut stream = server.connect();
     let turned = |octets: Vec<u8>| octets.into_iter().map(|octet| !octet).collect::<Vec<u8>>();
     let queries = [framed(b"one"), framed(b"large"), framed(b"close")].concat();
@@ -534,7 +534,7 @@ fn another_stream_over_tcp_is_served_the_same_way() {
 }
 
 #[test]
-fn answers_that_come_later_count_as_held() {
+fn late_answers_count_as_held() {
     let server = Server::start(TcpSettings {
         max_held_bytes: 1 << 20,
         write_timeout: Duration::from_secs(600),
@@ -543,17 +543,17 @@ fn answers_that_come_later_count_as_held() {
     let mut greedy = server.connect_from([127, 0, 0, 2]);
     let all: Vec<u8> = (0..100).flat_map(|_| framed(b"later")).collect();
     greedy.write_all(&all).unwrap();
-    ask_much(&mut greedy);
+    request_large_answers(&mut greedy);
     let mut other = server.connect();
-    ask(&mut other, b"in");
-    until_it_rests(&server.echo.handled, 101);
+    exchange(&mut other, b"in");
+    wait_until_stable(&server.echo.handled, 101);
     let tickets = std::mem::take(&mut *server.echo.tickets.lock().unwrap());
     assert_eq!((tickets.len(), server.open()), (100, 2));
     for ticket in tickets {
         ticket.deliver(&[b'x'; 60_000]);
     }
     wait_until("the greedy one is closed", || server.open() == 1);
-    ask(&mut other, b"still here");
+    exchange(&mut other, b"still here");
     server.stop();
 }
 
@@ -564,13 +564,13 @@ fn client_over_its_limit_is_refused_and_others_are_not() {
         ..settings()
     });
     let mut own: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
-    own.iter_mut().for_each(|stream| ask(stream, b"in"));
+    own.iter_mut().for_each(|stream| exchange(stream, b"in"));
     assert!(ends(&mut server.connect()));
     assert_eq!(server.echo.refused.load(Ordering::SeqCst), 1);
-    ask(&mut server.connect_from([127, 0, 0, 2]), b"another client");
+    exchange(&mut server.connect_from([127, 0, 0, 2]), b"another client");
     own.pop();
     wait_until("place given back", || server.open() == 2);
-    ask(&mut server.connect(), b"in again");
+    exchange(&mut server.connect(), b"in again");
     server.stop();
 }
 
@@ -585,7 +585,7 @@ fn one_client_has_a_quarter_of_the_connections_by_default() {
     for client in 1..=4 {
         for _ in 0..2 {
             let mut own = server.connect_from([127, 0, 0, client]);
-            ask(&mut own, b"in");
+            exchange(&mut own, b"in");
             open.push(own);
         }
         assert!(ends(&mut server.connect_from([127, 0, 0, client])));
@@ -595,19 +595,21 @@ fn one_client_has_a_quarter_of_the_connections_by_default() {
 }
 
 #[test]
-fn longest_idle_connection_makes_room() {
+fn the_longest_idle_connection_is_evicted() {
     let server = Server::start(TcpSettings {
         max_connections: 3,
         ..settings()
     });
     let mut streams: Vec<TcpStream> = (0..3).map(|_| server.connect()).collect();
-    streams.iter_mut().for_each(|stream| ask(stream, b"in"));
-    ask(&mut streams[0], b"not idle");
+    streams
+        .iter_mut()
+        .for_each(|stream| exchange(stream, b"in"));
+    exchange(&mut streams[0], b"not idle");
     let mut fourth = server.connect();
-    ask(&mut fourth, b"in");
+    exchange(&mut fourth, b"in");
     assert!(ends(&mut streams[1]), "the second was idle for longest");
-    ask(&mut streams[0], b"stays");
-    ask(&mut streams[2], b"stays");
+    exchange(&mut streams[0], b"stays");
+    exchange(&mut streams[2], b"stays");
     wait_until("three are open", || server.open() == 3);
     server.stop();
 }
@@ -615,16 +617,16 @@ fn longest_idle_connection_makes_room() {
 #[test]
 fn stopping_closes_idle_connections_and_delivers_answers() {
     let server = Server::start(TcpSettings {
-        stop_grace: PATIENCE,
+        stop_grace: TIMEOUT,
         ..settings()
     });
     let mut idle = server.connect();
-    ask(&mut idle, b"once");
+    exchange(&mut idle, b"once");
     let mut slow_reader = server.connect();
     for _ in 0..100 {
         slow_reader.write_all(&framed(b"large")).unwrap();
     }
-    wait_until("begun", || server.echo.handled.load(Ordering::SeqCst) > 1);
+    wait_until("handled", || server.echo.handled.load(Ordering::SeqCst) > 1);
     server.stop.send_replace(true);
     assert!(ends(&mut idle));
     let mut answers = 0;

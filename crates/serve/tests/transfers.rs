@@ -1,4 +1,4 @@
-//! Transfers to secondaries through sockets: whole zones, differences, access, limits, and clients that mean no good.
+//! Transfers to secondaries through sockets: whole zones, differences, access, limits, and hostile clients.
 
 mod signed;
 
@@ -7,9 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::loopback::{
-    Loopback, PATIENCE, is_truncated, plain_question, rcode, receive, send, zone,
-};
+use crate::loopback::{Loopback, TIMEOUT, is_truncated, plain_query, rcode, receive, send, zone};
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, TsigKeys, sign_request};
 use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
 use nameward_maintain::policy::{PolicyFragment, PolicySet, PolicySource, PolicyTable};
@@ -34,7 +32,7 @@ fn text(serial: u32, hosts: usize) -> String {
     text
 }
 
-/// A server whose transfers go by policies.
+/// A server whose transfers are subject to policies.
 struct Primary {
     server: Loopback,
     transfers: Arc<OutgoingTransfers>,
@@ -43,7 +41,8 @@ struct Primary {
 }
 
 impl Primary {
-    /// Serves zones; `open.`, `there.`, `rsa.` and `small.` are for everybody, `keyed.` is for a key, others for nobody.
+    /// Serves zones: `open.`, `there.`, `rsa.` and `small.` for every client, `keyed.` for clients with a key, others
+    /// for none.
     fn start(zones: Vec<Zone>, limits: TransferLimits, has_store: bool) -> Primary {
         Self::start_with(LiveSettings::for_tests(), zones, limits, has_store)
     }
@@ -100,14 +99,14 @@ impl Primary {
 
     fn with(zones: Vec<Zone>) -> Primary {
         let limits = TransferLimits {
-            most: 100,
+            total: 100,
             per_client: 100,
             sent_octets_max: 1 << 20,
         };
         Self::start(zones, limits, true)
     }
 
-    /// Makes a new version of a zone as a commit does: difference, journal, table.
+    /// Commits a new version of a zone: difference, journal, table.
     fn commit(&self, older: &Zone, newer: Zone) -> Arc<Zone> {
         let change = StateChange::Append {
             zone: newer.apex_name().into(),
@@ -157,7 +156,7 @@ fn is_soa(record: &str) -> bool {
     record.contains(" SOA ")
 }
 
-/// Reads an AXFR to its second SOA; `None` if the connection ends before.
+/// Reads an AXFR up to its second SOA; `None` if the connection ends before that.
 fn read_whole(stream: &mut TcpStream) -> Option<Vec<String>> {
     let mut records: Vec<String> = Vec::new();
     while records.iter().filter(|record| is_soa(record)).count() < 2 {
@@ -173,13 +172,13 @@ fn read_whole(stream: &mut TcpStream) -> Option<Vec<String>> {
 
 fn axfr(server: &Loopback, name: &str) -> Option<Vec<String>> {
     let mut stream = server.tcp();
-    send(&mut stream, &plain_question(name, Type::AXFR));
+    send(&mut stream, &plain_query(name, Type::AXFR));
     read_whole(&mut stream)
 }
 
 /// An IXFR request from a client that has this serial.
 fn ixfr_request(name: &str, serial: u32) -> Vec<u8> {
-    let mut packet = plain_question(name, Type::IXFR);
+    let mut packet = plain_query(name, Type::IXFR);
     packet[9] = 1;
     packet.extend_from_slice(b"\xc0\x0c\x00\x06\x00\x01\0\0\0\0\x00\x16\0\0");
     packet.extend_from_slice(&serial.to_be_bytes());
@@ -202,7 +201,7 @@ fn with_edns(mut packet: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn zones_in_memory_and_zones_that_are_looked_up_go_out_whole() {
+fn zones_in_memory_and_looked_up_zones_are_transferred() {
     let here = zone("open.", &text(7, 5000));
     let expected = contents(&here);
     let primary = Primary::with(vec![here]);
@@ -214,7 +213,7 @@ fn zones_in_memory_and_zones_that_are_looked_up_go_out_whole() {
 }
 
 #[test]
-fn transfers_are_for_those_who_may_and_signed_for_those_who_sign() {
+fn transfers_are_limited_to_allowed_clients_and_signed_for_signed_requests() {
     let not_ready: NameBuf = "unready.".parse().unwrap();
     let mut zones: Vec<Zone> = ["keyed.", "closed."]
         .map(|name| zone(name, &text(7, 2000)))
@@ -230,14 +229,14 @@ fn transfers_are_for_those_who_may_and_signed_for_those_who_sign() {
         ("nobody.", NOTAUTH_CODE),
     ] {
         for qtype in [Type::AXFR, Type::IXFR] {
-            let reply = server.ask(&plain_question(name, qtype), true);
+            let reply = server.exchange(&plain_query(name, qtype), true);
             assert_eq!(rcode(&reply), code, "{name} {qtype}");
         }
     }
     let key: NameBuf = "key.example.".parse().unwrap();
     let keys = server.shared.tsig_keys.load();
     let key = keys.find(key.as_name()).unwrap();
-    let mut request = plain_question("keyed.", Type::AXFR);
+    let mut request = plain_query("keyed.", Type::AXFR);
     let mut verifier = sign_request(key, &mut request, now());
     let mut stream = server.tcp();
     send(&mut stream, &request);
@@ -256,34 +255,34 @@ fn transfers_are_for_those_who_may_and_signed_for_those_who_sign() {
 fn over_udp_a_whole_transfer_is_a_format_error_and_an_unreadable_serial_too() {
     let primary = Primary::with(vec![zone("open.", &text(7, 1))]);
     let server = &primary.server;
-    let reply = server.ask(&plain_question("open.", Type::AXFR), false);
+    let reply = server.exchange(&plain_query("open.", Type::AXFR), false);
     assert_eq!(rcode(&reply), 1);
-    // No SOA, one that is cut, one of another zone, and one that is no record at all.
+    // No SOA, a truncated one, one of another zone, and one that is not a record.
     let whole = ixfr_request("open.", 5);
     let mut cut = whole.clone();
     let len_at = cut.len() - 22 - 2;
     cut[len_at + 1] = 9;
     cut.truncate(len_at + 2 + 9);
-    let mut of_another = plain_question("open.", Type::IXFR);
+    let mut of_another = plain_query("open.", Type::IXFR);
     of_another[9] = 1;
     of_another.extend_from_slice(b"\x05other\0");
     of_another.extend_from_slice(&whole[whole.len() - 32..]);
     let mut garbage = whole.clone();
     garbage.truncate(whole.len() - 5);
     for (what, packet) in [
-        ("none", plain_question("open.", Type::IXFR)),
+        ("none", plain_query("open.", Type::IXFR)),
         ("cut", cut),
         ("of another zone", of_another),
         ("garbage", garbage),
     ] {
         for over_tcp in [false, true] {
-            assert_eq!(rcode(&server.ask(&packet, over_tcp)), 1, "{what}");
+            assert_eq!(rcode(&server.exchange(&packet, over_tcp)), 1, "{what}");
         }
     }
 }
 
 #[test]
-fn differences_go_out_from_the_journal_or_the_zone_does() {
+fn differences_are_sent_from_the_journal_or_else_the_whole_zone() {
     let first = zone("open.", &text(7, 3));
     let expected_first = contents(&first);
     let primary = Primary::with(vec![zone("open.", &text(7, 3))]);
@@ -291,8 +290,8 @@ fn differences_go_out_from_the_journal_or_the_zone_does() {
     let third = primary.commit(&second, zone("open.", &text(9, 2)));
     let server = &primary.server;
     for over_tcp in [false, true] {
-        // RFC 1995 section 4: the newest SOA, then what goes and what comes for each version.
-        let reply = server.ask(&with_edns(ixfr_request("open.", 7)), over_tcp);
+        // RFC 1995 section 4: the newest SOA, then the removed and the added records of each version.
+        let reply = server.exchange(&with_edns(ixfr_request("open.", 7)), over_tcp);
         let records = answers(&reply);
         assert!(!is_truncated(&reply) && rcode(&reply) == 0);
         let serials: Vec<u8> = records
@@ -307,11 +306,11 @@ fn differences_go_out_from_the_journal_or_the_zone_does() {
             .collect();
         assert_eq!(serials, [9, 7, 8, 8, 9, 9], "{records:#?}");
         assert_eq!(records.len(), 6 + 2 + 4);
-        let reply = server.ask(&with_edns(ixfr_request("open.", 8)), over_tcp);
+        let reply = server.exchange(&with_edns(ixfr_request("open.", 8)), over_tcp);
         assert_eq!(answers(&reply).len(), 4 + 4);
-        // Who is current, or ahead, gets the SOA alone.
+        // A client that is current, or ahead, gets the SOA alone.
         for serial in [9, 10] {
-            let records = answers(&server.ask(&ixfr_request("open.", serial), over_tcp));
+            let records = answers(&server.exchange(&ixfr_request("open.", serial), over_tcp));
             assert!(
                 records.len() == 1 && is_soa(&records[0]),
                 "{serial}: {records:?}"
@@ -323,7 +322,7 @@ fn differences_go_out_from_the_journal_or_the_zone_does() {
     send(&mut stream, &ixfr_request("open.", 3));
     assert_eq!(read_whole(&mut stream).unwrap(), contents(&third));
     assert_eq!(
-        answers(&server.ask(&ixfr_request("open.", 3), false)).len(),
+        answers(&server.exchange(&ixfr_request("open.", 3), false)).len(),
         1
     );
     assert_ne!(contents(&third), expected_first);
@@ -334,8 +333,10 @@ fn differences_go_out_from_the_journal_or_the_zone_does() {
         read_whole(&mut stream).unwrap(),
         contents(&zone("there.", &text(5, 10)))
     );
-    assert!(is_truncated(&server.ask(&ixfr_request("there.", 3), false)));
-    let current = server.ask(&ixfr_request("there.", 5), true);
+    assert!(is_truncated(
+        &server.exchange(&ixfr_request("there.", 3), false)
+    ));
+    let current = server.exchange(&ixfr_request("there.", 5), true);
     assert_eq!(answers(&current).len(), 1);
 }
 
@@ -348,38 +349,38 @@ fn many_differences_are_condensed_and_large_ones_are_for_tcp() {
         version = primary.commit(&version, zone("open.", &text(100 + n, hosts)));
     }
     let server = &primary.server;
-    let records = answers(&server.ask(&ixfr_request("open.", 100), true));
-    // Hosts came and went again; but for the SOA nothing is left of that.
+    let records = answers(&server.exchange(&ixfr_request("open.", 100), true));
+    // Hosts were added and removed again; except for the SOA nothing of that remains.
     assert_eq!(records.len(), 4, "{records:?}");
-    let records = answers(&server.ask(&ixfr_request("open.", 101), true));
+    let records = answers(&server.exchange(&ixfr_request("open.", 101), true));
     assert_eq!(records.len(), 4 + 20);
     // Twenty records and four SOA do not fit into 512 octets.
     assert_eq!(
-        answers(&server.ask(&ixfr_request("open.", 101), false)).len(),
+        answers(&server.exchange(&ixfr_request("open.", 101), false)).len(),
         1
     );
 }
 
 #[test]
-fn the_expire_option_is_answered_where_it_is_asked_for() {
+fn the_expire_option_is_answered_where_it_is_requested() {
     let primary = Primary::with(vec![zone("open.", &text(7, 1))]);
     let expire = |packet: &[u8]| {
-        let reply = primary.server.ask(packet, true);
+        let reply = primary.server.exchange(packet, true);
         reply
             .windows(8)
             .any(|window| window == [0, 9, 0, 4, 0, 0x12, 0x75, 0])
     };
-    let mut request = plain_question("open.", Type::AXFR);
+    let mut request = plain_query("open.", Type::AXFR);
     assert!(!expire(&request));
     request[11] = 1;
     request.extend_from_slice(b"\0\x00\x29\x04\xd0\0\0\0\0\x00\x04\x00\x09\0\0");
     assert!(expire(&request), "1209600 seconds");
-    // A question for the SOA gets it as well, and no other question.
-    let ask = |name: &str, qtype: Type, over_tcp: bool| {
-        let mut request = plain_question(name, qtype);
+    // A query for the SOA gets the option as well, and no other query.
+    let exchange = |name: &str, qtype: Type, over_tcp: bool| {
+        let mut request = plain_query(name, qtype);
         request[11] = 1;
         request.extend_from_slice(b"\0\x00\x29\x04\xd0\0\0\0\0\x00\x04\x00\x09\0\0");
-        let reply = primary.server.ask(&request, over_tcp);
+        let reply = primary.server.exchange(&request, over_tcp);
         let records = Message::parse(&reply).unwrap().records();
         let opt = records.map(Result::unwrap).last().unwrap();
         assert_eq!(opt.rtype, Type::OPT);
@@ -387,21 +388,24 @@ fn the_expire_option_is_answered_where_it_is_asked_for() {
     };
     for over_tcp in [false, true] {
         assert_eq!(
-            ask("open.", Type::SOA, over_tcp),
+            exchange("open.", Type::SOA, over_tcp),
             [0, 9, 0, 4, 0, 0x12, 0x75, 0]
         );
-        assert!(ask("open.", Type::NS, over_tcp).is_empty());
-        assert_eq!(ask("nobody.", Type::SOA, over_tcp), [0, 15, 0, 2, 0, 20]);
+        assert!(exchange("open.", Type::NS, over_tcp).is_empty());
+        assert_eq!(
+            exchange("nobody.", Type::SOA, over_tcp),
+            [0, 15, 0, 2, 0, 20]
+        );
     }
 }
 
 #[test]
-fn a_version_that_changes_meanwhile_goes_out_as_it_was() {
+fn a_transfer_sends_the_version_from_its_start() {
     let first = zone("open.", &text(7, 15_000));
     let expected = contents(&first);
     let primary = Primary::with(vec![first]);
     let mut stream = primary.server.slow_tcp();
-    send(&mut stream, &plain_question("open.", Type::AXFR));
+    send(&mut stream, &plain_query("open.", Type::AXFR));
     let mut records = answers(&receive(&mut stream).unwrap());
     primary.server.replace(Arc::new(zone("open.", &text(8, 1))));
     while records.iter().filter(|record| is_soa(record)).count() < 2 {
@@ -414,9 +418,9 @@ fn a_version_that_changes_meanwhile_goes_out_as_it_was() {
 }
 
 #[test]
-fn clients_that_never_read_hold_their_places_and_nobody_else() {
+fn clients_that_never_read_occupy_their_slots_and_delay_no_others() {
     let limits = TransferLimits {
-        most: 3,
+        total: 3,
         per_client: 3,
         sent_octets_max: 1 << 20,
     };
@@ -427,40 +431,40 @@ fn clients_that_never_read_hold_their_places_and_nobody_else() {
     let stalled: Vec<TcpStream> = (0..3)
         .map(|_| {
             let mut stream = server.slow_tcp();
-            send(&mut stream, &plain_question("open.", Type::AXFR));
+            send(&mut stream, &plain_query("open.", Type::AXFR));
             stream
         })
         .collect();
     let start = Instant::now();
     while primary.transfers.counts().0 < 3 {
-        assert!(start.elapsed() < PATIENCE);
+        assert!(start.elapsed() < TIMEOUT);
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Questions are answered meanwhile, over both transports.
+    // Queries are answered in the meantime, over both transports.
     for over_tcp in [false, true] {
-        let reply = server.ask(&plain_question("ns1.open.", Type::A), over_tcp);
+        let reply = server.exchange(&plain_query("ns1.open.", Type::A), over_tcp);
         assert_eq!(rcode(&reply), 0);
     }
-    // Another transfer waits for a place, and gets it when one of the stalled is gone.
+    // Another transfer waits for a slot, and gets it when one of the stalled clients disconnects.
     let mut waiting = server.tcp();
-    send(&mut waiting, &plain_question("open.", Type::AXFR));
+    send(&mut waiting, &plain_query("open.", Type::AXFR));
     while primary.transfers.counts().1 < 1 {
-        assert!(start.elapsed() < PATIENCE);
+        assert!(start.elapsed() < TIMEOUT);
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(stalled);
     let records = read_whole(&mut waiting).expect("the whole zone");
     assert_eq!(records.len(), 3 + 30_000);
-    // Those who went away are counted as transfers that failed.
+    // Transfers to disconnected clients are counted as failed.
     server.wait_counter("transfers_out_failed", 3);
     server.wait_counter("transfers_out", 1);
     assert_eq!(primary.transfers.counts(), (0, 0));
 }
 
 #[test]
-fn a_flood_of_requests_is_answered_and_takes_no_place() {
+fn a_flood_of_requests_is_answered_and_occupies_no_slot() {
     let limits = TransferLimits {
-        most: 2,
+        total: 2,
         per_client: 1,
         sent_octets_max: 1 << 20,
     };
@@ -468,8 +472,8 @@ fn a_flood_of_requests_is_answered_and_takes_no_place() {
     let primary = Primary::start(zones, limits, false);
     let mut stream = primary.server.tcp();
     for _ in 0..200 {
-        send(&mut stream, &plain_question("closed.", Type::AXFR));
-        send(&mut stream, &plain_question("open.", Type::AXFR));
+        send(&mut stream, &plain_query("closed.", Type::AXFR));
+        send(&mut stream, &plain_query("open.", Type::AXFR));
     }
     for n in 0..200 {
         let refused = receive(&mut stream).unwrap_or_else(|| panic!("refusal {n}"));
@@ -486,7 +490,7 @@ fn a_flood_of_requests_is_answered_and_takes_no_place() {
 }
 
 #[test]
-fn a_record_that_fits_no_message_ends_the_transfer_and_smaller_ones_go_out() {
+fn a_record_that_fits_no_message_ends_the_transfer_and_smaller_ones_are_sent() {
     let with_large = |octets: usize| {
         let data = "00".repeat(octets);
         zone(
@@ -541,16 +545,18 @@ fn a_zone_that_is_signed_while_it_is_served_goes_out_with_a_chain_and_a_narrow_o
     server.wait_counter("signatures", 35);
     // A secondary with the same serial is current; one that is behind gets the whole zone.
     assert_eq!(
-        answers(&server.ask(&ixfr_request("open.", 7), true)).len(),
+        answers(&server.exchange(&ixfr_request("open.", 7), true)).len(),
         1
     );
     let mut stream = server.tcp();
     send(&mut stream, &ixfr_request("open.", 3));
     assert_eq!(read_whole(&mut stream).unwrap(), records);
-    assert!(is_truncated(&server.ask(&ixfr_request("open.", 3), false)));
+    assert!(is_truncated(
+        &server.exchange(&ixfr_request("open.", 3), false)
+    ));
     let narrow = [("NSEC3PARAM", "1 0 0 -"), ("NSEC3NARROW", "1")];
     server.replace(Arc::new(signed_online(&narrow)));
-    let reply = server.ask(&plain_question("open.", Type::AXFR), true);
+    let reply = server.exchange(&plain_query("open.", Type::AXFR), true);
     assert_eq!(rcode(&reply), REFUSED_CODE);
 }
 

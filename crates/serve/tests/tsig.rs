@@ -1,12 +1,11 @@
-//! Signed requests (RFC 8945): verified on every transport, and every reply signed, whoever makes it and whenever.
+//! Signed requests (RFC 8945): verified on every transport, and every reply signed, whichever component makes it and
+//! whenever.
 
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::loopback::{
-    Loopback, is_truncated, plain_question, question, rcode, receive, send, zone,
-};
+use crate::loopback::{Loopback, is_truncated, plain_query, query, rcode, receive, send, zone};
 use nameward_dnssec::tsig::{
     TsigAlgorithm, TsigFailure, TsigKey, TsigKeys, TsigRecord, sign_request,
 };
@@ -58,7 +57,7 @@ fn server() -> Loopback {
     server
 }
 
-/// The reply without what differs between clients: the TSIG record and the count of it.
+/// Returns the reply without what differs between clients: the TSIG record and its count.
 fn unsigned(mut reply: Vec<u8>) -> Vec<u8> {
     let start = TsigRecord::find(&reply)
         .unwrap()
@@ -70,27 +69,28 @@ fn unsigned(mut reply: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn signed_questions_get_the_plain_answer_and_a_signature_that_verifies() {
+fn signed_queries_get_the_plain_answer_and_a_valid_signature() {
     let server = server();
-    // Three times, so that the zone that is looked up answers from its packet cache as well, which takes an answer at the second.
+    // Three times, so that the looked-up zone answers from its packet cache as well, which stores an answer at the
+    // second.
     for round in 0..3 {
         for name in ["ns1.here.", "ns1.there.", "missing.there.", "ns1.nobody."] {
             for over_tcp in [false, true] {
-                let plain = question(name, Type::A);
+                let plain = query(name, Type::A);
                 let mut request = plain.clone();
                 let mut verifier = sign_request(&our_key(), &mut request, now());
-                let reply = server.ask(&request, over_tcp);
+                let reply = server.exchange(&request, over_tcp);
                 assert!(verifier.verify(&reply, now()).is_ok(), "{name} {round}");
                 assert!(verifier.is_complete());
                 assert_eq!(
                     unsigned(reply),
-                    server.ask(&plain, over_tcp),
+                    server.exchange(&plain, over_tcp),
                     "{name} {round}"
                 );
             }
         }
     }
-    // Signed and plain questions share what the packet cache has, over each transport.
+    // Signed and unsigned queries share the packet cache, over each transport.
     assert!(server.counter("packetcache-hit") >= 8);
     assert_eq!(server.counter("tsig_failures"), 0);
 }
@@ -98,13 +98,13 @@ fn signed_questions_get_the_plain_answer_and_a_signature_that_verifies() {
 #[test]
 fn what_is_wrong_with_a_signature_is_answered_as_the_rfc_says() {
     let server = server();
-    let ask = |key: &Arc<TsigKey>, at: u64| {
-        let mut request = question("ns1.here.", Type::A);
+    let exchange = |key: &Arc<TsigKey>, at: u64| {
+        let mut request = query("ns1.here.", Type::A);
         let mut verifier = sign_request(key, &mut request, at);
-        let reply = server.ask(&request, false);
+        let reply = server.exchange(&request, false);
         assert_eq!(
             rcode(&reply),
-            rcode(&server.ask(&request, true)),
+            rcode(&server.exchange(&request, true)),
             "over TCP the same"
         );
         let failure = verifier.verify(&reply, at).unwrap_err();
@@ -114,12 +114,12 @@ fn what_is_wrong_with_a_signature_is_answered_as_the_rfc_says() {
     };
     let sha256 = TsigAlgorithm::HmacSha256;
     // RFC 8945 section 5.2.1: an unknown key, and a known one with another algorithm.
-    let unknown = ask(&key("other.example.", sha256, SECRET), now());
+    let unknown = exchange(&key("other.example.", sha256, SECRET), now());
     assert_eq!(
         (unknown.0, unknown.1),
         (NOTAUTH, TsigFailure::RefusedByPeer(17))
     );
-    let other = ask(
+    let other = exchange(
         &key("key.example.", TsigAlgorithm::HmacSha512, SECRET),
         now(),
     );
@@ -127,8 +127,8 @@ fn what_is_wrong_with_a_signature_is_answered_as_the_rfc_says() {
         (other.0, other.1),
         (NOTAUTH, TsigFailure::RefusedByPeer(17))
     );
-    // Section 5.2.2: a wrong secret. Neither reply has a MAC, since there is no key to make one with.
-    let wrong = ask(&key("key.example.", sha256, b"another secret"), now());
+    // Section 5.2.2: a wrong secret. Neither reply is signed (section 5.3.2).
+    let wrong = exchange(&key("key.example.", sha256, b"another secret"), now());
     assert_eq!(
         (wrong.0, wrong.1),
         (NOTAUTH, TsigFailure::RefusedByPeer(16))
@@ -136,9 +136,9 @@ fn what_is_wrong_with_a_signature_is_answered_as_the_rfc_says() {
     for reply in [&unknown.2, &other.2, &wrong.2] {
         assert!(TsigRecord::find(reply).unwrap().unwrap().mac.is_empty());
     }
-    // Section 5.2.3: a clock that is off. That reply has a MAC, and the server's own time.
+    // Section 5.2.3: a wrong clock. That reply has a MAC, and the server's time.
     let at = now() - 4000;
-    let late = ask(&our_key(), at);
+    let late = exchange(&our_key(), at);
     assert_eq!((late.0, late.1), (NOTAUTH, TsigFailure::RefusedByPeer(18)));
     let record = TsigRecord::find(&late.2).unwrap().unwrap();
     assert_eq!((record.mac.len(), record.other.len()), (32, 6));
@@ -149,10 +149,10 @@ fn what_is_wrong_with_a_signature_is_answered_as_the_rfc_says() {
 #[test]
 fn records_that_are_out_of_place_or_cut_are_format_errors() {
     let server = server();
-    let mut request = question("ns1.here.", Type::A);
+    let mut request = query("ns1.here.", Type::A);
     sign_request(&our_key(), &mut request, now());
     let start = TsigRecord::find(&request).unwrap().unwrap().start;
-    // RFC 8945 section 5.1: two of them; one that is not the last; one in the answer section.
+    // RFC 8945 section 5.1: two TSIG records; one that is not the last record; one in the answer section.
     let record = request[start..].to_vec();
     let twice = |extra: &[u8]| {
         let mut packet = [&request[..], extra].concat();
@@ -160,7 +160,7 @@ fn records_that_are_out_of_place_or_cut_are_format_errors() {
         packet
     };
     let not_last = twice(b"\x01a\0\x00\x01\x00\x01\0\0\0\0\x00\x04\x7f\0\0\x01");
-    let mut in_answer = plain_question("ns1.here.", Type::A);
+    let mut in_answer = plain_query("ns1.here.", Type::A);
     in_answer.extend_from_slice(&record);
     in_answer[7] = 1;
     // Section 5.2.2.1: a MAC of nine octets.
@@ -178,7 +178,7 @@ fn records_that_are_out_of_place_or_cut_are_format_errors() {
         ("a MAC of nine octets", short),
     ] {
         for over_tcp in [false, true] {
-            let reply = server.ask(&packet, over_tcp);
+            let reply = server.exchange(&packet, over_tcp);
             assert_eq!(rcode(&reply), 1, "{what}");
             assert!(TsigRecord::find(&reply).unwrap().is_none(), "{what}");
         }
@@ -186,20 +186,20 @@ fn records_that_are_out_of_place_or_cut_are_format_errors() {
 }
 
 #[test]
-fn a_datagram_that_the_signature_leaves_no_room_is_a_question_with_tc() {
+fn a_datagram_without_room_beside_the_signature_has_only_the_question_and_tc() {
     let server = server();
     for name in ["big.here.", "big.there."] {
-        let mut request = question(name, Type::TXT);
+        let mut request = query(name, Type::TXT);
         let mut verifier = sign_request(&our_key(), &mut request, now());
-        let reply = server.ask(&request, false);
+        let reply = server.exchange(&request, false);
         let len = verifier.verify(&reply, now()).unwrap();
         assert!(is_truncated(&reply) && rcode(&reply) == 0, "{name}");
         assert!(reply.len() < 250, "{name}: {}", reply.len());
-        // RFC 8945 section 5.3: nothing but the question, besides the OPT record.
-        assert_eq!(len, question(name, Type::TXT).len(), "{name}");
-        let mut request = question(name, Type::TXT);
+        // RFC 8945 section 5.3: only the question, apart from the OPT record.
+        assert_eq!(len, query(name, Type::TXT).len(), "{name}");
+        let mut request = query(name, Type::TXT);
         let mut verifier = sign_request(&our_key(), &mut request, now());
-        let reply = server.ask(&request, true);
+        let reply = server.exchange(&request, true);
         assert!(
             verifier.verify(&reply, now()).is_ok() && !is_truncated(&reply),
             "{name}"
@@ -218,14 +218,14 @@ fn names_as_long_as_they_may_be_get_a_reply_with_their_signature() {
     let algorithm = TsigAlgorithm::HmacSha512;
     keys.insert(TsigKey::new(name.as_name(), algorithm, SECRET));
     server.shared.tsig_keys.store(Arc::new(keys));
-    let mut request = plain_question(&long, Type::A);
+    let mut request = plain_query(&long, Type::A);
     let mut verifier = sign_request(&key(&long, algorithm, SECRET), &mut request, now());
-    let reply = server.ask(&request, false);
+    let reply = server.exchange(&request, false);
     assert!(verifier.verify(&reply, now()).is_ok());
     assert_eq!(rcode(&reply), 5);
 }
 
-/// Has three messages as any zone, answers an UPDATE when the test does it, and notes the keys of those who ask.
+/// Sends any zone as three messages, answers an UPDATE when the test does, and records the keys of requests.
 #[derive(Default)]
 struct Handler {
     keys: Mutex<Vec<Option<String>>>,
@@ -254,13 +254,13 @@ impl ZoneRequests for Handler {
 
     fn transfer(&self, request: &Request<'_>, _: &mut ReplyPath<'_>, _: &mut [u8]) -> Verdict {
         self.note(request);
-        let question = request.query.packet()[..request.query.question_end].to_vec();
-        Verdict::Stream(Box::new(Three { question, left: 3 }))
+        let query = request.query.packet()[..request.query.question_end].to_vec();
+        Verdict::Stream(Box::new(Three { query, left: 3 }))
     }
 }
 
 struct Three {
-    question: Vec<u8>,
+    query: Vec<u8>,
     left: u8,
 }
 
@@ -270,14 +270,14 @@ impl MessageStream for Three {
             return NextMessage::End;
         }
         self.left -= 1;
-        // As large as there is room for.
+        // As large as the limit allows.
         let room = out.len();
         let mut writer = MessageWriter::without_question(out, room);
         let (owner, fixed) = (OwnerForm::Root, (Type(65_400), Class::IN, 0));
         let data = vec![7; room - 12 - 11];
         let written = writer.record(MessageSection::Answer, owner, fixed, &data);
         assert_eq!(written, Ok(()));
-        NextMessage::Written(writer.finish(&self.question, ReplyFlags::default()))
+        NextMessage::Written(writer.finish(&self.query, ReplyFlags::default()))
     }
 }
 
@@ -287,7 +287,7 @@ fn every_message_of_a_stream_is_signed() {
     let handler = Arc::new(Handler::default());
     server.shared.set_zone_requests(handler.clone());
     let mut stream = server.tcp();
-    let mut request = plain_question("here.", Type::AXFR);
+    let mut request = plain_query("here.", Type::AXFR);
     let mut verifier = sign_request(&our_key(), &mut request, now());
     send(&mut stream, &request);
     for _ in 0..3 {
@@ -301,8 +301,8 @@ fn every_message_of_a_stream_is_signed() {
         assert!(verifier.verify(&message, now()).is_ok());
     }
     assert!(verifier.is_complete());
-    // Without a signature on the request there is none on the messages.
-    send(&mut stream, &plain_question("here.", Type::AXFR));
+    // Without a signature on the request there are none on the messages.
+    send(&mut stream, &plain_query("here.", Type::AXFR));
     let message = receive(&mut stream).expect("a message");
     assert!(TsigRecord::find(&message).unwrap().is_none());
     let keys = handler.keys.lock().unwrap().clone();
@@ -310,11 +310,11 @@ fn every_message_of_a_stream_is_signed() {
 }
 
 #[test]
-fn replies_that_come_later_are_signed_when_they_leave() {
+fn late_replies_are_signed_when_they_are_sent() {
     let server = server();
     let handler = Arc::new(Handler::default());
     server.shared.set_zone_requests(handler.clone());
-    let mut request = plain_question("here.", Type::SOA);
+    let mut request = plain_query("here.", Type::SOA);
     request[2] = 5 << 3;
     let mut verifier = sign_request(&our_key(), &mut request, now());
     let socket = server.udp();
@@ -326,7 +326,7 @@ fn replies_that_come_later_are_signed_when_they_leave() {
         }
         std::thread::yield_now();
     };
-    let mut reply = plain_question("here.", Type::SOA);
+    let mut reply = plain_query("here.", Type::SOA);
     (reply[2], reply[3]) = (5 << 3 | 0x80, 0);
     late.send(&reply, Rcode::NoError);
     let mut received = [0; 512];
@@ -338,7 +338,7 @@ fn replies_that_come_later_are_signed_when_they_leave() {
     );
 }
 
-/// Returns the output of a tool for a signed question.
+/// Returns the output of a tool for a signed query.
 fn run(tool: &str, server: &Loopback, arguments: &[&str]) -> String {
     let port = server.address.port().to_string();
     let output = Command::new(tool)

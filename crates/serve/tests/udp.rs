@@ -1,4 +1,4 @@
-//! UDP workers over loopback: who is answered, from where, and how they stop.
+//! UDP workers over loopback: which datagrams are answered, from which address, and how workers stop.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use nameward_serve::udp::{
 use nameward_testkit::require;
 use nameward_testkit::wait_until;
 
-/// Only a hang reaches it, on a busy machine too.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Reached only if something hangs, even on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
 struct Seen {
@@ -24,8 +24,8 @@ struct Seen {
     timed: AtomicUsize,
 }
 
-/// Sends back what came, with the client's address behind it. A datagram "silence" gets no reply,
-/// "panic" is a bug, "slow" delays the batch.
+/// Echoes datagrams, with the client's address appended. A datagram "silence" gets no reply, "panic" is a bug, "slow"
+/// delays the batch.
 struct Echo(Arc<Seen>);
 
 impl BatchHandler for Echo {
@@ -95,25 +95,25 @@ impl Server {
 
 fn client(local: &str) -> UdpSocket {
     let socket = UdpSocket::bind(local).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket
 }
 
-/// Asks through a connected socket, which hears only the very address that it asks.
-fn ask(socket: &UdpSocket, server: SocketAddr, query: &[u8]) {
+/// Queries through a connected socket, which only receives from the address that it queries.
+fn exchange(socket: &UdpSocket, server: SocketAddr, query: &[u8]) {
     socket.connect(server).unwrap();
     socket.send(query).unwrap();
     let mut buffer = [0; 8192];
     let len = socket.recv(&mut buffer).expect("an answer in time");
-    let want = [query, socket.local_addr().unwrap().to_string().as_bytes()].concat();
-    assert_eq!(&buffer[..len], &want[..]);
+    let expected = [query, socket.local_addr().unwrap().to_string().as_bytes()].concat();
+    assert_eq!(&buffer[..len], &expected[..]);
 }
 
 #[test]
 fn one_ipv4_address_is_served_by_all_workers() {
     let server = Server::start(&["127.0.0.1:0"], 3);
     for _ in 0..40 {
-        ask(&client("127.0.0.1:0"), server.addresses[0], b"hello");
+        exchange(&client("127.0.0.1:0"), server.addresses[0], b"hello");
     }
     wait_until("all counted", || {
         server.seen.sent.load(Ordering::SeqCst) == 40
@@ -127,13 +127,13 @@ fn several_addresses_of_both_families_are_served() {
     let server = Server::start(&["127.0.0.1:0", "[::1]:0", "127.0.0.3:0"], 2);
     for round in 0..20 {
         let query = format!("round {round}");
-        ask(
+        exchange(
             &client("127.0.0.1:0"),
             server.addresses[0],
             query.as_bytes(),
         );
-        ask(&client("[::1]:0"), server.addresses[1], query.as_bytes());
-        ask(
+        exchange(&client("[::1]:0"), server.addresses[1], query.as_bytes());
+        exchange(
             &client("127.0.0.9:0"),
             server.addresses[2],
             query.as_bytes(),
@@ -143,25 +143,25 @@ fn several_addresses_of_both_families_are_served() {
 }
 
 #[test]
-fn wildcard_sockets_answer_from_the_address_asked() {
-    // A specific address beside them: control messages are switched on and off in one batch.
+fn wildcard_sockets_answer_from_the_queried_address() {
+    // A specific address in addition: control messages are switched on and off in one batch.
     let server = Server::start(&["0.0.0.0:0", "[::]:0", "127.0.0.1:0"], 1);
     let (v4, v6) = (server.addresses[0].port(), server.addresses[1].port());
     for last in [1, 2, 77] {
         let asked = SocketAddr::from(([127, 0, 0, last], v4));
-        ask(&client("127.0.0.1:0"), asked, b"from where");
+        exchange(&client("127.0.0.1:0"), asked, b"from where");
         let asked: SocketAddr = format!("[::1]:{v6}").parse().unwrap();
-        ask(&client("[::1]:0"), asked, b"from where");
-        ask(&client("127.0.0.1:0"), server.addresses[2], b"specific");
+        exchange(&client("[::1]:0"), asked, b"from where");
+        exchange(&client("127.0.0.1:0"), server.addresses[2], b"specific");
     }
     server.stop();
 }
 
 #[test]
-fn silence_is_kept_and_neighbours_in_the_batch_are_answered() {
+fn a_dropped_query_gets_no_reply_and_others_in_the_batch_are_answered() {
     let server = Server::start(&["127.0.0.1:0"], 1);
     let sleeper = client("127.0.0.1:0");
-    // While the worker is busy with this one, the rest gathers to one batch.
+    // While the worker is busy with this one, the others arrive and become one batch.
     sleeper.send_to(b"slow", server.addresses[0]).unwrap();
     wait_until("slow one taken", || {
         server.seen.received.load(Ordering::SeqCst) == 1
@@ -183,11 +183,11 @@ fn silence_is_kept_and_neighbours_in_the_batch_are_answered() {
         let len = socket.recv(&mut buffer).unwrap();
         answers.push(String::from_utf8_lossy(&buffer[..2.min(len)]).into_owned());
     }
-    let want: Vec<String> = (0..20)
+    let expected: Vec<String> = (0..20)
         .filter(|i| i % 3 != 0)
         .map(|i| format!("{i:02}"))
         .collect();
-    assert_eq!(answers, want);
+    assert_eq!(answers, expected);
     wait_until("all counted", || {
         server.seen.sent.load(Ordering::SeqCst) == 14
     });
@@ -202,8 +202,7 @@ fn unreachable_destination_costs_only_its_own_reply() {
     wait_until("slow one taken", || {
         server.seen.received.load(Ordering::SeqCst) == 1
     });
-    // Destination port 0 is refused by the kernel with EINVAL; a raw socket is needed to come from
-    // it.
+    // The kernel refuses destination port 0 with EINVAL; sending from it requires a raw socket.
     let sent = send_from_port_zero(server.addresses[0], b"bad");
     let Some(()) = require(sent, "the right to raw sockets (root)") else {
         return server.stop();
@@ -254,7 +253,7 @@ fn oversized_datagram_is_marked_and_largest_fits() {
     wait_until("marked", || {
         server.seen.truncated.load(Ordering::SeqCst) == 1
     });
-    ask(&socket, server.addresses[0], &vec![b'y'; QUERY_MAX - 100]);
+    exchange(&socket, server.addresses[0], &vec![b'y'; QUERY_MAX - 100]);
     assert_eq!(server.seen.truncated.load(Ordering::SeqCst), 1);
     server.stop();
 }
@@ -264,12 +263,12 @@ fn bug_in_the_handler_costs_one_batch_not_the_worker() {
     let server = Server::start(&["127.0.0.1:0"], 1);
     let socket = client("127.0.0.1:0");
     socket.send_to(b"panic", server.addresses[0]).unwrap();
-    ask_until_answered(&socket, server.addresses[0]);
+    exchange_until_answered(&socket, server.addresses[0]);
     server.stop();
 }
 
-/// The first question may share the batch that is lost.
-fn ask_until_answered(socket: &UdpSocket, server: SocketAddr) {
+/// The first query may be in the batch that is lost.
+fn exchange_until_answered(socket: &UdpSocket, server: SocketAddr) {
     socket
         .set_read_timeout(Some(Duration::from_millis(500)))
         .unwrap();
@@ -284,7 +283,7 @@ fn ask_until_answered(socket: &UdpSocket, server: SocketAddr) {
 }
 
 #[test]
-fn idle_workers_call_on_idle() {
+fn idle_workers_call_the_idle_handler() {
     for addresses in [&["127.0.0.1:0"][..], &["127.0.0.1:0", "[::1]:0"]] {
         let server = Server::start(addresses, 1);
         wait_until("idle twice", || {
@@ -295,11 +294,11 @@ fn idle_workers_call_on_idle() {
 }
 
 #[test]
-fn resting_workers_leave_datagrams_in_the_sockets_until_they_read_again() {
+fn paused_workers_leave_datagrams_in_the_sockets_until_they_read_again() {
     for addresses in [&["127.0.0.1:0"][..], &["127.0.0.1:0", "[::1]:0"]] {
         let server = Server::start(addresses, 2);
-        ask(&client("127.0.0.1:0"), server.addresses[0], b"before");
-        assert!(server.stop.rest());
+        exchange(&client("127.0.0.1:0"), server.addresses[0], b"before");
+        assert!(server.stop.pause());
         let clients: Vec<UdpSocket> = (0..20).map(|_| client("127.0.0.1:0")).collect();
         for socket in &clients {
             socket.send_to(b"waiting", server.addresses[0]).unwrap();
@@ -309,14 +308,14 @@ fn resting_workers_leave_datagrams_in_the_sockets_until_they_read_again() {
         for socket in &clients {
             socket.recv(&mut [0; 100]).expect("an answer");
         }
-        // Again, and the end of workers that rest.
-        assert!(server.stop.rest());
+        // Again; then paused workers are stopped.
+        assert!(server.stop.pause());
         server.stop();
     }
 }
 
 #[test]
-fn stopping_answers_what_has_already_come() {
+fn stopping_workers_answer_what_has_already_arrived() {
     for addresses in [&["127.0.0.1:0"][..], &["127.0.0.1:0", "[::1]:0"]] {
         let server = Server::start(addresses, 1);
         let socket = client("127.0.0.1:0");

@@ -212,7 +212,7 @@ impl GeoDatabases {
             let Ok(found) = reader.lookup(address) else {
                 continue;
             };
-            // What a database says about an address holds for its network, also that it says nothing.
+            // The result for an address applies to its network, even if the database has no data for it.
             scope = scope.max(found.network().map_or(0, |network| network.prefix()));
             for path in paths {
                 if let Ok(Some(value)) = found.decode_path(path) {

@@ -74,14 +74,14 @@ pub struct HealthCheck {
     pub minimum_successes: u32,
 }
 
-/// The health of a target as far as it is known.
+/// The known health of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetHealth {
     /// It was not checked yet.
     Unknown,
     /// The checks fail.
     Down,
-    /// It works, with this weight: 1 unless it says otherwise.
+    /// It works, with this weight: 1 unless it reports another one.
     Up(u32),
 }
 
@@ -90,9 +90,9 @@ pub enum TargetHealth {
 pub enum ForcedHealth {
     /// The checks decide.
     No,
-    /// The target is down whatever checks find.
+    /// The target is down regardless of its checks.
     Down,
-    /// The target is up whatever checks find.
+    /// The target is up regardless of its checks.
     Up,
 }
 
@@ -127,7 +127,7 @@ pub struct CheckedTarget {
     forced: AtomicU8,
     failures: AtomicU32,
     successes: AtomicU32,
-    /// Whether a pool has it: it is checked however long ago it was named.
+    /// Whether a pool contains it: then it is checked even if no script names it.
     is_kept: AtomicBool,
     last_named: AtomicU64,
     last_checked: AtomicU64,
@@ -204,7 +204,7 @@ impl CheckedTarget {
         }
     }
 
-    /// Returns what this server and others find.
+    /// Returns the result of this server's checks and those of others.
     fn decided(&self) -> TargetHealth {
         self.others.load().decide(self.found())
     }
@@ -230,7 +230,7 @@ impl CheckedTarget {
         }
     }
 
-    /// Forces a state; returns the one before.
+    /// Forces a state; returns the previous one.
     fn set_forced(&self, forced: ForcedHealth) -> ForcedHealth {
         let before = self.forced();
         let state = match forced {
@@ -346,7 +346,7 @@ impl HealthChecks {
         { targets.get(check) }.map_or(TargetHealth::Unknown, |target| target.health())
     }
 
-    /// Checks these targets from now on, and no longer those that were kept before, unless scripts name them.
+    /// Checks these targets from now on, and no longer those of the previous pools, unless scripts name them.
     pub fn set_required<'c>(&self, checks: impl Iterator<Item = &'c HealthCheck>) {
         let _changing = self.changes.lock();
         let mut targets = HashMap::clone(&self.targets.load());

@@ -1,4 +1,5 @@
-//! Answers that depend on who asks and on where they are: LUA records, pools and maps, GeoIP databases, the health of targets.
+//! Answers that depend on the client and its location: LUA records, pools and maps, GeoIP databases, the health of
+//! targets.
 //!
 //! What this crate returns are records; the answer engine does not know how they were chosen. Nothing here waits for the
 //! network or for a database: what is not known is reported, and the caller finds it.
@@ -24,7 +25,7 @@ pub struct ScriptRules {
     pub is_enabled: bool,
     /// Whether scripts share one environment per thread, which keeps the global names that they set.
     pub is_shared: bool,
-    /// Maximum number of calls and loop iterations of a run; 0 is no limit.
+    /// Maximum number of calls and loop iterations of a run; 0 means no limit.
     pub instructions_max: u32,
 }
 

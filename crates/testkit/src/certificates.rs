@@ -1,4 +1,4 @@
-//! Certificates for TLS peers: an authority made for one test, and what it issues.
+//! Certificates for TLS peers: an authority created for one test, and the certificates that it issues.
 
 use std::fs;
 use std::io;

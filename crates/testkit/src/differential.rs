@@ -1,18 +1,18 @@
 //! Differential tests: the same difficult zones in several servers, the same queries to all, and their answers
 //! compared.
 //!
-//! [`zones`] generates the zones from a seed, [`questions`] the queries, [`answers`] sends them and normalises the
+//! [`zones`] generates the zones from a seed, [`queries`] the queries, [`answers`] sends them and normalises the
 //! answers for comparison, and [`review`] knows every reviewed way in which the servers may differ.
 
 pub mod answers;
-pub mod questions;
+pub mod queries;
 mod random;
 pub mod review;
 pub mod zones;
 
 use crate::TestFailure;
 use answers::{Answer, Server};
-use questions::Ask;
+use queries::Ask;
 use random::Random;
 use std::collections::BTreeMap;
 
@@ -28,8 +28,8 @@ pub struct Findings {
 }
 
 /// Returns the queries that a seed generates for the zones.
-pub fn asks(zones: &[zones::Zone], seed: u64) -> Vec<Ask> {
-    questions::questions(zones, &mut Random::new(seed ^ 0x5eed))
+pub fn generate_queries(zones: &[zones::Zone], seed: u64) -> Vec<Ask> {
+    queries::queries(zones, &mut Random::new(seed ^ 0x5eed))
 }
 
 /// Sends all queries that the seed generates to all `peers`, and to `ours` if given.
@@ -41,7 +41,7 @@ pub fn compare(
 ) -> Result<Findings, TestFailure> {
     let mut findings = Findings::default();
     let apexes: Vec<String> = zones.iter().map(|zone| format!("{}.", zone.name)).collect();
-    for ask in asks(zones, seed) {
+    for ask in generate_queries(zones, seed) {
         findings.asked += 1;
         let mut answers = Vec::new();
         for server in peers.iter_mut() {

@@ -9,7 +9,7 @@ use std::io;
 pub struct TestFailure(String);
 
 impl TestFailure {
-    /// Returns the failure prefixed with the place or thing it is about.
+    /// Returns the failure prefixed with its location or subject.
     pub fn at(self, place: impl fmt::Display) -> Self {
         Self(format!("{place}: {self}"))
     }

@@ -13,7 +13,7 @@ pub struct FaultySystem {
     environment: Vec<(&'static str, OsString)>,
 }
 
-/// A kind of fault, with the place of its value in the file that the server has mapped.
+/// A kind of fault, with the offset of its value in the file that the server has mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Writes below the directory fail with this error number; 0 for none.
@@ -24,11 +24,11 @@ pub enum Fault {
     Open(i32),
     /// Connections cannot be accepted.
     Accept(i32),
-    /// A flush to disk takes so many milliseconds.
+    /// A flush to disk takes this many milliseconds.
     SlowSync(i32),
     /// A flush to disk does not end while this is 1.
     Hang(i32),
-    /// The clock differs by so many seconds.
+    /// The clock differs by this many seconds.
     Clock(i64),
 }
 

@@ -1,4 +1,4 @@
-//! Writes small databases in the MaxMind format (version 2.0), so that tests need no files of others.
+//! Writes small databases in the MaxMind format (version 2.0), so that tests need no third-party files.
 //!
 //! The tree has one record per bit of an IPv6 address; IPv4 networks are below `::/96`.
 

@@ -1,7 +1,7 @@
 //! The conformance suite against servers of other brands: it keeps the expectations honest.
 //!
-//! What a brand does otherwise stands in the file as `differs BRAND: reason`; everything else it must
-//! answer as the suite says. A `differs` that no longer holds is an error too.
+//! A deviation of a name server is recorded in the file as `differs BRAND: reason`; everything else must conform to
+//! the suite. A `differs` that no longer applies is an error, too.
 
 use nameward_testkit::TestFailure;
 use nameward_testkit::conformance::{self, Judge, Suite};
@@ -76,16 +76,16 @@ fn every_file_of_the_suite_reads() {
 }
 
 #[test]
-fn nsd_answers_as_the_suite_says() {
+fn nsd_conforms_to_the_suite() {
     judge(PeerKind::Nsd);
 }
 
 #[test]
-fn knot_answers_as_the_suite_says() {
+fn knot_conforms_to_the_suite() {
     judge(PeerKind::Knot);
 }
 
 #[test]
-fn bind_answers_as_the_suite_says() {
+fn bind_conforms_to_the_suite() {
     judge(PeerKind::Bind);
 }

@@ -1,4 +1,4 @@
-//! A test whose real part is missing fails, or is passed over and counted where that was asked for.
+//! A test whose real dependency is missing fails, or is skipped and counted where that is allowed.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -10,7 +10,7 @@ const SKIPPED: &str = "NAMEWARD_SKIPPED";
 /// Set for the processes that the test below starts.
 const CHILD: &str = "NAMEWARD_TESTKIT_MISSING";
 
-/// Run by the test below in a process of its own.
+/// Run by the test below in a separate process.
 #[test]
 #[ignore = "only a part of another test"]
 fn needs_what_nobody_has() {

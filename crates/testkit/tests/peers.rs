@@ -84,7 +84,7 @@ fn a_server_that_ends_at_once_is_an_error_with_its_log() {
 /// Set for the process that holds a server until it is killed.
 const HOLD: &str = "NAMEWARD_TESTKIT_HOLD";
 
-/// Run by the test below in a process of its own, which is then killed.
+/// Run by the test below in a separate process, which is then killed.
 #[test]
 #[ignore = "only a part of another test"]
 fn hold_a_server_until_killed() {
@@ -114,7 +114,7 @@ fn a_server_ends_when_its_process_is_killed() {
         .lines()
         .find_map(|line| Some(line.unwrap().split_once("home=")?.1.to_string()))
         .unwrap();
-    // The server's working directory is its home: it is found by that.
+    // The server is found by its working directory.
     let server_runs = || {
         std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
             std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&home))

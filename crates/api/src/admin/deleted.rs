@@ -36,7 +36,7 @@ pub fn list(visit: &Visit<'_>, _: &[&str]) -> PageResult {
         }
         true
     });
-    // Without a state directory no copies are kept: the page says so.
+    // Without a state directory no copies are stored, which the page explains.
     let problem = match listed {
         Ok(_) => None,
         Err(error) if error.kind == ErrorKind::Refused => Some(error.message),

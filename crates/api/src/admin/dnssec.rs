@@ -92,7 +92,7 @@ fn draw(visit: &Visit<'_>, zone: &str, problem: Option<String>) -> PageResult {
     Ok(page(status, &page_of))
 }
 
-/// Says in words how a zone is signed.
+/// Describes how a zone is signed.
 fn signed_text(word: &str) -> String {
     match word {
         "database" => "yes, with the keys in its database".into(),

@@ -185,7 +185,7 @@ impl EditedRrset {
         fields
     }
 
-    /// The change that the form makes. Only databases store comments: for other zones they are left alone.
+    /// Returns the change that the form makes. Only databases store comments: for other zones they are not changed.
     fn step(
         &self,
         zone: &ZoneAttributes,
@@ -255,7 +255,7 @@ impl EditedRrset {
     }
 }
 
-/// Says what the difference of served records does not show.
+/// Describes changes that the difference of served records does not show.
 fn notes(before: &ShownRrset, step: &RrsetStep) -> Vec<String> {
     let mut notes = Vec::new();
     let after = step.records.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Owns the history of a zone: its versions, the difference of two, and the way back to an older one.
+//! The history of a zone: its versions, the difference between two, and the rollback to an older one.
 
 use askama::Template;
 use nameward_control::operations::{
@@ -65,7 +65,7 @@ pub fn list(visit: &Visit<'_>, arguments: &[&str]) -> PageResult {
         }
         true
     });
-    // Live zones and servers without a state directory have no journal: the page says why.
+    // Live zones and servers without a state directory have no journal, which the page explains.
     let problem = match listed {
         Ok(_) => None,
         Err(error) if error.kind == ErrorKind::Refused => Some(error.message),
@@ -94,11 +94,11 @@ pub fn roll_back(visit: &Visit<'_>, arguments: &[&str]) -> PageResult {
     check_editable(visit, &zone)?;
     let invalid = |_| OperationError::invalid("Choose the version to restore.");
     let to: u32 = visit.field("to").parse().map_err(invalid)?;
-    let way_back = way_back(visit, &zone, to)?;
+    let rollback_form = rollback_form(visit, &zone, to)?;
     let proposal = Proposal {
         title: format!("Restore the records of serial {to}"),
         tab: ZoneTab::History,
-        request: RrsetsRequest::from_difference(&zone.name, &way_back),
+        request: RrsetsRequest::from_difference(&zone.name, &rollback_form),
         zone,
         notes: Vec::new(),
         fields: vec![
@@ -112,7 +112,7 @@ pub fn roll_back(visit: &Visit<'_>, arguments: &[&str]) -> PageResult {
 }
 
 /// The difference from the newest version to an older one.
-fn way_back(
+fn rollback_form(
     visit: &Visit<'_>,
     zone: &ZoneAttributes,
     to: u32,

@@ -32,8 +32,8 @@ pub fn login_page(server: &str, next: &str, status: u16, problem: Option<&str>) 
     )
 }
 
-/// The reply to a request without a session: GET comes back after the login, a form cannot.
-pub fn ask_for_login(request: &AdminRequest) -> ApiResponse {
+/// The reply to a request without a session: a GET is repeated after the login, a form cannot be.
+pub fn redirect_to_login(request: &AdminRequest) -> ApiResponse {
     let next = match request.method {
         crate::request::ApiMethod::Get if request.target != "/admin" => &request.target,
         _ => "",

@@ -81,7 +81,7 @@ pub struct AdminFrame<'a> {
     pub key: String,
     /// The key permits changes.
     pub can_write: bool,
-    /// The key is good for all zones.
+    /// The key is valid for all zones.
     pub is_unlimited: bool,
     view: AdminView,
     /// The message of the last change.

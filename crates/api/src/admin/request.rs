@@ -20,7 +20,7 @@ pub struct AdminRequest {
     /// The path segments after `/admin`, decoded.
     pub path: Vec<String>,
     query: Vec<(String, String)>,
-    /// Path and query as sent, to come back to after the login.
+    /// Path and query as sent, to return to after the login.
     pub target: String,
     /// The form; empty until the body was read.
     pub form: Form,
@@ -125,7 +125,7 @@ impl Form {
         let delimiter = format!("--{boundary}");
         let text = String::from_utf8_lossy(body);
         let mut fields = Vec::new();
-        // Before the first delimiter is nothing, behind the last one are two hyphens.
+        // Nothing precedes the first delimiter; two hyphens follow the last one.
         for part in text.split(delimiter.as_str()).skip(1) {
             if part.starts_with("--") {
                 return Some(Form(fields));

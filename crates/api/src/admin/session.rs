@@ -13,7 +13,7 @@ use nameward_base::sync::Mutex;
 use nameward_control::api_keys::ApiKey;
 use nameward_control::web::same_secret;
 
-/// Sessions at the same time; the one idle longest makes room for a new one.
+/// Maximum number of sessions; the one idle longest is evicted for a new one.
 const SESSIONS_MAX: usize = 256;
 /// A session ends after this time without a request.
 const IDLE: Duration = Duration::from_secs(30 * 60);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_are_bounded_and_the_one_idle_longest_makes_room() {
+    fn sessions_are_limited_and_the_longest_idle_one_is_evicted() {
         let (sessions, now) = (Sessions::default(), Instant::now());
         let key = ApiKey::configured();
         let first = sessions.start(&key, now).unwrap();

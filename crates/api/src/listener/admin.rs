@@ -14,7 +14,7 @@ use super::connections::ApiConnection;
 use super::reply::ReplyBody;
 use super::{ApiShared, finish_with, read_body};
 use crate::admin::{
-    Admin, AdminRequest, HEADERS, LOGIN_MAX, ask_for_login, logged_in, login_page, refusal,
+    Admin, AdminRequest, HEADERS, LOGIN_MAX, logged_in, login_page, redirect_to_login, refusal,
 };
 use crate::request::ApiMethod;
 use crate::response::{ApiResponse, ErrorForm};
@@ -32,20 +32,20 @@ pub fn read_head(request: &Request<Incoming>, client: IpAddr) -> Option<AdminReq
 /// Answers a request.
 pub async fn answer(
     (shared, admin): (&Arc<ApiShared>, &Admin),
-    place: &Arc<ApiConnection>,
+    slot: &Arc<ApiConnection>,
     request: Request<Incoming>,
     head: AdminRequest,
 ) -> Response<ReplyBody> {
     let response = match admin.asset(&head) {
         Some(asset) => asset,
-        None => respond((shared, admin), place, request, head).await,
+        None => respond((shared, admin), slot, request, head).await,
     };
     finish_with(shared, response, &HEADERS)
 }
 
 async fn respond(
     (shared, admin): (&Arc<ApiShared>, &Admin),
-    place: &Arc<ApiConnection>,
+    slot: &Arc<ApiConnection>,
     request: Request<Incoming>,
     mut head: AdminRequest,
 ) -> ApiResponse {
@@ -70,7 +70,7 @@ async fn respond(
     // A session does not outlive its key.
     let session = session.filter(|session| shared.gate.is_valid(&session.key));
     let Some(session) = session else {
-        return ask_for_login(&head);
+        return redirect_to_login(&head);
     };
     let mut room = None;
     if is_post {
@@ -91,7 +91,7 @@ async fn respond(
     let Ok(_permit) = shared.operations.acquire().await else {
         return ApiResponse::error(503, ErrorForm::Text);
     };
-    let _busy = place.begin();
+    let _busy = slot.begin();
     let running = Arc::clone(shared);
     let responding = tokio::task::spawn_blocking(move || {
         let _room = room;

@@ -18,17 +18,17 @@ pub struct Connections {
 #[derive(Default)]
 struct ConnectionTable {
     next: u64,
-    /// By number: older connections come first.
+    /// By number: the oldest connections first.
     all: BTreeMap<u64, ConnectionEntry>,
 }
 
 struct ConnectionEntry {
     client: IpAddr,
-    place: Weak<ApiConnection>,
+    slot: Weak<ApiConnection>,
     task: Option<AbortHandle>,
 }
 
-/// The place of one connection; given back when it is dropped.
+/// The slot of one connection; released when it is dropped.
 pub struct ApiConnection {
     id: u64,
     table: Arc<Mutex<ConnectionTable>>,
@@ -39,7 +39,8 @@ pub struct ApiConnection {
 pub struct RunningOperation(Arc<ApiConnection>);
 
 impl ApiConnection {
-    /// Notes that an operation begins; the connection is not closed for another until the returned value is dropped.
+    /// Records the start of an operation; the connection is not closed for another one until the returned value is
+    /// dropped.
     pub fn begin(self: &Arc<Self>) -> RunningOperation {
         self.running.fetch_add(1, Ordering::Relaxed);
         RunningOperation(Arc::clone(self))
@@ -76,19 +77,19 @@ impl Connections {
         }
         table.next += 1;
         let id = table.next;
-        let place = Arc::new(ApiConnection {
+        let slot = Arc::new(ApiConnection {
             id,
             table: Arc::clone(&self.table),
             running: AtomicUsize::new(0),
         });
         let entry = ConnectionEntry {
             client,
-            place: Arc::downgrade(&place),
+            slot: Arc::downgrade(&slot),
             task: None,
         };
         table.all.insert(id, entry);
         drop(table);
-        let task = start(place);
+        let task = start(slot);
         if let Some(entry) = self.table.lock().all.get_mut(&id) {
             entry.task = Some(task);
         }
@@ -104,8 +105,8 @@ impl ConnectionTable {
         }
         let own = counts.get(&newcomer).copied().unwrap_or(0);
         let is_idle = |entry: &ConnectionEntry| {
-            let place = entry.place.upgrade();
-            let running = place.map(|place| place.running.load(Ordering::Relaxed));
+            let slot = entry.slot.upgrade();
+            let running = slot.map(|slot| slot.running.load(Ordering::Relaxed));
             entry.task.is_some() && running == Some(0)
         };
         let idle = self.all.iter().filter(|(_, entry)| is_idle(entry));
@@ -133,13 +134,13 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Admits a connection that stays until it is ended; returns its place if it was admitted.
+    /// Admits a connection that stays until it is ended; returns its slot if it was admitted.
     fn admit(connections: &Connections, client: &str) -> Option<Weak<ApiConnection>> {
         let mut admitted = None;
-        connections.admit(address(client), |place| {
-            admitted = Some(Arc::downgrade(&place));
+        connections.admit(address(client), |slot| {
+            admitted = Some(Arc::downgrade(&slot));
             let task = tokio::spawn(async move {
-                let _place = place;
+                let _place = slot;
                 std::future::pending::<()>().await;
             });
             task.abort_handle()
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_client_with_the_most_connections_makes_room() {
+    async fn the_client_with_the_most_connections_loses_one() {
         let connections = Connections::new(4);
         let few = admit(&connections, "192.0.2.1").unwrap();
         let many: Vec<_> = (0..3)
@@ -165,8 +166,8 @@ mod tests {
     #[tokio::test]
     async fn busy_connections_are_not_closed() {
         let connections = Connections::new(1);
-        let place = admit(&connections, "192.0.2.1").unwrap();
-        let running = place.upgrade().unwrap().begin();
+        let slot = admit(&connections, "192.0.2.1").unwrap();
+        let running = slot.upgrade().unwrap().begin();
         assert!(admit(&connections, "192.0.2.2").is_none());
         drop(running);
         assert!(admit(&connections, "192.0.2.2").is_some());

@@ -31,13 +31,13 @@ pub struct EventStreams {
     clients: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// The place of a stream; given back when it is dropped.
-struct StreamPlace {
+/// The slot of a stream; released when it is dropped.
+struct StreamSlot {
     shared: Arc<ApiShared>,
     client: IpAddr,
 }
 
-impl Drop for StreamPlace {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut clients = self.shared.event_streams.clients.lock();
         if let Some(count) = clients.get_mut(&self.client) {
@@ -51,7 +51,7 @@ impl Drop for StreamPlace {
 
 /// One stream.
 struct EventStream {
-    place: StreamPlace,
+    slot: StreamSlot,
     feed: Arc<ChangeFeed>,
     subscription: EventSubscription,
     key: Arc<ApiKey>,
@@ -76,7 +76,7 @@ pub fn start(
         return finish(shared, refusal.with("retry-after", "5"));
     }
     let stream = EventStream {
-        place: StreamPlace {
+        slot: StreamSlot {
             shared: Arc::clone(shared),
             client,
         },
@@ -127,9 +127,9 @@ impl EventStream {
             return Some((self, out.into()));
         }
         let mut newest = self.feed.newest();
-        let deadline = Instant::now() + self.place.shared.limits.keep_alive;
+        let deadline = Instant::now() + self.slot.shared.limits.keep_alive;
         loop {
-            if !self.place.shared.gate.is_valid(&self.key) {
+            if !self.slot.shared.gate.is_valid(&self.key) {
                 return None;
             }
             let is_more = self.subscription.write_next(&self.feed, BATCH, &mut out);
@@ -147,7 +147,7 @@ impl EventStream {
             };
             if is_quiet {
                 // A key that has expired in the meantime gets nothing more.
-                if !self.place.shared.gate.is_valid(&self.key) {
+                if !self.slot.shared.gate.is_valid(&self.key) {
                     return None;
                 }
                 self.subscription.write_position(&self.feed, &mut out);

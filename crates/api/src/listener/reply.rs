@@ -1,4 +1,4 @@
-//! The bodies of replies: whole, made while the client reads, or events as they happen.
+//! The bodies of replies: complete, produced while the client reads, or events as they happen.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -32,10 +32,10 @@ impl std::error::Error for BrokenReply {}
 /// for the client.
 pub struct PartedReply {
     shared: Arc<ApiShared>,
-    place: Arc<ApiConnection>,
+    slot: Arc<ApiConnection>,
     key: Arc<ApiKey>,
     request: Arc<ApiRequest>,
-    /// The part that was made with the head of the reply.
+    /// The fragment that was produced with the head of the reply.
     first: Option<Vec<u8>>,
     rest: Option<ReplyRest>,
     /// The memory of the part that the client reads.
@@ -46,10 +46,10 @@ pub struct PartedReply {
 type NextPart =
     Pin<Box<dyn Future<Output = Result<Option<(PartedReply, Bytes)>, BrokenReply>> + Send>>;
 
-/// Answers with a reply of which a part is made.
+/// Answers with a reply of which the first fragment exists.
 pub fn start(
     shared: &Arc<ApiShared>,
-    place: &Arc<ApiConnection>,
+    slot: &Arc<ApiConnection>,
     (key, request): (Arc<ApiKey>, Arc<ApiRequest>),
     mut response: ApiResponse,
 ) -> Response<ReplyBody> {
@@ -59,7 +59,7 @@ pub fn start(
     let first = std::mem::take(&mut response.body);
     let parted = PartedReply {
         shared: Arc::clone(shared),
-        place: Arc::clone(place),
+        slot: Arc::clone(slot),
         key,
         request,
         first: Some(first),
@@ -90,14 +90,14 @@ impl PartedReply {
         Ok(Some((self, part.into())))
     }
 
-    /// Makes a part, like an operation of its own.
+    /// Produces a fragment, like a separate operation.
     async fn make(&self, rest: ReplyRest) -> Result<(Vec<u8>, Option<ReplyRest>), BrokenReply> {
         if !self.shared.gate.is_valid(&self.key) {
             return Err(BrokenReply);
         }
         let operations = &self.shared.operations;
         let _permit = operations.acquire().await.map_err(|_| BrokenReply)?;
-        let _busy = self.place.begin();
+        let _busy = self.slot.begin();
         let (shared, key) = (Arc::clone(&self.shared), Arc::clone(&self.key));
         let request = Arc::clone(&self.request);
         let making =
@@ -113,14 +113,14 @@ impl PartedReply {
     }
 }
 
-/// A large body that is in memory: each piece is given back when the client has taken it.
+/// A large body in memory: each chunk is freed when the client has read it.
 pub struct PiecedBody {
     pieces: VecDeque<Bytes>,
     _held: Option<Held>,
 }
 
 impl PiecedBody {
-    /// Makes the body of its first piece and the others.
+    /// Creates the body from its first chunk and the others.
     pub fn new(first: Vec<u8>, pieces: Vec<Vec<u8>>, held: Option<Held>) -> Self {
         let pieces = std::iter::once(first).chain(pieces);
         let pieces = pieces.filter(|piece| !piece.is_empty());
@@ -141,7 +141,7 @@ pub type SomeEvents = Option<(NextEvents, Bytes)>;
 pub enum ReplyBody {
     /// All of it is in memory.
     Whole(HeldBody),
-    /// All of it is in memory, in pieces.
+    /// All of it is in memory, in chunks.
     Pieces(PiecedBody),
     /// Made while the client reads.
     Parts(NextPart),

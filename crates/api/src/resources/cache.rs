@@ -7,7 +7,7 @@ use crate::fields::check_canonical;
 use crate::operator::Call;
 use crate::response::{ApiResponse, ApiResult};
 
-/// Drops what the caches have of a name.
+/// Drops the cache entries of a name.
 pub fn flush(call: &Call<'_>, _: &[&str]) -> ApiResult {
     let domain = call.request.parameter("domain").unwrap_or_default();
     let name = Some(check_canonical(domain)?.to_owned());

@@ -49,7 +49,7 @@ pub fn patch_many(call: &Call<'_>, _: &[&str]) -> ApiResult {
     Ok(ApiResponse::json(200, &json!({ "zones": outcomes })))
 }
 
-/// Tries a change of one zone and shows what it would do.
+/// Tries a change of one zone and shows its effect.
 pub fn check(call: &Call<'_>, request: RrsetsRequest) -> ApiResult {
     let zones = vec![request];
     let dry_run = true;

@@ -58,7 +58,7 @@ pub fn check(call: &Call<'_>, zone: &ZoneAttributes) -> ApiResult<Option<u32>> {
     }
 }
 
-/// The error of a zone that is not the one that the client has read.
+/// The error for a zone that has changed since the client read it.
 pub fn changed(zone: &str) -> ApiError {
     ApiError::Status(
         412,

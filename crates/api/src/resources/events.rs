@@ -50,7 +50,8 @@ pub fn open(call: &Call<'_>, _: &[&str]) -> ApiResult {
 }
 
 impl EventSubscription {
-    /// Writes the start of the stream: how soon to come back, the position, and whether events are missing before it.
+    /// Writes the start of the stream: the reconnection delay, the position, and whether events are missing before
+    /// it.
     pub fn write_start(&self, feed: &ChangeFeed, out: &mut Vec<u8>) {
         out.extend_from_slice(b"retry: 3000\n");
         if self.is_after_gap {
@@ -60,7 +61,7 @@ impl EventSubscription {
         }
     }
 
-    /// Writes the position alone: it shows that the connection is alive, and the client comes back with it.
+    /// Writes the position alone: it shows that the connection is alive, and the client reconnects with it.
     pub fn write_position(&self, feed: &ChangeFeed, out: &mut Vec<u8>) {
         out.extend_from_slice(format!(": keep-alive\nid: {}\n\n", self.id(feed)).as_bytes());
     }

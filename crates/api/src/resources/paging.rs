@@ -8,7 +8,7 @@ use crate::response::{ApiError, ApiResult};
 
 use super::search;
 
-/// The page that a client asks for.
+/// The requested page.
 pub struct ListPage<'r> {
     limit: Option<usize>,
     offset: usize,
@@ -54,7 +54,7 @@ impl<'r> ListPage<'r> {
         })
     }
 
-    /// Whether the client asks for anything but the whole list.
+    /// Checks whether the client requests anything but the whole list.
     pub fn is_whole(&self) -> bool {
         self.limit.is_none()
             && self.offset == 0

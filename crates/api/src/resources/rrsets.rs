@@ -167,7 +167,7 @@ fn read_comments(rrset: &Value) -> ApiResult<Option<Vec<CommentSpec>>> {
     comments.collect::<ApiResult<Vec<_>>>().map(Some)
 }
 
-/// The RRsets of a zone that a client asks for.
+/// The requested RRsets of a zone.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ShownRrsets<'f> {
     /// Only at this name.

@@ -13,7 +13,7 @@ use super::zone_id;
 const DEFAULT_MAX: usize = 100;
 const MAX: usize = 100_000;
 
-/// Finds what matches `q`, where `*` stands for any text and `?` for one character.
+/// Finds matches of `q`, where `*` matches any text and `?` one character.
 pub fn search(call: &Call<'_>, _: &[&str]) -> ApiResult {
     let request = call.request;
     let pattern = request.parameter("q").unwrap_or_default().trim();

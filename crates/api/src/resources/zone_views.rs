@@ -14,7 +14,9 @@ use super::{SERVER, zone_id};
 /// The fields that lists of zones are sorted by.
 pub const ZONE_SORT_FIELDS: &[SortField<ZoneAttributes>] = &[
     ("name", |a, b| a.name.cmp(&b.name)),
-    ("kind", |a, b| kind_word(a.kind).cmp(kind_word(b.kind))),
+    ("kind", |a, b| {
+        kind_keyword(a.kind).cmp(kind_keyword(b.kind))
+    }),
     ("serial", |a, b| a.serial.cmp(&b.serial)),
     ("account", |a, b| a.account.cmp(&b.account)),
 ];
@@ -43,7 +45,7 @@ pub fn write_zone(zone: &ZoneAttributes, with_dnssec: bool, out: &mut Vec<u8>) {
         number(", \"edited_serial\": ", zone.edited_serial.into(), out);
     }
     text(", \"id\": ", &id, out);
-    text(", \"kind\": ", kind_word(zone.kind), out);
+    text(", \"kind\": ", kind_keyword(zone.kind), out);
     number(", \"last_check\": ", zone.last_check, out);
     out.extend_from_slice(b", \"masters\": [");
     for (i, primary) in zone.primaries.iter().enumerate() {
@@ -55,7 +57,7 @@ pub fn write_zone(zone: &ZoneAttributes, with_dnssec: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(b", \"url\": \"");
     out.extend_from_slice(SERVER.as_bytes());
     out.extend_from_slice(b"/zones/");
-    // It has no characters with a meaning in JSON.
+    // It has no characters that JSON escapes.
     out.extend_from_slice(id.as_bytes());
     out.extend_from_slice(b"\"}");
 }
@@ -114,7 +116,7 @@ impl ZoneDocument {
             edited_serial: zone.edited_serial,
             url: format!("{SERVER}/zones/{id}"),
             id: id.into_owned(),
-            kind: kind_word(zone.kind),
+            kind: kind_keyword(zone.kind),
             last_check: zone.last_check,
             master_tsig_key_ids: keys("TSIG-ALLOW-AXFR"),
             masters: zone.primaries,
@@ -225,8 +227,8 @@ fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// The words of PowerDNS 4.7, which clients compare with.
-fn kind_word(kind: ListedKind) -> &'static str {
+/// The keywords of PowerDNS 4.7, which clients compare with.
+fn kind_keyword(kind: ListedKind) -> &'static str {
     match kind {
         ListedKind::OfZone(ZoneKind::Primary) => "Master",
         ListedKind::OfZone(ZoneKind::Secondary) => "Slave",

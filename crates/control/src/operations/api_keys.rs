@@ -154,7 +154,7 @@ impl Operations {
         })
     }
 
-    /// Stores a key in the first writable database, if servers share their keys, or in the state store.
+    /// Stores a key in the first writable database if servers share their keys, otherwise in the state store.
     fn store_api_key(&self, mut key: ApiKey) -> Result<Arc<ApiKey>, OperationError> {
         let databases = self.databases.iter();
         let databases = databases.filter(|_| self.api_keys.is_shared());
@@ -179,7 +179,7 @@ impl Operations {
             self.runtime.block_on(change)?;
         }
         let source = PolicySource::Backend(database.rank);
-        // This server uses it now, others when they read the table.
+        // This server uses it at once, others when they read the table.
         self.policies
             .change_api_key(source, &key.id, Some(key.clone()));
         (database.request_list)();

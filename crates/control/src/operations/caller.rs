@@ -1,4 +1,4 @@
-//! Owns who requests an operation, and from where.
+//! The caller of an operation: the user or API key, and the address.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,27 +14,27 @@ use super::KeyScope;
 pub struct Caller {
     /// The author of the changes, for the history of a zone.
     pub author: Arc<ChangeAuthor>,
-    /// The address of the client; none for the control socket and for commands without a server.
+    /// The address of the client; `None` for the control socket and for commands without a server.
     pub address: Option<IpAddr>,
-    /// The API key; none for the control socket and for commands without a server.
+    /// The API key; `None` for the control socket and for commands without a server.
     pub key: Option<Arc<ApiKey>>,
 }
 
 impl Caller {
-    /// A client of the HTTP API, with the reason that it gives.
+    /// Creates the caller for a client of the HTTP API, with the reason that it gives.
     pub fn for_key(key: &Arc<ApiKey>, address: IpAddr, message: Option<&str>) -> Self {
-        let who = match key.id.as_str() {
+        let author = match key.id.as_str() {
             CONFIGURED_KEY => format!("api {address}"),
             id => format!("api {address} key {id}"),
         };
         Caller {
-            author: ChangeAuthor::new(&who, message),
+            author: ChangeAuthor::new(&author, message),
             address: Some(address),
             key: Some(Arc::clone(key)),
         }
     }
 
-    /// A user of this machine who runs a command.
+    /// Creates the caller for a user of this machine who runs a command.
     pub fn for_user(user: &str, message: Option<&str>) -> Self {
         Caller {
             author: ChangeAuthor::new(&format!("user {user}"), message),
@@ -51,7 +51,7 @@ impl Caller {
         }
     }
 
-    /// Returns the rights of the caller. The users of this machine who reach the control socket have all.
+    /// Returns the permissions of the caller. Users of this machine who can open the control socket have all of them.
     pub fn scope(&self) -> &KeyScope {
         static ALL: KeyScope = KeyScope::all();
         self.key.as_ref().map_or(&ALL, |key| &key.scope)

@@ -164,7 +164,7 @@ impl Operations {
             catalogs.push(ListedCatalog {
                 name: zone.to_string(),
                 kind: policy.kind.word().into(),
-                source: source_word(policy.declared_by),
+                source: source_name(policy.declared_by),
                 serial: version.map(|version| version.serial().0),
                 members: match &read {
                     Some(Ok(catalog)) => Some(catalog.members.len() as u64),
@@ -245,7 +245,7 @@ impl Operations {
                 address: address_text(one.address),
                 name_server: one.name_server.to_string(),
                 account: one.account.clone(),
-                source: source_word(one.listed_by),
+                source: source_name(one.listed_by),
                 key: one.key.map(|key| key.to_string()),
             })
             .collect();
@@ -257,7 +257,7 @@ impl Operations {
                 address: address_text(row.address),
                 name_server: row.name_server.to_string(),
                 account: row.account,
-                source: source_word(PolicySource::Backend(database.rank)),
+                source: source_name(PolicySource::Backend(database.rank)),
                 key: None,
             }));
         }
@@ -294,7 +294,7 @@ impl Operations {
         })
     }
 
-    /// Removes an autoprimary from a database; from all that have it if none is named.
+    /// Removes an autoprimary from a database; if none is given, from all that have it.
     pub fn remove_autoprimary(
         &self,
         template: &AutoprimaryTemplate,
@@ -356,7 +356,7 @@ fn has_contents(version: &Zone) -> bool {
     version.is_ready() && !version.is_stub()
 }
 
-fn source_word(source: PolicySource) -> String {
+fn source_name(source: PolicySource) -> String {
     match source {
         PolicySource::Configured => "configuration".into(),
         PolicySource::Backend(rank) => format!("backend {rank}"),

@@ -1,7 +1,7 @@
-//! Operations on the secrets of DNS cookies: roll, list.
+//! Operations on DNS cookie secrets: roll, list.
 //!
-//! A new secret is stored where other servers find it: in the first writable database, so that all servers on it have it
-//! before it is used. Without a database it is in the state store of this server.
+//! A new secret is stored where other servers find it: in the first writable database, so that all its servers have
+//! the secret before it is used. Without a database it is stored in the state store of this server.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
@@ -19,26 +19,27 @@ use super::{
     source_text,
 };
 
-/// How long a secret verifies cookies after the next one has replaced it, in seconds: a cookie is valid for an hour (RFC
-/// 9018 section 4.3), and clocks differ by at most five minutes.
+/// How long a secret verifies cookies after its replacement, in seconds: a cookie is valid for an hour (RFC 9018
+/// section 4.3), and clocks differ by at most five minutes.
 pub const COOKIE_OVERLAP: u64 = 3600 + 300;
-/// Seconds until a secret in a database is used by default: servers that lost their connection read it in time.
+/// Default delay in seconds until a secret in a database is used: servers that lost their connection can read it in
+/// time.
 const FLEET_DELAY: u64 = 300;
 /// Maximum delay in seconds.
 const DELAY_MAX: u64 = 30 * 86_400;
-/// Maximum number of secrets: each is tried for a cookie that no other made.
+/// Maximum number of secrets: a cookie is verified with one after the other.
 const SECRETS_MAX: usize = 8;
 
-/// A secret that the server accepts cookies of, without its octets.
+/// A secret whose cookies the server accepts, without its octets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedCookieSecret {
     /// The first digits of its SHA-256, to compare servers.
     pub id: String,
-    /// `next`: accepted, not used yet; `active`: makes cookies; `old`: accepted for now.
+    /// `next`: accepted, not used yet; `active`: generates cookies; `old`: accepted for now.
     pub state: String,
     /// Where it is stored: `configuration`, `memory`, `state store` or `backend N`.
     pub source: String,
-    /// When it starts to make cookies, in seconds since 1970; none if it always did, or never does.
+    /// When it starts to generate cookies, in seconds since 1970; none if it always did, or never does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_from: Option<u64>,
     /// Until when its cookies are accepted, in seconds since 1970.
@@ -134,7 +135,7 @@ impl Operations {
         Ok(OperationResult::Listed { items: count })
     }
 
-    /// Stores a secret beside the others, or in the first writable location.
+    /// Stores a secret where the others are, or in the first writable location.
     fn store_cookie(
         &self,
         source: Option<PolicySource>,
@@ -146,15 +147,16 @@ impl Operations {
             active_from: start(default),
             secret: secret.clone(),
         };
-        let place = |database: &Database| PolicySource::Backend(database.rank);
-        let is_there = |database: &&Database| source.is_none_or(|source| source == place(database));
+        let location = |database: &Database| PolicySource::Backend(database.rank);
+        let is_there =
+            |database: &&Database| source.is_none_or(|source| source == location(database));
         let databases = self.databases.iter().filter(is_there);
         let write = |database: &Database| {
             self.write_cookie(database, &new(FLEET_DELAY), old)?;
-            Ok(place(database))
+            Ok(location(database))
         };
         match (write_first(databases, write)?, source) {
-            (Some(place), _) => Ok(place),
+            (Some(location), _) => Ok(location),
             // The secrets of the database would still be used.
             (None, Some(source @ PolicySource::Backend(_))) => {
                 Err(OperationError::refused(format!(
@@ -163,7 +165,7 @@ impl Operations {
                 )))
             }
             (None, _) => {
-                self.kept
+                self.stored_policies
                     .add_cookie(&new(0), old)
                     .map_err(stored_policy_error)?;
                 Ok(PolicySource::Kept)
@@ -182,11 +184,11 @@ impl Operations {
                 .block_on(database.backend.change_tsig_key(&edit))
         };
         change(TsigEdit::Replace(new.to_row()))?;
-        // One that started in the same second had the same name, and was replaced.
+        // A secret with the same start second had the same name, and was replaced.
         for secret in old.iter().filter(|one| one.active_from != new.active_from) {
             change(TsigEdit::Remove(secret.row_name()))?;
         }
-        // This server uses it now, others when they read the table.
+        // This server uses it at once, others when they read the table.
         let source = PolicySource::Backend(database.rank);
         let mut known = match self.policies.cookies_with_source() {
             Some((at, known)) if at == source => known,
@@ -203,7 +205,7 @@ impl Operations {
 /// The source of a secret in the configuration.
 const CONFIGURED: &str = "configuration";
 
-/// Returns the secrets that verify no cookie any more; all of them if they are revoked. They are sorted by time.
+/// Returns the secrets that no longer verify cookies; all of them if they are revoked. They are sorted by time.
 fn no_longer_used(known: &[RolledCookieSecret], now: u64, revoke: bool) -> Vec<RolledCookieSecret> {
     let next = known.iter().skip(1).map(|next| Some(next.active_from));
     let pairs = known.iter().zip(next.chain([None]));
@@ -217,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_deleted_when_no_valid_cookie_can_be_its() {
+    fn a_secret_is_deleted_when_none_of_its_cookies_can_be_valid() {
         let known = [100, 200, 50_000].map(|active_from| RolledCookieSecret {
             active_from,
             secret: vec![active_from as u8; COOKIE_SECRET_OCTETS].into(),

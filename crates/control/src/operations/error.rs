@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_an_exit_code_of_its_own() {
+    fn every_kind_has_a_distinct_exit_code() {
         let codes: std::collections::HashSet<u8> =
             ErrorKind::ALL.iter().map(|kind| kind.exit_code()).collect();
         assert_eq!(codes.len(), ErrorKind::ALL.len());

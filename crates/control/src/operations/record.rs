@@ -18,7 +18,7 @@ use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::{ChangeAuthor, Edit, NewRecord, RrsetData};
 use nameward_zone::{Node, Zone};
 
-use super::zone::place::ZoneLocation;
+use super::zone::location::ZoneLocation;
 use super::{
     ItemSink, ListedItem, ListedRecord, OperationError, OperationResult, Operations,
     RecordTemplate, check_ascii, zone_name,
@@ -37,10 +37,10 @@ impl Operations {
         rtype: Option<&str>,
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
-        let place = self.place(&zone_name(zone)?)?;
-        let owner = name.map(|text| owner(text, &place.name())).transpose()?;
+        let location = self.location(&zone_name(zone)?)?;
+        let owner = name.map(|text| owner(text, &location.name())).transpose()?;
         let wanted = rtype.map(read_type).transpose()?;
-        let (database, row) = match &place {
+        let (database, row) = match &location {
             ZoneLocation::Database(database, row) => (database, row),
             ZoneLocation::Memory(zone) => {
                 return Ok(list_in_memory(&zone.version, owner, wanted, items));
@@ -91,13 +91,13 @@ impl Operations {
         author: Option<&Arc<ChangeAuthor>>,
         edit: impl FnOnce(&NameBuf) -> Result<Edit, OperationError>,
     ) -> Result<OperationResult, OperationError> {
-        let place = self.place(&zone_name(zone)?)?;
-        let apex = place.name();
+        let location = self.location(&zone_name(zone)?)?;
+        let apex = location.name();
         let change = OperatorChange {
             author: author.cloned(),
             ..OperatorChange::new(apex, vec![edit(&apex)?])
         };
-        let outcome = self.make_change(&place, &change, ChangeMode::Make)?;
+        let outcome = self.make_change(&location, &change, ChangeMode::Make)?;
         Ok(if outcome.is_changed {
             OperationResult::ZoneChanged(outcome.changed)
         } else {
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_data_are_written_in_full() {
+    fn names_in_data_must_be_absolute() {
         assert!(read_content(Type::MX, "10 mail.example.org.").is_ok());
         let error = read_content(Type::MX, "10 mail.example.org").unwrap_err();
         assert!(error.message.contains("no trailing dot"), "{error}");

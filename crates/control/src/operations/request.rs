@@ -23,10 +23,10 @@ use super::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ControlRequest {
-    /// The configuration whose server is meant; any server by default.
+    /// The configuration of the intended server; any server by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<ConfigFile>,
-    /// The reason, which is kept with a change in the history of its zone.
+    /// The reason, which is stored with a change in the history of its zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The operation.
@@ -56,11 +56,11 @@ pub enum OperationRequest {
     Status,
     /// Stops the server.
     Stop,
-    /// Returns how the server was started, for a new process that is started in the same way.
+    /// Returns how the server was started, for a successor that is started in the same way.
     Process,
-    /// Hands sockets and the state store to the process that asks.
+    /// Hands sockets and the state store over to the requesting process.
     TakeOver,
-    /// Reads the configuration and changed zone files again.
+    /// Reloads the configuration and changed zone files.
     Reload {
         /// Withdraw zones whose files are missing, even if a directory has lost most of them.
         #[serde(default)]
@@ -80,7 +80,7 @@ pub enum OperationRequest {
     QueryLogStatus,
     /// Returns the targets that are checked, and their state.
     HealthList,
-    /// Forces the state of a target, whatever its checks find.
+    /// Forces the state of a target, regardless of its checks.
     HealthForce {
         /// Its address.
         address: IpAddr,
@@ -118,7 +118,7 @@ pub enum OperationRequest {
     },
     /// Lists one page of the attributes of all zones.
     ZoneAttributesPage {
-        /// The position, from the result of the page before; the start by default.
+        /// The position, from the result of the previous page; the start by default.
         #[serde(default)]
         position: String,
     },
@@ -149,7 +149,7 @@ pub enum OperationRequest {
         serial: Option<u32>,
         /// The zone.
         zone: String,
-        /// Keep no copy of it.
+        /// Do not store a copy of it.
         #[serde(default)]
         no_copy: bool,
     },
@@ -170,11 +170,11 @@ pub enum OperationRequest {
         /// The catalog.
         catalog: String,
     },
-    /// Lists the servers whose zones become secondaries here.
+    /// Lists the autoprimaries, whose zones become secondaries here.
     AutoprimaryList,
-    /// Adds such a server to a database.
+    /// Adds an autoprimary to a database.
     AutoprimaryAdd(AutoprimaryTemplate),
-    /// Removes such a server from databases.
+    /// Removes an autoprimary from databases.
     AutoprimaryRemove(AutoprimaryTemplate),
     /// Lists the status of a zone, or of all that are transferred or notified.
     ZoneStatus {
@@ -207,17 +207,17 @@ pub enum OperationRequest {
     ZoneDifference {
         /// The zone.
         zone: String,
-        /// The serial of the version before.
+        /// The serial of the older version.
         from: u32,
-        /// The serial of the version after; by default the served one.
+        /// The serial of the newer version; by default the served one.
         #[serde(default)]
         to: Option<u32>,
     },
-    /// Writes the changes that a zone's file lacks into it.
+    /// Writes changes to a zone's file that are not in it yet.
     ZoneSync {
         /// The zone.
         zone: String,
-        /// Write the whole zone, over whatever the file has.
+        /// Write the whole zone, regardless of the file's contents.
         #[serde(default)]
         rewrite: bool,
     },
@@ -298,7 +298,7 @@ pub enum OperationRequest {
         #[serde(default)]
         content: Vec<String>,
     },
-    /// Signs a zone from now on, with a new key.
+    /// Signs a zone with a new key.
     ZoneSecure {
         /// The zone.
         zone: String,
@@ -406,7 +406,7 @@ pub enum OperationRequest {
         #[serde(default)]
         replace: bool,
     },
-    /// Stores a TSIG key that another server made.
+    /// Stores a TSIG key that was generated elsewhere.
     TsigImport {
         /// The name of the key.
         name: String,
@@ -433,16 +433,16 @@ pub enum OperationRequest {
         /// The name of the key.
         name: String,
     },
-    /// Makes a new secret for DNS cookies.
+    /// Generates a new DNS cookie secret.
     CookieRoll {
-        /// Seconds until it makes cookies; by default 300 in a database and 0 in the state store.
+        /// Seconds until it generates cookies; by default 300 in a database and 0 in the state store.
         #[serde(default)]
         delay: Option<u64>,
         /// It replaces all others at once.
         #[serde(default)]
         revoke: bool,
     },
-    /// Lists the secrets of DNS cookies, without their octets.
+    /// Lists the DNS cookie secrets, without their octets.
     CookieList,
     /// Lists the views.
     ViewList,
@@ -466,7 +466,7 @@ pub enum OperationRequest {
     NetworkSet {
         /// The network, such as `10.0.0.0/8`.
         network: String,
-        /// The view; none removes the network.
+        /// The view; `None` removes the network.
         #[serde(default)]
         view: Option<String>,
     },

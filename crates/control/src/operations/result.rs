@@ -15,7 +15,7 @@ use super::{
     SecuredZone, ServerProcess, ServerStatus, ZoneAttributes, ZoneDetails,
 };
 
-/// A reply line on the control socket: any number of items, then one of the others.
+/// A reply line on the control socket: any number of items, then one final line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReplyLine {
@@ -23,7 +23,7 @@ pub enum ReplyLine {
     Item(ListedItem),
     /// The operation is done.
     Done(OperationResult),
-    /// The operation failed. Items that came before are part of a listing that is not whole.
+    /// The operation failed. The items before it are an incomplete listing.
     Failed(OperationError),
 }
 
@@ -41,7 +41,7 @@ pub enum ListedItem {
     Record(ListedRecord),
     /// A TSIG key.
     TsigKey(ListedTsigKey),
-    /// A secret of DNS cookies.
+    /// A DNS cookie secret.
     CookieSecret(ListedCookieSecret),
     /// A view.
     View(ListedView),
@@ -69,7 +69,7 @@ pub enum ListedItem {
     Member(ListedMember),
     /// An autoprimary.
     Autoprimary(ListedAutoprimary),
-    /// A zone among those that are to be signed.
+    /// A zone among those to be signed.
     Secured(SecuredZone),
     /// A key of the HTTP API.
     ApiKey(ListedApiKey),
@@ -90,8 +90,8 @@ pub struct ListedZone {
     #[serde(default)]
     pub serial: Option<u32>,
     /// `current`, `live` (looked up in a database), `stale` (the last refresh failed), `expired`, `empty` (never
-    /// transferred), `no SOA`, `not ready` (no data to serve), `not loaded` (no server is running), or `not served` (another
-    /// backend has the zone, or it was not read yet).
+    /// transferred), `no SOA`, `not ready` (no data to serve), `not loaded` (no server is running), or `not served`
+    /// (another backend has the zone, or it was not read yet).
     #[serde(default)]
     pub state: String,
     /// How it is signed, as in [`ListedSigning::signed`], or `unknown`.
@@ -129,10 +129,10 @@ pub struct ListedRecord {
     pub rtype: String,
     /// The data as in a zone file; as stored if it is not valid.
     pub content: String,
-    /// The data as a client wrote it, where a database has it in another form than `content`.
+    /// The data as a client wrote it, if a database stores it in another form than `content`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// It is kept but not served.
+    /// It is stored but not served.
     pub disabled: bool,
     /// Why it cannot be served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -161,18 +161,18 @@ pub struct ListedDifference {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordChange {
-    /// It is in the version before only.
+    /// It is in the older version only.
     Removed,
-    /// It is in the version after only.
+    /// It is in the newer version only.
     Added,
 }
 
-/// A zone of a batch, after its change or the trial of it.
+/// A zone of a batch, after its change or trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedChange {
     /// False if the zone already had this state.
     pub is_changed: bool,
-    /// It was tried and not made.
+    /// It was only tried.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_trial: bool,
     /// The zone, its serial and warnings.
@@ -236,7 +236,7 @@ pub enum OperationResult {
         /// The zone.
         #[serde(flatten)]
         changed: ZoneChanged,
-        /// Until when `zone undelete` can bring it back, in seconds since 1970; none if no copy is kept.
+        /// Until when `zone undelete` can restore it, in seconds since 1970; none if no copy is stored.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kept_until: Option<u64>,
     },
@@ -258,19 +258,19 @@ pub enum OperationResult {
     ZoneDs {
         /// The zone.
         zone: String,
-        /// How many records were listed.
+        /// Number of listed records.
         items: u64,
         /// Whether the DS may be sent to the parent.
         advice: DsAdvice,
     },
-    /// Result of `zone secure` for a zone that is signed already.
+    /// Result of `zone secure` for a zone that is already signed.
     SigningChanged {
         /// The zone.
         zone: String,
-        /// How names are denied now, if that was asked for.
+        /// The new denial of existence method, if one was requested.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         denial: Option<String>,
-        /// The serial that is shown now, if that was asked for.
+        /// The new serial rule, if one was requested.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         soa_edit: Option<String>,
     },
@@ -362,7 +362,7 @@ pub enum OperationResult {
         zone: String,
         /// The serial that its file has now.
         serial: u32,
-        /// Records that went and came in the file; 0 if it had all.
+        /// Number of records removed from and added to the file; 0 if it was current.
         records: usize,
     },
     /// Result of `zone freeze`.
@@ -422,12 +422,12 @@ pub struct ZoneChanged {
     pub warnings: Vec<String>,
 }
 
-/// The report of a reload for the one who asked for it.
+/// The report of a reload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReloadReport {
     /// Counts of zones, in words.
     pub summary: String,
-    /// Settings that take effect after a restart, and the like.
+    /// Warnings, for example about settings that take effect after a restart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn results_say_what_they_are() {
+    fn every_result_names_its_kind() {
         let text = serde_json::to_string(&ReplyLine::Done(OperationResult::NoChange {
             zone: "a.test.".into(),
         }));

@@ -1,9 +1,11 @@
-//! Decides by the rights of an API key which operations it may request, for which zones, and which items of a listing it sees.
+//! Decides by the permissions of an API key which operations it may request, for which zones, and which items of a
+//! listing it sees.
 //!
-//! Every request of an API key passes [`KeyScope::run`], whether it comes from a resource of the API, the `operations` endpoint or
-//! the web administration: [`Operations::run_recorded`](super::Operations::run_recorded) calls it. A zone outside the scope looks like one that does not exist.
+//! Every request of an API key passes [`KeyScope::run`], whether it comes from a resource of the API, the
+//! `operations` endpoint or the web administration: [`Operations::run_recorded`](super::Operations::run_recorded)
+//! calls it. A zone outside the scope looks like one that does not exist.
 
-use super::record::search::FOUND_MAX;
+use super::record::search::RESULTS_MAX;
 use super::server::audit::LIMIT_MAX;
 use super::{
     AuditRequest, ErrorKind, ItemSink, ListedItem, OperationError, OperationRequest,
@@ -20,7 +22,7 @@ impl KeyScope {
         zone_name(zone).is_ok_and(|name| self.covers_name(name.as_name()))
     }
 
-    /// Rejects what concerns the whole server.
+    /// Rejects requests that concern the whole server.
     pub fn require_server(&self) -> Result<(), OperationError> {
         if self.is_limited() {
             Err(forbidden(
@@ -71,10 +73,10 @@ impl KeyScope {
         if !self.is_limited() {
             return run(request, items);
         }
-        // The limit of a list counts what the key sees.
+        // The limit of a listing counts the items that the key sees.
         let (wider, limit) = match request {
             OperationRequest::RecordSearch { pattern, limit } => {
-                let (pattern, wide) = (pattern.clone(), FOUND_MAX);
+                let (pattern, wide) = (pattern.clone(), RESULTS_MAX);
                 let wider = OperationRequest::RecordSearch {
                     pattern,
                     limit: wide,
@@ -82,7 +84,7 @@ impl KeyScope {
                 (Some(wider), *limit)
             }
             OperationRequest::CommentSearch { pattern, limit } => {
-                let (pattern, wide) = (pattern.clone(), FOUND_MAX);
+                let (pattern, wide) = (pattern.clone(), RESULTS_MAX);
                 let wider = OperationRequest::CommentSearch {
                     pattern,
                     limit: wide,
@@ -119,7 +121,7 @@ impl KeyScope {
 }
 
 impl ListedItem {
-    /// Returns the zone that an item of a list of zones is about; none for items within one zone and of other lists.
+    /// Returns the zone of an item of a zone listing; none for items within one zone and of other listings.
     pub fn zone(&self) -> Option<&str> {
         match self {
             ListedItem::Zone(zone) => Some(&zone.name),
@@ -132,7 +134,7 @@ impl ListedItem {
             ListedItem::Catalog(catalog) => Some(&catalog.name),
             ListedItem::Member(member) => Some(&member.zone),
             ListedItem::Secured(zone) => Some(&zone.zone),
-            // No scope covers an empty name: an entry about the server is not for keys that are limited to zones.
+            // No scope covers an empty name: entries about the server are hidden from keys that are limited to zones.
             ListedItem::Audit(entry) => Some(entry.zone.as_deref().unwrap_or_default()),
             ListedItem::Record(_)
             | ListedItem::TsigKey(_)

@@ -10,7 +10,7 @@ pub(super) mod status_text;
 
 use serde::{Deserialize, Serialize};
 
-/// How a server was started, for a new process that takes over from it.
+/// How a server was started, for its successor.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ServerProcess {
     /// The process ID.
@@ -19,9 +19,9 @@ pub struct ServerProcess {
     pub arguments: Vec<String>,
     /// The working directory.
     pub directory: String,
-    /// The variables that name its files.
+    /// The environment variables that name its files.
     pub environment: Vec<(String, String)>,
-    /// Device, inode and time of change of the program's file.
+    /// Device, inode and modification time of the program's file.
     pub program: (u64, u64, i64),
     /// A service manager waits for its notifications.
     pub is_service: bool,

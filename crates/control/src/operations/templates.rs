@@ -37,7 +37,7 @@ pub struct KeyTemplate {
 pub enum DsReport {
     /// All have the DS.
     Seen,
-    /// None has it any longer.
+    /// None has the DS any longer.
     Gone,
 }
 
@@ -76,13 +76,13 @@ pub struct ZoneTemplate {
     /// The TTL of SOA and NS.
     #[serde(default = "default_ttl")]
     pub ttl: u32,
-    /// The number of the backend; by default the first database, or without one the first directory of zone files.
+    /// The number of the backend; by default the first database or, without one, the first directory of zone files.
     #[serde(default)]
     pub backend: Option<u32>,
     /// The `[[template]]` for the settings of a zone that is not in a database.
     #[serde(default)]
     pub template: Option<String>,
-    /// All records of the zone, including SOA and NS, in place of generated ones.
+    /// All records of the zone, including SOA and NS, instead of generated ones.
     #[serde(default)]
     pub records: Vec<BatchRecords>,
 }

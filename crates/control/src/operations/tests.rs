@@ -19,8 +19,8 @@ fn operations(runtime: &tokio::runtime::Runtime) -> Operations {
         views: Arc::new(StoredViews::new(None, Arc::default())),
         is_frozen: Box::new(|_| false),
         policies: Arc::clone(&policies),
-        kept: Arc::new(StoredPolicies::new(None, Arc::clone(&policies))),
-        keeper: keeper(&policies),
+        stored_policies: Arc::new(StoredPolicies::new(None, Arc::clone(&policies))),
+        rollover: rollover(&policies),
         keys_changed: Box::new(|_| {}),
         secondary_serials: Box::new(|_| None),
         files: Box::new(NoFiles),
@@ -76,16 +76,16 @@ impl ZoneFiles for NoFiles {
     }
 }
 
-fn keeper(policies: &Arc<PolicyTable>) -> Arc<RolloverManager> {
+fn rollover(policies: &Arc<PolicyTable>) -> Arc<RolloverManager> {
     let signatures = Arc::new(nameward_dnssec::SignatureCache::new(1));
     let keys = ZoneKeys::new(None, Arc::default(), signatures, Arc::clone(policies));
     let table = Arc::default();
-    let keeper = RolloverManager::new(
+    let rollover = RolloverManager::new(
         KeyStorages::new(Arc::new(keys), Vec::new()),
         table,
         Arc::clone(policies),
     );
-    Arc::new(keeper)
+    Arc::new(rollover)
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -122,7 +122,7 @@ fn create(zone: &str, kind: ListedKind) -> OperationRequest {
 }
 
 #[test]
-fn zones_of_files_are_listed() {
+fn zone_files_are_listed() {
     let runtime = runtime();
     let mut items = Vec::new();
     let result = operations(&runtime).run(&OperationRequest::ZoneList, &mut |item| {
@@ -142,7 +142,7 @@ fn zones_of_files_are_listed() {
 }
 
 #[test]
-fn requests_without_a_database_are_answered_with_a_reason() {
+fn requests_that_need_a_database_are_refused_with_a_reason() {
     let runtime = runtime();
     let operations = operations(&runtime);
     for (request, kind, reason) in [

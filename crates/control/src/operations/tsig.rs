@@ -1,8 +1,8 @@
 //! Operations on TSIG keys: generate, import, list, remove.
 //!
 //! A key is stored where other servers find it: in the first writable database, so that all servers on that database,
-//! including PowerDNS, have it. Without a database it is stored in the state store of this server. Keys of the
-//! configuration are changed there.
+//! including PowerDNS, have it. Without a database it is stored in the state store of this server. Configured keys
+//! are changed in the configuration.
 
 use data_encoding::BASE64;
 use nameward_base::secret::Secret;
@@ -23,7 +23,7 @@ use super::{
 
 /// Minimum length of a secret in octets: half of the shortest hash, as for MACs (RFC 8945 section 5.2.2.1).
 const SECRET_MIN: usize = 8;
-/// Maximum length of a secret in octets; a longer one is hashed to less by every algorithm.
+/// Maximum length of a secret in octets; every algorithm hashes a longer one to a shorter key.
 const SECRET_MAX: usize = 512;
 
 /// A TSIG key that the server knows.
@@ -117,7 +117,7 @@ impl Operations {
         self.store_key(name, algorithm, secret, storage)
     }
 
-    /// Imports a key that another server made.
+    /// Imports a key that was generated elsewhere.
     pub fn import_key(
         &self,
         name: &str,
@@ -158,7 +158,7 @@ impl Operations {
                     "TSIG key {name} is in the configuration: change it there"
                 )));
             }
-            // It stays where it is, unless another location is named.
+            // It stays in its location, unless another one is given.
             (
                 Some(source),
                 TsigKeyStorage {
@@ -170,9 +170,9 @@ impl Operations {
                 _ => 0,
             })),
             (Some(source), _) => {
-                let place = source_text(source);
+                let location = source_text(source);
                 return Err(OperationError::conflict(format!(
-                    "TSIG key {name} already exists ({place}); use --replace to replace it"
+                    "TSIG key {name} already exists ({location}); use --replace to replace it"
                 )));
             }
         };
@@ -195,7 +195,9 @@ impl Operations {
         replace: bool,
     ) -> Result<PolicySource, OperationError> {
         let in_store = || {
-            self.kept.set_key(key).map_err(stored_policy_error)?;
+            self.stored_policies
+                .set_key(key)
+                .map_err(stored_policy_error)?;
             Ok(PolicySource::Kept)
         };
         match backend {
@@ -297,11 +299,11 @@ impl Operations {
     /// Reads the secrets that are stored here, as base64.
     fn secrets(&self) -> Result<Secrets, OperationError> {
         let mut secrets = Secrets::new();
-        match self.kept.keys() {
-            Ok(kept) => {
-                for key in kept {
-                    let place = (PolicySource::Kept, key.name, key.algorithm.word().into());
-                    secrets.insert(place, BASE64.encode(key.secret.reveal()).into());
+        match self.stored_policies.keys() {
+            Ok(keys) => {
+                for key in keys {
+                    let id = (PolicySource::Kept, key.name, key.algorithm.word().into());
+                    secrets.insert(id, BASE64.encode(key.secret.reveal()).into());
                 }
             }
             // Databases may still have keys.
@@ -310,7 +312,7 @@ impl Operations {
         }
         for database in &self.databases {
             let rows = self.runtime.block_on(database.backend.tsig_keys());
-            // A database that is down shows no secrets; its keys are listed.
+            // The secrets of an unreachable database are not listed; its keys are.
             for row in rows.unwrap_or_default() {
                 let mut name = row.name;
                 name.make_lowercase();
@@ -343,7 +345,7 @@ impl Operations {
                 Err(_) => {}
             }
         }
-        match self.kept.remove_key(name.as_name()) {
+        match self.stored_policies.remove_key(name.as_name()) {
             Ok(true) => removed.push(source_text(PolicySource::Kept)),
             Ok(false) => {}
             Err(StoredPolicyError::NoStore) if !self.databases.is_empty() => {}
@@ -366,12 +368,12 @@ impl Operations {
         })
     }
 
-    /// Returns the source that a key is used from.
+    /// Returns the effective source of a key.
     fn key_source(&self, name: Name<'_>) -> Option<PolicySource> {
         self.key_sources(name).first().copied()
     }
 
-    /// Returns all sources that have a key, the used one first.
+    /// Returns all sources that have a key, the effective one first.
     fn key_sources(&self, name: Name<'_>) -> Vec<PolicySource> {
         let keys = self.policies.keys_by_source().into_iter();
         let sources = keys.filter(|(_, key)| key.name() == name);
@@ -381,10 +383,10 @@ impl Operations {
     }
 }
 
-/// Secrets as base64, by the source of a key, its name and the algorithm keyword.
+/// Secrets as base64, by the source of a key, its name and its algorithm.
 type Secrets = HashMap<(PolicySource, NameBuf, String), Secret<String>>;
 
-/// Why a key is not in a database.
+/// Why a key was not written to a database.
 enum KeyWriteError {
     Database(WriteError),
     Refused(OperationError),
@@ -399,8 +401,8 @@ impl KeyWriteError {
     }
 }
 
-/// Writes rows of `tsigkeys` into the first of these databases that accepts them. `None` if all refuse: an account may be
-/// read-only, and a schema may lack the table.
+/// Writes rows of `tsigkeys` to the first of these databases that accepts them; `None` if all refuse: an account may
+/// be read-only, and a schema may lack the table.
 pub(super) fn write_first<'d, T>(
     databases: impl Iterator<Item = &'d Database>,
     write: impl Fn(&Database) -> Result<T, WriteError>,
@@ -417,7 +419,7 @@ pub(super) fn write_first<'d, T>(
     Ok(None)
 }
 
-/// Returns how the location of a key or a secret is shown.
+/// Formats the location of a key or a secret.
 pub fn source_text(source: PolicySource) -> String {
     match source {
         PolicySource::Configured => "configuration".into(),

@@ -1,4 +1,4 @@
-//! Views and networks: what selects each view, the zone versions that it has, and changes of those in the state store.
+//! Views and networks: the rules that select each view, its zone versions, and changes of those in the state store.
 
 use ipnet::IpNet;
 use nameward_maintain::policy::StoredPolicyError;
@@ -10,14 +10,14 @@ use super::{
     Columns, ItemSink, ListedItem, OperationError, OperationResult, Operations, TableRow, zone_name,
 };
 
-/// A zone version that a view got or lost.
+/// A zone version that was added to or removed from a view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChangedView {
     /// The view.
     pub view: String,
     /// The zone version.
     pub zone: String,
-    /// Whether the view has it now.
+    /// Whether the view now has it.
     pub is_there: bool,
 }
 
@@ -67,18 +67,18 @@ impl ListedNetwork {
 pub struct ListedView {
     /// Its name.
     pub name: String,
-    /// The networks whose clients are in it.
+    /// The networks whose clients see it.
     pub networks: Vec<String>,
     /// The TSIG keys that select it.
     pub keys: Vec<String>,
     /// The addresses of the server that select it.
     pub listen: Vec<String>,
-    /// Whether it has a list of clients (`match_clients`), which is tried before all other rules.
+    /// Whether it has a list of clients (`match_clients`), which takes precedence over all other rules.
     pub has_client_list: bool,
-    /// Requests that were in it since it was added.
+    /// Requests answered from it since it was added.
     #[serde(default)]
     pub requests: u64,
-    /// The zone versions that it has, such as `example.org..internal`.
+    /// Its zone versions, such as `example.org..internal`.
     pub zones: Vec<String>,
 }
 
@@ -151,7 +151,7 @@ impl Operations {
         Ok(OperationResult::Listed { items: count })
     }
 
-    /// Gives a view its own version of a zone.
+    /// Adds a zone version to a view.
     pub fn add_view_zone(&self, view: &str, zone: &str) -> Result<OperationResult, OperationError> {
         let version = zone_name(zone)?;
         self.views

@@ -1,14 +1,14 @@
-//! Operations on whole zones. This file creates them; the others:
+//! Operations on whole zones. This file creates them; the other files:
 //!
 //! ```text
-//! list, show, status   what operators see of zones
+//! list, show, status   the state of zones for operators
 //! settings, options    kind, primaries, template, catalog
 //! attributes, metadata what databases store for a zone besides served records
-//! deleted, history     copies of deleted zones, versions; rollback: an older version again
+//! deleted, history     copies of deleted zones; versions; rollback to an older version
 //! local*               zones that are not in a database: files, and zones declared in the state store
-//! place                where the contents of a zone are read and changed
+//! location             the location where the contents of a zone are read and changed
 //! provision            zones created or replaced with all their records and metadata
-//! files                changes of zone files, done by the server's maintenance thread
+//! files                changes of zone files, made by the server's maintenance thread
 //! ```
 
 pub(super) mod attributes;
@@ -20,10 +20,10 @@ pub(super) mod local;
 pub(super) mod local_copy;
 pub(super) mod local_kind;
 pub(super) mod local_settings;
+pub(super) mod location;
 pub(super) mod metadata;
 pub(super) mod metadata_check;
 pub(super) mod options;
-pub(super) mod place;
 pub(super) mod provision;
 pub(super) mod rollback;
 pub(super) mod settings;
@@ -60,9 +60,9 @@ impl Operations {
         let kind = creatable(template.kind)?;
         check_version(&name, Some(template.kind), "")?;
         if let Some(rank) = (self.rank_of)(name.as_name()) {
-            let place = place_of_rank(rank);
+            let location = place_of_rank(rank);
             return Err(OperationError::conflict(format!(
-                "zone {name} already exists in {place}"
+                "zone {name} already exists in {location}"
             )));
         }
         let Some(database) = self.database_for(template.backend)? else {
@@ -92,7 +92,7 @@ impl Operations {
         Ok(OperationResult::ZoneCreated(changed))
     }
 
-    /// Returns the database for a new zone; none if the backend is not one, or no backend is one.
+    /// Returns the database for a new zone; `None` if the given backend is not a database, or there is none.
     fn database_for(&self, number: Option<u32>) -> Result<Option<&Database>, OperationError> {
         match number {
             None => Ok(self.databases.first()),
@@ -234,13 +234,13 @@ impl ZoneTemplate {
         })
     }
 
-    /// Returns the first records of a zone: those in the request, or a SOA and name servers.
+    /// Returns the first records of a zone: those of the request, or a generated SOA and NS RRset.
     pub(super) fn rrsets(
         &self,
         name: &NameBuf,
         now: SystemTime,
     ) -> Result<Vec<RrsetData>, OperationError> {
-        // The owners of records are names in the zone, not in one of its versions.
+        // The owner names are those of the zone, not of its version.
         let apex = NameBuf::from(name.as_name().zone());
         if self.records.is_empty() {
             self.first_records(&apex, now)
@@ -249,7 +249,7 @@ impl ZoneTemplate {
         }
     }
 
-    /// Refuses records for a zone that is transferred or produced here.
+    /// Refuses records for a zone that is transferred or generated here.
     pub(super) fn check_no_records(&self) -> Result<(), OperationError> {
         if self.name_servers.is_empty() && self.hostmaster.is_none() && self.records.is_empty() {
             Ok(())

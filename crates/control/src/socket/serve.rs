@@ -1,9 +1,9 @@
-//! Owns the server's side of the control socket: who is heard, in which order, and how replies are sent.
+//! The server side of the control socket: which clients are served, in which order, and how replies are sent.
 //!
-//! Commands are read as they come, and only then wait for their turn. At most [`RUNNING_MAX`] ordinary commands run and
-//! [`WAITING_MAX`] wait; more are refused at once, so that they never hold all connections. Reloads have seats of
-//! their own, and what takes a moment (`status`, `stop`, `stats`) needs none. When all connections are taken, the one that has been
-//! without a whole request for longest makes room, so clients that say nothing keep no command waiting.
+//! Requests are read at once and then queued. At most [`RUNNING_MAX`] ordinary commands run and [`WAITING_MAX`] wait;
+//! others are refused at once, so that they never occupy all connections. Reloads have their own slots, and short
+//! commands (`status`, `stop`, `stats`) need none. When all connections are taken, the one that has been without a
+//! complete request for longest is closed, so silent clients never delay commands.
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use std::{
@@ -23,35 +23,37 @@ use tokio::{
     time::timeout,
 };
 
-use super::{CLIENT_PATIENCE, ControlSocket};
+use super::{CLIENT_TIMEOUT, ControlSocket};
 use crate::operations::{
     ControlRequest, ErrorKind, ItemSink, OperationError, OperationRequest, OperationResult,
     ReplyLine, Urgency,
 };
 
-/// Octets of the longest request line: a batch of some hundred thousand records. Only the owner of the server is heard.
+/// Maximum length of a request line in octets: a batch of some hundred thousand records. Only the owner of the server
+/// can send one.
 pub const REQUEST_MAX: u64 = 16 << 20;
-/// Connections open at one time. More than all that may run and wait.
+/// Maximum number of open connections: more than all that may run and wait.
 pub(super) const CONNECTIONS_MAX: usize = 128;
-/// A connection without a whole request is not closed for another one before it is this old: a client sends its request at once.
+/// Minimum age at which a connection without a complete request may be closed for another one: a client sends its
+/// request at once.
 const REQUEST_GRACE: Duration = Duration::from_millis(100);
-/// Commands of one urgency that run at one time.
+/// Maximum number of running commands per urgency.
 pub(super) const RUNNING_MAX: usize = 16;
-/// Commands of one urgency that wait for their turn.
+/// Maximum number of waiting commands per urgency.
 pub(super) const WAITING_MAX: usize = 24;
 /// Octets of a reply that are collected before they are sent.
 const BUFFER: usize = 64 << 10;
 
-/// Who asks over the control socket, as the kernel says.
+/// The client of a control connection, as reported by the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ControlPeer {
     /// The user.
     pub uid: u32,
 }
 
-/// Does the operations that clients ask for. Called on a thread that may block.
+/// Runs the operations that clients request. Called on a thread that may block.
 pub trait Commands: Send + Sync + 'static {
-    /// Does an operation that `peer` asks for; the items of a listing go to `items`.
+    /// Runs an operation requested by `peer`; the items of a listing are passed to `items`.
     fn run(
         &self,
         request: &ControlRequest,
@@ -59,8 +61,8 @@ pub trait Commands: Send + Sync + 'static {
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError>;
 
-    /// Hands the server over to the process at the other end of the connection. Returns when that process serves, or has
-    /// given up.
+    /// Hands the server over to the process at the other end of the connection. Returns when that process serves, or
+    /// has given up.
     fn hand_over(
         &self,
         _request: &ControlRequest,
@@ -70,24 +72,24 @@ pub trait Commands: Send + Sync + 'static {
     }
 }
 
-/// The seats for commands of one urgency.
-struct Seats {
+/// The slots for commands of one urgency.
+struct CommandSlots {
     /// Commands that run or wait.
     admitted: Arc<Semaphore>,
     running: Arc<Semaphore>,
 }
 
-impl Default for Seats {
+impl Default for CommandSlots {
     fn default() -> Self {
-        Seats {
+        CommandSlots {
             admitted: Arc::new(Semaphore::new(RUNNING_MAX + WAITING_MAX)),
             running: Arc::new(Semaphore::new(RUNNING_MAX)),
         }
     }
 }
 
-impl Seats {
-    /// Waits for a turn; `None` if too many wait already.
+impl CommandSlots {
+    /// Waits for a slot; `None` if too many commands are waiting.
     async fn take(&self) -> Option<[OwnedSemaphorePermit; 2]> {
         let admitted = Arc::clone(&self.admitted).try_acquire_owned().ok()?;
         let running = Arc::clone(&self.running).acquire_owned().await.ok()?;
@@ -95,26 +97,26 @@ impl Seats {
     }
 }
 
-/// Connections without a whole request, the oldest first.
+/// Connections without a complete request, oldest first.
 #[derive(Default)]
-struct SilentConnections(Mutex<BTreeMap<u64, SilentConnection>>);
+struct PendingConnections(Mutex<BTreeMap<u64, PendingConnection>>);
 
-struct SilentConnection {
+struct PendingConnection {
     since: Instant,
     task: AbortHandle,
 }
 
-impl SilentConnections {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, SilentConnection>> {
+impl PendingConnections {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, PendingConnection>> {
         self.0.lock()
     }
 
-    /// Notes that a connection has sent its request; false if it was closed for another one.
+    /// Removes a connection that has sent its request; false if it was already closed for another one.
     fn remove(&self, id: u64) -> bool {
         self.lock().remove(&id).is_some()
     }
 
-    /// Closes the oldest one; `None` if there is none, or the time until it may be closed.
+    /// Closes the oldest one; returns the remaining time if it is too young, or `None` if there is none.
     fn close_oldest(&self, now: Instant) -> Option<Duration> {
         let mut all = self.lock();
         let oldest = all.first_entry()?;
@@ -127,16 +129,16 @@ impl SilentConnections {
     }
 }
 
-/// The parts that all conversations share.
+/// The state that all connections share.
 struct ControlServer {
     commands: Arc<dyn Commands>,
-    ordinary: Seats,
-    reloads: Seats,
-    silent: SilentConnections,
+    ordinary: CommandSlots,
+    reloads: CommandSlots,
+    pending: PendingConnections,
 }
 
 impl ControlSocket {
-    /// Answers requests until `shutdown` says true, and then ends when those that run have ended.
+    /// Answers requests until `shutdown` is true, and returns when running commands have finished.
     pub async fn serve(
         self,
         commands: Arc<dyn Commands>,
@@ -146,23 +148,23 @@ impl ControlSocket {
         let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         let server = Arc::new(ControlServer {
             commands,
-            ordinary: Seats::default(),
-            reloads: Seats::default(),
-            silent: SilentConnections::default(),
+            ordinary: CommandSlots::default(),
+            reloads: CommandSlots::default(),
+            pending: PendingConnections::default(),
         });
         let mut id = 0u64;
         loop {
             let accepted = tokio::select! {
                 biased;
                 _ = shutdown.wait_for(|stop| *stop) => break,
-                accepted = accept(&listener, &connections, &server.silent) => accepted,
+                accepted = accept(&listener, &connections, &server.pending) => accepted,
             };
             let Some((stream, connection)) = accepted else {
-                // Short of descriptors: waiting is all that helps.
+                // Out of descriptors: only waiting helps.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            // The file mode says the same; this also holds where the mode was changed.
+            // The file mode restricts this as well; the check also holds if the mode was changed.
             let peer = stream.peer_cred().map(|peer| peer.uid());
             let Ok(uid) = peer else {
                 continue;
@@ -173,30 +175,32 @@ impl ControlSocket {
             let peer = ControlPeer { uid };
             id += 1;
             let (shared, mut shutdown) = (Arc::clone(&server), shutdown.clone());
-            // The lock is held until the task is listed, so it cannot leave the list before it is in.
-            let mut silent = server.silent.lock();
+            // The lock is held until the task is in the list, so it cannot be removed before it is added.
+            let mut pending = server.pending.lock();
             let task = tokio::spawn(async move {
-                shared.converse((stream, peer), id, &mut shutdown).await;
+                shared
+                    .handle_connection((stream, peer), id, &mut shutdown)
+                    .await;
                 drop(connection);
             });
-            let silence = SilentConnection {
+            let silence = PendingConnection {
                 since: Instant::now(),
                 task: task.abort_handle(),
             };
-            silent.insert(id, silence);
+            pending.insert(id, silence);
         }
-        // Not heard any more, and then whoever has a turn gets its reply.
+        // No further requests are accepted; running commands still send their replies.
         drop(listener);
         let _ = connections.acquire_many(CONNECTIONS_MAX as u32).await;
         Ok(())
     }
 }
 
-/// Accepts a connection, and makes room for it where all are taken.
+/// Accepts a connection, closing another one if all are taken.
 async fn accept(
     listener: &UnixListener,
     connections: &Arc<Semaphore>,
-    silent: &SilentConnections,
+    pending: &PendingConnections,
 ) -> Option<(UnixStream, OwnedSemaphorePermit)> {
     let (stream, _) = listener.accept().await.ok()?;
     loop {
@@ -204,7 +208,7 @@ async fn accept(
             return Some((stream, connection));
         }
         let free = Arc::clone(connections).acquire_owned();
-        let free = match silent.close_oldest(Instant::now()) {
+        let free = match pending.close_oldest(Instant::now()) {
             Some(Duration::ZERO) | None => free.await,
             Some(too_young) => match timeout(too_young, free).await {
                 Ok(free) => free,
@@ -217,7 +221,7 @@ async fn accept(
 
 impl ControlServer {
     /// Reads one request and answers it.
-    async fn converse(
+    async fn handle_connection(
         &self,
         (mut stream, peer): (UnixStream, ControlPeer),
         id: u64,
@@ -228,34 +232,34 @@ impl ControlServer {
             _ = shutdown.wait_for(|stop| *stop) => None,
             request = read_request(&mut stream) => request,
         };
-        let is_open = self.silent.remove(id);
+        let is_open = self.pending.remove(id);
         let Some(request) = request.filter(|_| is_open) else {
             return;
         };
-        let (request, turn) = match request {
+        let (request, slot) = match request {
             Ok(request) => {
-                let turn = tokio::select! {
-                    turn = self.turn(&request) => turn,
+                let slot = tokio::select! {
+                    slot = self.wait_for_slot(&request) => slot,
                     _ = shutdown.wait_for(|stop| *stop) => {
                         Err(OperationError::refused("the server is stopping"))
                     }
                 };
-                (Some(request), turn)
+                (Some(request), slot)
             }
             Err(error) => (None, Err(error)),
         };
-        // From here on the thread that does the work sends the reply, and waits where the client is slow.
+        // From here on, the thread that runs the command sends the reply, and waits for slow clients.
         let Ok(stream) = blocking(stream) else {
             return;
         };
         let commands = Arc::clone(&self.commands);
-        let work = move || match (request, turn) {
+        let work = move || match (request, slot) {
             (Some(request), Ok(_)) if matches!(request.request, OperationRequest::TakeOver) => {
                 if let Err(error) = commands.hand_over(&request, &stream) {
                     drop(send(stream, &ReplyLine::Failed(error)));
                 }
             }
-            (Some(request), Ok(_turn)) => answer(stream, &*commands, (&request, peer)),
+            (Some(request), Ok(_slot)) => answer(stream, &*commands, (&request, peer)),
             (_, Err(error)) => drop(send(stream, &ReplyLine::Failed(error))),
             (None, Ok(_)) => {}
         };
@@ -263,7 +267,7 @@ impl ControlServer {
     }
 
     /// Waits until a command may run.
-    async fn turn(
+    async fn wait_for_slot(
         &self,
         request: &ControlRequest,
     ) -> Result<Option<[OwnedSemaphorePermit; 2]>, OperationError> {
@@ -286,11 +290,11 @@ impl ControlServer {
     }
 }
 
-/// Reads one request line; `None` if none comes.
+/// Reads one request line; `None` if none arrives.
 async fn read_request(stream: &mut UnixStream) -> Option<Result<ControlRequest, OperationError>> {
     let mut line = Vec::new();
     let mut reader = BufReader::new(stream.take(REQUEST_MAX));
-    match timeout(CLIENT_PATIENCE, reader.read_until(b'\n', &mut line)).await {
+    match timeout(CLIENT_TIMEOUT, reader.read_until(b'\n', &mut line)).await {
         Ok(Ok(0)) | Ok(Err(_)) | Err(_) => None,
         Ok(Ok(_)) if !line.ends_with(b"\n") => Some(Err(OperationError::invalid(format!(
             "expected one line of at most {REQUEST_MAX} octets"
@@ -305,11 +309,11 @@ async fn read_request(stream: &mut UnixStream) -> Option<Result<ControlRequest, 
 fn blocking(stream: UnixStream) -> io::Result<BlockingStream> {
     let stream = stream.into_std()?;
     stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(CLIENT_PATIENCE))?;
+    stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     Ok(stream)
 }
 
-/// Does an operation and sends its items as they come, then its result.
+/// Runs an operation and sends its items as they are produced, then its result.
 fn answer(
     stream: BlockingStream,
     commands: &dyn Commands,
@@ -321,7 +325,7 @@ fn answer(
         is_open = is_open && write_line(&mut writer, &ReplyLine::Item(item)).is_ok();
         is_open
     };
-    // A fault in one command must not take its reply away, nor its seat.
+    // A panic in a command must lose neither its reply nor its slot.
     let result = catch_unwind(AssertUnwindSafe(|| commands.run(request, peer, &mut items)));
     let last = match result {
         Ok(Ok(result)) => ReplyLine::Done(result),
@@ -337,7 +341,7 @@ fn answer(
         && is_stopping
         && is_sent
     {
-        // Left open: the end of the process closes it, by which the client sees that the server has ended.
+        // Left open: the exit of the process closes it, which tells the client that the server has stopped.
         let _ = stream.into_raw_fd();
     }
 }

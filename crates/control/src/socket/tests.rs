@@ -1,4 +1,4 @@
-//! The control socket against good clients, bad clients and whatever else stands in its place.
+//! The control socket with well-behaved and hostile clients, and with other files at its path.
 
 use nameward_base::sync::{Condvar, Mutex};
 use std::{
@@ -17,28 +17,28 @@ use crate::operations::{
     OperationRequest, OperationResult,
 };
 
-/// Does as the name of a zone says: `wait` waits until it is let go.
+/// Behaves as the name of the zone says: `wait` waits until it is released.
 #[derive(Default)]
-struct Obedient {
+struct ScriptedCommands {
     waiting: Mutex<usize>,
     has_changed: Condvar,
 }
 
-const LET_GO: usize = usize::MAX;
+const RELEASED: usize = usize::MAX;
 
-impl Obedient {
+impl ScriptedCommands {
     fn wait(&self) {
         let mut waiting = self.waiting.lock();
-        if *waiting != LET_GO {
+        if *waiting != RELEASED {
             *waiting += 1;
         }
         self.has_changed.notify_all();
-        while *waiting != LET_GO {
+        while *waiting != RELEASED {
             waiting = self.has_changed.wait(waiting);
         }
     }
 
-    /// Returns when so many commands run.
+    /// Returns when this many commands run.
     fn await_running(&self, number: usize) {
         let mut waiting = self.waiting.lock();
         while *waiting < number {
@@ -46,8 +46,8 @@ impl Obedient {
         }
     }
 
-    fn let_go(&self) {
-        *self.waiting.lock() = LET_GO;
+    fn release(&self) {
+        *self.waiting.lock() = RELEASED;
         self.has_changed.notify_all();
     }
 }
@@ -63,7 +63,7 @@ fn listed(number: u32) -> ListedItem {
     })
 }
 
-impl Commands for Obedient {
+impl Commands for ScriptedCommands {
     fn run(
         &self,
         request: &ControlRequest,
@@ -102,8 +102,8 @@ impl Commands for Obedient {
     }
 }
 
-/// Runs `client` against a serving socket and then stops it.
-fn with_server(client: impl FnOnce(&Path, &Arc<Obedient>)) {
+/// Runs `client` against a serving socket and then stops the server.
+fn with_server(client: impl FnOnce(&Path, &Arc<ScriptedCommands>)) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("control.sock");
     let socket = ControlSocket::bind(&path).unwrap();
@@ -113,7 +113,7 @@ fn with_server(client: impl FnOnce(&Path, &Arc<Obedient>)) {
         .build()
         .unwrap();
     let (stop, shutdown) = watch::channel(false);
-    let commands = Arc::new(Obedient::default());
+    let commands = Arc::new(ScriptedCommands::default());
     let serving = runtime.spawn(socket.serve(commands.clone(), shutdown));
     client(&path, &commands);
     stop.send(true).unwrap();
@@ -131,7 +131,7 @@ fn of(request: OperationRequest) -> ControlRequest {
 
 fn show(path: &Path, zone: &str) -> Result<OperationResult, ControlError> {
     let request = of(OperationRequest::ZoneShow { zone: zone.into() });
-    ask(path, &request, &mut |_| {})
+    send_request(path, &request, &mut |_| {})
 }
 
 fn list(path: &Path, number: usize) -> (Vec<ListedItem>, Result<OperationResult, ControlError>) {
@@ -141,7 +141,7 @@ fn list(path: &Path, number: usize) -> (Vec<ListedItem>, Result<OperationResult,
         rtype: None,
     });
     let mut items = Vec::new();
-    let result = ask(path, &request, &mut |item| items.push(item));
+    let result = send_request(path, &request, &mut |item| items.push(item));
     (items, result)
 }
 
@@ -181,9 +181,9 @@ fn a_failure_is_an_error_for_the_client() {
 }
 
 #[test]
-fn a_long_listing_comes_whole_or_fails() {
+fn a_long_listing_is_complete_or_fails() {
     with_server(|path, _| {
-        // More than any buffer on the way holds, and more than the old bound of 16 MiB.
+        // More than any buffer on the path, and more than the former limit of 16 MiB.
         let number = 150_000;
         let (items, result) = list(path, number);
         assert_eq!(items.len(), number);
@@ -220,7 +220,7 @@ fn a_reply_without_its_last_line_is_an_error() {
 }
 
 #[test]
-fn commands_that_wait_do_not_shut_out_status_stop_and_reload() {
+fn waiting_commands_do_not_block_status_stop_and_reload() {
     with_server(|path, commands| {
         let full = RUNNING_MAX + WAITING_MAX;
         let started = Arc::new(Barrier::new(full + 1));
@@ -243,10 +243,10 @@ fn commands_that_wait_do_not_shut_out_status_stop_and_reload() {
                 },
                 OperationRequest::Stop,
             ] {
-                assert!(ask(path, &of(request), &mut |_| {}).is_ok());
+                assert!(send_request(path, &of(request), &mut |_| {}).is_ok());
             }
         }
-        // Those that wait came on connections before this one, but may not be read yet.
+        // The waiting commands have older connections than this one, but may not have been read yet.
         let error = loop {
             let mut one = BlockingStream::connect(path).unwrap();
             one.set_read_timeout(Some(Duration::from_millis(50)))
@@ -260,7 +260,7 @@ fn commands_that_wait_do_not_shut_out_status_stop_and_reload() {
             }
         };
         assert!(error.contains("\"refused\""), "{error}");
-        commands.let_go();
+        commands.release();
         let done = waiting.into_iter().map(|one| one.join().unwrap());
         let results: Vec<_> = done.collect();
         let is_served = |result: &&Result<OperationResult, ControlError>| result.is_ok();
@@ -283,7 +283,7 @@ fn a_line_that_is_too_long_is_refused() {
 }
 
 #[test]
-fn requests_that_cannot_be_read_are_refused() {
+fn malformed_requests_are_refused() {
     with_server(|path, _| {
         let deep = "[".repeat(100_000);
         for wrong in [
@@ -303,34 +303,34 @@ fn requests_that_cannot_be_read_are_refused() {
 }
 
 #[test]
-fn silent_connections_do_not_shut_others_out() {
+fn idle_connections_do_not_block_others() {
     with_server(|path, _| {
-        let silent: Vec<_> = (0..CONNECTIONS_MAX - 1)
+        let pending: Vec<_> = (0..CONNECTIONS_MAX - 1)
             .map(|_| BlockingStream::connect(path).unwrap())
             .collect();
         assert!(show(path, "hello").is_ok());
-        drop(silent);
+        drop(pending);
     });
 }
 
 #[test]
-fn clients_that_say_nothing_make_room_for_commands() {
+fn idle_clients_are_closed_for_commands() {
     const ROUNDS: usize = 6;
     with_server(|path, _| {
-        let begun = std::time::Instant::now();
-        let silent: Vec<_> = (0..ROUNDS * CONNECTIONS_MAX)
+        let started = std::time::Instant::now();
+        let pending: Vec<_> = (0..ROUNDS * CONNECTIONS_MAX)
             .map(|_| BlockingStream::connect(path).unwrap())
             .collect();
         assert!(show(path, "hello").is_ok());
-        // Were each waited for until it is given up, the command would wait for all rounds.
-        let rounds = begun.elapsed().as_secs_f64() / CLIENT_PATIENCE.as_secs_f64();
+        // If each client were waited for until its timeout, the command would wait for all rounds.
+        let rounds = started.elapsed().as_secs_f64() / CLIENT_TIMEOUT.as_secs_f64();
         assert!(rounds < (ROUNDS - 1) as f64, "{rounds} rounds");
-        drop(silent);
+        drop(pending);
     });
 }
 
 #[test]
-fn only_the_owner_may_open_the_socket() {
+fn only_the_owner_can_open_the_socket() {
     with_server(|path, _| {
         let mode = fs::symlink_metadata(path).unwrap().mode();
         assert_eq!(mode & 0o777, 0o600);
@@ -338,7 +338,7 @@ fn only_the_owner_may_open_the_socket() {
 }
 
 #[test]
-fn a_socket_somebody_answers_is_not_taken_over() {
+fn a_socket_that_is_answered_is_not_taken_over() {
     with_server(|path, _| {
         let error = ControlSocket::bind(path).unwrap_err();
         assert!(matches!(error, SocketError::Taken(_)), "{error}");
@@ -347,7 +347,7 @@ fn a_socket_somebody_answers_is_not_taken_over() {
 }
 
 #[test]
-fn a_socket_nobody_answers_is_replaced() {
+fn a_socket_without_a_server_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("control.sock");
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
@@ -356,7 +356,7 @@ fn a_socket_nobody_answers_is_replaced() {
 }
 
 #[test]
-fn a_file_or_link_in_its_place_is_left_alone() {
+fn a_file_or_link_at_the_path_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let victim = dir.path().join("victim");
     fs::write(&victim, "precious").unwrap();
@@ -384,7 +384,7 @@ fn a_directory_others_may_write_to_is_refused() {
 }
 
 #[test]
-fn without_a_server_the_client_says_so() {
+fn without_a_server_the_client_reports_it() {
     let error = show(Path::new("/nonexistent/control.sock"), "hello").unwrap_err();
     let text = error.to_string();
     assert!(

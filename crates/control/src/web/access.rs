@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_password_is_asked_for_with_any_user_name() {
+    fn a_plain_password_is_accepted_with_any_user_name() {
         let password = password("se:cret");
         assert!(accepts(&password, &basic("anyone:se:cret")));
         assert!(accepts(&password, &basic(":se:cret")));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scrypt_hash_accepts_its_password_again_and_again_and_no_other() {
+    fn a_scrypt_hash_accepts_its_password_repeatedly_and_no_other() {
         // The second test vector of RFC 7914 section 12, cut to 32 octets: "password", "NaCl", N=1024, r=8, p=16.
         let configured = format!(
             "$scrypt$ln=10,p=16,r=8${}${}",
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_that_was_made_here_accepts_its_password_and_is_another_each_time() {
+    fn a_generated_hash_accepts_its_password_and_differs_each_time() {
         let hashes = [
             hash_password("se cret").unwrap(),
             hash_password("se cret").unwrap(),

@@ -14,7 +14,7 @@ use super::outgoing_replies::NoRoom;
 use super::request::HttpRequest;
 use super::response::{Response, media};
 use super::ring_texts::NoText;
-use super::routes::{self, Route, SecretKind, ShownSecret};
+use super::routes::{self, PresentedSecret, Route, SecretKind};
 use super::secret_check::{RETRY_SECONDS, SecretVerdict};
 use super::{ConnectionSlotGuard, WebState};
 
@@ -30,11 +30,11 @@ pub(super) struct ConnectionEnds {
 
 /// Returns the reply to a request, and the rendering permit, to be kept until the reply has its room.
 pub(super) async fn respond<'a>(
-    place: &'a ConnectionSlotGuard,
+    slot: &'a ConnectionSlotGuard,
     request: HttpRequest,
     client: &ConnectionEnds,
 ) -> (Response, Option<SemaphorePermit<'a>>) {
-    let shared = &place.shared;
+    let shared = &slot.shared;
     if request.content_length > shared.settings.limits.max_body_bytes {
         return (Response::error(413), None);
     }
@@ -54,9 +54,9 @@ pub(super) async fn respond<'a>(
         return (routes::not_found(&request), None);
     };
     if let Some(ring) = routes::ring_of_text(&request, &route) {
-        return (respond_with_text(place, ring, &client.task).await, None);
+        return (respond_with_text(slot, ring, &client.task).await, None);
     }
-    let Ok(_in_line) = shared.in_line.try_acquire() else {
+    let Ok(_in_line) = shared.queue.try_acquire() else {
         return (busy(), None);
     };
     let permit = if routes::is_about_zones(&request, &route) {
@@ -76,22 +76,18 @@ pub(super) async fn respond<'a>(
 
 /// Returns the text of a ring. However many clients wait for it, it takes one ranking more than the one in progress,
 /// so a full queue refuses none of them.
-async fn respond_with_text(
-    place: &ConnectionSlotGuard,
-    ring: Ring,
-    task: &AbortHandle,
-) -> Response {
-    let shared = &place.shared;
-    let in_line = shared.in_line.try_acquire();
-    if in_line.is_err() {
-        place.wait_for_text(task.clone());
+async fn respond_with_text(slot: &ConnectionSlotGuard, ring: Ring, task: &AbortHandle) -> Response {
+    let shared = &slot.shared;
+    let queue = shared.queue.try_acquire();
+    if queue.is_err() {
+        slot.wait_for_text(task.clone());
     }
     let ranking = Arc::clone(shared);
     let text = shared
         .ring_texts
         .text(ring, move || routes::rank(&ranking, ring));
     let text = text.await;
-    if in_line.is_err() && place.stop_waiting().is_none() {
+    if queue.is_err() && slot.stop_waiting().is_none() {
         return busy(); // it had to make room, and ends where it waits next
     }
     match text {
@@ -116,7 +112,7 @@ pub(super) fn without_room(no_room: NoRoom) -> Response {
 /// Authorizes a request that has the right secret.
 async fn authorize(
     shared: &Arc<WebState>,
-    secret: ShownSecret,
+    secret: PresentedSecret,
     request: &HttpRequest,
     client: IpAddr,
 ) -> Result<(), Response> {

@@ -9,7 +9,7 @@ use super::request::HttpRequest;
 use super::response::{Response, media};
 
 /// Maximum number of listed ring entries, so that no reply grows without bound.
-const ROWS_OF_A_RING: usize = 10_000;
+const RING_ROWS_MAX: usize = 10_000;
 
 /// Returns the reply to an authorized request.
 pub(super) fn respond(request: &HttpRequest, snapshot: &Snapshot, mnemonic: Mnemonic) -> Response {
@@ -79,7 +79,7 @@ fn everything(snapshot: &Snapshot, rings: bool, mnemonic: Mnemonic) -> Vec<Value
     if rings {
         items.extend(Ring::ALL.into_iter().map(|ring| {
             let view = snapshot.ring(ring);
-            let ranking = view.rank(ROWS_OF_A_RING, &mnemonic);
+            let ranking = view.rank(RING_ROWS_MAX, &mnemonic);
             let rows = ranking
                 .rows
                 .into_iter()

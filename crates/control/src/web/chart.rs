@@ -191,8 +191,8 @@ fn steps(rates: &Rates, value: impl Fn(&[Second]) -> Option<f64>) -> Vec<Option<
     let step = |second: &Second| second.at / CHART_STEP;
     for seconds in seconds.chunk_by(|a, b| step(a) == step(b)) {
         let back = step(last).saturating_sub(step(&seconds[0])) as usize;
-        let place = points.len().checked_sub(1 + back);
-        if let Some(point) = place.and_then(|place| points.get_mut(place)) {
+        let index = points.len().checked_sub(1 + back);
+        if let Some(point) = index.and_then(|index| points.get_mut(index)) {
             *point = value(seconds);
         }
     }
@@ -202,7 +202,7 @@ fn steps(rates: &Rates, value: impl Fn(&[Second]) -> Option<f64>) -> Vec<Option<
 fn paths(points: &[Option<f64>], top: f64) -> (String, String) {
     let (mut area, mut line) = (String::new(), String::new());
     let step = WIDTH / (points.len().max(2) - 1) as f64;
-    let place = |n: usize, value: f64| {
+    let point_at = |n: usize, value: f64| {
         let height = (value / top).clamp(0.0, 1.0) * (HEIGHT - 2.0);
         (n as f64 * step, HEIGHT - height)
     };
@@ -211,13 +211,13 @@ fn paths(points: &[Option<f64>], top: f64) -> (String, String) {
     for (n, point) in points.iter().enumerate() {
         match (point, open) {
             (Some(value), None) => {
-                let (x, y) = place(n, *value);
+                let (x, y) = point_at(n, *value);
                 let _ = write!(line, "M{x:.1} {y:.1}");
                 let _ = write!(area, "M{x:.1} {HEIGHT}L{x:.1} {y:.1}");
                 (open, last_x) = (Some(x), x);
             }
             (Some(value), Some(_)) => {
-                let (x, y) = place(n, *value);
+                let (x, y) = point_at(n, *value);
                 let _ = write!(line, "L{x:.1} {y:.1}");
                 let _ = write!(area, "L{x:.1} {y:.1}");
                 last_x = x;
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_history_draws_nothing_and_says_so() {
+    fn an_empty_history_is_labelled_and_draws_nothing() {
         let rates = Rates::default();
         assert_eq!(query_rate(&rates).line, "");
         assert!(cache_hitrate(&rates).label.contains("no look-up"));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_chart_has_shown_of_the_past_does_not_change() {
+    fn past_points_of_a_chart_do_not_change() {
         let mut rates = Rates::default();
         let rate = |second: u64| (second * 7919 % 1000) as f32;
         let highest = |seconds: &[Second]| {

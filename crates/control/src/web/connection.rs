@@ -12,7 +12,9 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::outgoing_replies::{NoRoom, PIECE_BYTES, RoomClient};
-use super::request::{HttpRequest, MalformedRequest, Method, find_head_end, is_hopeless, parse};
+use super::request::{
+    HttpRequest, MalformedRequest, Method, cannot_be_request, find_head_end, parse,
+};
 use super::response::{Body, Parts, Response};
 use super::ring_text::{RingText, RingTextPosition};
 use super::{ConnectionSlotGuard, WebState, access, answer, handover};
@@ -62,8 +64,12 @@ struct OutgoingResponse {
 }
 
 /// Serves one request.
-pub(super) async fn converse(place: ConnectionSlotGuard, mut stream: TcpStream, peer: SocketAddr) {
-    let shared = Arc::clone(&place.shared);
+pub(super) async fn handle_connection(
+    slot: ConnectionSlotGuard,
+    mut stream: TcpStream,
+    peer: SocketAddr,
+) {
+    let shared = Arc::clone(&slot.shared);
     let limits = shared.settings.limits;
     let _ = stream.set_nodelay(true);
     let _ = socket2::SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
@@ -71,7 +77,7 @@ pub(super) async fn converse(place: ConnectionSlotGuard, mut stream: TcpStream, 
         let looking = handover::is_for_api(&stream, api.paths);
         match timeout(limits.head_timeout, looking).await {
             Ok(true) => {
-                if place.stop_waiting().is_some() {
+                if slot.stop_waiting().is_some() {
                     (api.serve)(stream, peer);
                 }
                 return;
@@ -85,7 +91,7 @@ pub(super) async fn converse(place: ConnectionSlotGuard, mut stream: TcpStream, 
     let Ok(head) = timeout(limits.head_timeout, reading).await else {
         return;
     };
-    let Some(task) = place.stop_waiting() else {
+    let Some(task) = slot.stop_waiting() else {
         return;
     };
     let (request, more) = match head {
@@ -104,15 +110,15 @@ pub(super) async fn converse(place: ConnectionSlotGuard, mut stream: TcpStream, 
     };
     let local = connection.stream.local_addr().ok().map(|local| local.ip());
     let client = answer::ConnectionEnds { peer, local, task };
-    let reply = prepare(&place, request, &client).await;
+    let reply = prepare(&slot, request, &client).await;
     if send(&shared, &mut connection.stream, reply).await.is_none() {
         return;
     }
     connection.is_done = true;
     if may_send_more {
-        place.wait_again(client.task);
+        slot.wait_again(client.task);
         // Closing with unread octets resets the connection, and the reset can overtake the reply.
-        let _ = timeout(LINGER, read_away(&mut connection.stream)).await;
+        let _ = timeout(LINGER, drain_input(&mut connection.stream)).await;
     }
 }
 
@@ -128,7 +134,7 @@ async fn read_head(stream: &mut TcpStream, limit: usize) -> Head {
             bytes.truncate(end);
             return Head::Complete { head: bytes, more };
         }
-        if is_hopeless(&bytes) {
+        if cannot_be_request(&bytes) {
             return Head::Hopeless;
         }
         if bytes.len() > limit {
@@ -137,7 +143,7 @@ async fn read_head(stream: &mut TcpStream, limit: usize) -> Head {
     }
 }
 
-async fn read_away(stream: &mut TcpStream) {
+async fn drain_input(stream: &mut TcpStream) {
     let mut scratch = vec![0; 8192];
     let mut left = LINGER_BYTES;
     while left > 0 {
@@ -150,11 +156,11 @@ async fn read_away(stream: &mut TcpStream) {
 
 /// Returns the reply with its room, after logging the request with the reply size.
 async fn prepare(
-    place: &ConnectionSlotGuard,
+    slot: &ConnectionSlotGuard,
     request: Result<HttpRequest, MalformedRequest>,
     client: &answer::ConnectionEnds,
 ) -> OutgoingResponse {
-    let shared = &place.shared;
+    let shared = &slot.shared;
     let (method, line) = match &request {
         Ok(request) => (
             request.method,
@@ -163,13 +169,13 @@ async fn prepare(
         Err(_) => (Method::Get, "- -".to_owned()),
     };
     let (response, drawing) = match request {
-        Ok(request) => answer::respond(place, request, client).await,
+        Ok(request) => answer::respond(slot, request, client).await,
         Err(MalformedRequest::Syntax) => (Response::error(400), None),
         Err(MalformedRequest::TooLarge) => (Response::error(431), None),
     };
     let mut status = response.status;
     let parts = response.into_parts(method, SystemTime::now());
-    let outgoing = match make_room(place, parts, drawing, &client.task).await {
+    let outgoing = match make_room(slot, parts, drawing, &client.task).await {
         Ok(outgoing) => outgoing,
         Err(no_room) => {
             let refusal = answer::without_room(no_room);
@@ -191,7 +197,7 @@ async fn prepare(
 /// Waits for room. The rendering permit is held until then, so only as many replies as are being rendered lack room.
 /// A text already has its room.
 async fn make_room(
-    place: &ConnectionSlotGuard,
+    slot: &ConnectionSlotGuard,
     parts: Parts,
     _drawing: Option<SemaphorePermit<'_>>,
     task: &AbortHandle,
@@ -200,10 +206,10 @@ async fn make_room(
         Body::Ring(text) => Some(Arc::clone(&text.room)),
         Body::Whole(body) => match parts.head.len() + body.capacity() {
             0..=SMALL_REPLY => None,
-            bytes => Some(place.shared.replies.hold(bytes).await?),
+            bytes => Some(slot.shared.replies.hold(bytes).await?),
         },
     };
-    let client = room.map(|room| room.enter(place.client, task));
+    let client = room.map(|room| room.enter(slot.client, task));
     Ok(OutgoingResponse { parts, client })
 }
 
@@ -223,9 +229,9 @@ async fn send(
             }
         }
         Body::Ring(text) => {
-            let mut place = RingTextPosition::default();
-            while !place.is_at_end {
-                place = write_text(shared, stream, (&text, place), client?).await?;
+            let mut position = RingTextPosition::default();
+            while !position.is_at_end {
+                position = write_text(shared, stream, (&text, position), client?).await?;
             }
         }
     }
@@ -240,11 +246,11 @@ async fn write(
 ) -> Option<()> {
     let limit = shared.settings.limits.reply_timeout;
     if let Some(client) = client {
-        client.wait_begins();
+        client.start_waiting();
     }
     timeout(limit, stream.write_all(piece)).await.ok()?.ok()?;
     if let Some(client) = client {
-        client.took(piece.len());
+        client.record_read(piece.len());
     }
     Some(())
 }
@@ -255,23 +261,23 @@ async fn write(
 async fn write_text(
     shared: &WebState,
     stream: &TcpStream,
-    (text, place): (&Arc<RingText>, RingTextPosition),
+    (text, position): (&Arc<RingText>, RingTextPosition),
     client: &RoomClient,
 ) -> Option<RingTextPosition> {
-    let mut patience = shared.settings.limits.reply_timeout;
+    let mut time_left = shared.settings.limits.reply_timeout;
     let mut sent = 0;
     loop {
         let since = Instant::now();
-        client.wait_begins();
-        timeout(patience, stream.writable()).await.ok()?.ok()?;
-        client.took(0);
-        patience = patience.saturating_sub(since.elapsed());
+        client.start_waiting();
+        timeout(time_left, stream.writable()).await.ok()?.ok()?;
+        client.record_read(0);
+        time_left = time_left.saturating_sub(since.elapsed());
         let _permit = shared.pieces.acquire().await.ok()?;
         let drawn = Arc::clone(text);
-        let drawing = tokio::task::spawn_blocking(move || drawn.piece(place));
+        let drawing = tokio::task::spawn_blocking(move || drawn.piece(position));
         let (piece, behind) = drawing.await.ok()?;
         let written = write_at_once(stream, piece.get(sent..)?).ok()?;
-        client.took(written);
+        client.record_read(written);
         sent += written;
         if sent == piece.len() {
             return Some(behind);

@@ -43,7 +43,7 @@ impl Guesses {
     }
 
     /// Checks whether a client has presented a right secret.
-    pub fn knows(&self, client: IpAddr) -> bool {
+    pub fn is_known_client(&self, client: IpAddr) -> bool {
         let clients = self.clients();
         clients.get(&network(client)).is_some_and(|c| c.is_known)
     }
@@ -72,7 +72,7 @@ impl Guesses {
 
 impl Guess<'_> {
     /// Records that the guess was right: it costs nothing, and the client is known from now on.
-    pub fn was_right(self) {
+    pub fn mark_right(self) {
         if let Some(guesser) = self.all.clients().get_mut(&self.client) {
             guesser.full_at -= GUESS_INTERVAL;
             guesser.is_known = true;
@@ -88,7 +88,7 @@ impl Drop for Guess<'_> {
     }
 }
 
-/// Forgets the client with the least to lose: not a known one if there is another, and none that waits.
+/// Evicts the client with the least to lose: neither one that waits nor, if there is another, a known one.
 fn forget(clients: &mut HashMap<IpAddr, Guesser>, now: Instant) -> Option<()> {
     clients.retain(|_, c| c.is_known || c.waiting > 0 || c.full_at > now);
     if clients.len() < CLIENTS_MAX {
@@ -101,7 +101,7 @@ fn forget(clients: &mut HashMap<IpAddr, Guesser>, now: Instant) -> Option<()> {
     Some(())
 }
 
-/// Returns the network that counts as one client: an IPv6 client has a /64 to itself.
+/// Returns the network that counts as one client: an IPv6 client has a whole /64.
 fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
@@ -144,23 +144,23 @@ mod tests {
     #[test]
     fn a_right_guess_is_free_and_makes_the_client_known() {
         let (guesses, now, client) = (Guesses::default(), Instant::now(), address("2001:db8::1"));
-        assert!(!guesses.knows(client));
+        assert!(!guesses.is_known_client(client));
         for _ in 0..50 {
-            guesses.begin(client, now).expect("a guess").was_right();
+            guesses.begin(client, now).expect("a guess").mark_right();
         }
-        assert!(guesses.knows(address("2001:db8::2")));
-        assert!(!guesses.knows(address("2001:db8:0:1::1")));
+        assert!(guesses.is_known_client(address("2001:db8::2")));
+        assert!(!guesses.is_known_client(address("2001:db8:0:1::1")));
     }
 
     #[test]
-    fn clients_without_number_cost_bounded_memory_and_known_ones_stay() {
+    fn countless_clients_cost_bounded_memory_and_known_ones_stay() {
         let (guesses, now, known) = (Guesses::default(), Instant::now(), address("192.0.2.1"));
-        guesses.begin(known, now).expect("a guess").was_right();
+        guesses.begin(known, now).expect("a guess").mark_right();
         for n in 0..5000u32 {
             let client = IpAddr::V4((0x0a00_0000 + n).into());
             assert!(guesses.begin(client, now).is_some());
         }
         assert!(guesses.clients().len() <= CLIENTS_MAX);
-        assert!(guesses.knows(known));
+        assert!(guesses.is_known_client(known));
     }
 }

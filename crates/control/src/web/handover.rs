@@ -1,6 +1,6 @@
-//! The port that the status page shares with the API: the first octets of a connection say whom it is for.
+//! The port that the status page shares with the API: the first octets of a connection determine its handler.
 //!
-//! They are peeked at, not read, so that the API gets the connection as it came.
+//! They are peeked at, not read, so that the API gets the complete connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use std::time::Duration;
 use ipnet::IpNet;
 use tokio::net::TcpStream;
 
-/// Octets that decide: the longest method, a space, and the start of the path.
+/// Octets that are sufficient to decide: the longest method, a space, and the start of the path.
 const DECISIVE: usize = 16;
-/// The pause before it is looked again whether more octets have come.
+/// Interval at which more octets are checked for.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Takes connections whose first request is for the API.
+/// Accepts connections whose first request is for the API.
 pub struct ApiHandover {
     /// Clients that may use the API.
     pub allow_from: Vec<IpNet>,
-    /// The first path segments that are for the API.
+    /// The first path segments of the API.
     pub paths: &'static [&'static str],
     /// Serves a connection.
     pub serve: Arc<dyn Fn(TcpStream, SocketAddr) + Send + Sync>,
@@ -39,7 +39,8 @@ pub(super) async fn is_for_api(stream: &TcpStream, paths: &[&str]) -> bool {
     }
 }
 
-/// Decides by the start of a request; `None` if it is too short. HTTP/2 is for the API: the page speaks HTTP/1.0 only.
+/// Decides by the start of a request; `None` if it is too short. HTTP/2 is for the API: the status page only speaks
+/// HTTP/1.0.
 fn decide(start: &[u8], paths: &[&str]) -> Option<bool> {
     let Some(at) = start.iter().position(|octet| *octet == b' ') else {
         return (start.len() >= DECISIVE).then_some(false);

@@ -1,5 +1,4 @@
-//! The server state at the top of every page and in `/metrics`: one green line, or the faults in words with their
-//! remedies.
+//! The server state at the top of every page and in `/metrics`: one green line, or the faults with their remedies.
 
 use nameward_base::text::counted;
 use std::fmt::Write as _;
@@ -11,10 +10,11 @@ use crate::operations::{
     DnstapStatus, FaultKind, ForcedTarget, QueueStatus, ReadyRules, ServerFault, ServerStatus,
 };
 
-/// Maximum number of faults shown in full; the others are collapsed.
+/// Maximum number of expanded faults; the others are collapsed.
 const SHOWN_FAULTS: usize = 3;
 
-/// The kind of a page. Only the status page has the faults unfolded: on the others they would push the contents off the screen.
+/// The kind of a page. Only the status page shows the faults expanded: on other pages they would push the contents
+/// off the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageView {
     Status,
@@ -38,13 +38,13 @@ pub struct PageFrame<'a> {
     pub view: PageView,
     /// Product and version.
     pub title: &'a str,
-    /// The host name, to tell several servers apart.
+    /// The host name, to distinguish several servers.
     pub host: &'a str,
-    /// The state in a few words: "All is well", "Starting", or what is wrong.
+    /// The state in a few words: "All is well", "Starting", or the fault.
     pub state: String,
-    /// The line when all is well.
+    /// The line shown if all is well.
     pub line: String,
-    /// The state is neither good nor bad.
+    /// The server is starting: neither well nor faulty.
     pub is_starting: bool,
     /// The worst faults; none when all is well.
     pub faults: Vec<ShownFault<'a>>,
@@ -56,20 +56,20 @@ pub struct PageFrame<'a> {
 pub struct ShownFault<'a> {
     /// The fault.
     pub fault: &'a ServerFault,
-    /// When it started, as RFC 3339 has it.
+    /// When it started, in RFC 3339 format.
     pub since: String,
     pub effect: Vec<TextSpan<'a>>,
     pub remedy: Vec<TextSpan<'a>>,
 }
 
-/// A piece of a text in which backticks enclose commands and settings.
+/// A fragment of a text in which backticks enclose commands and settings.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TextSpan<'a> {
     pub text: &'a str,
     pub is_code: bool,
 }
 
-/// Splits a text at its backticks. A single one is text.
+/// Splits a text at its backticks. A single one is ordinary text.
 fn spans(text: &str) -> Vec<TextSpan<'_>> {
     if !text.matches('`').count().is_multiple_of(2) {
         return vec![TextSpan {

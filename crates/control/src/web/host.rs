@@ -1,7 +1,7 @@
 //! The host names in requests for the page (RFC 9110 section 7.2).
 //!
-//! A foreign site whose name resolves to our address can read the page and press its buttons through the browsers of
-//! its visitors (DNS rebinding). Such requests contain the foreign name, so without a password only our own names are
+//! A foreign site whose name resolves to our address can read the page and press its buttons through its visitors'
+//! browsers (DNS rebinding). Such requests contain the foreign name, so without a password only our own names are
 //! served.
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_authority_gives_its_host_and_nonsense_gives_none() {
+    fn the_host_of_an_authority_is_parsed_and_garbage_has_none() {
         for (text, host) in [
             ("localhost", "localhost"),
             ("LOCALHOST:8081", "localhost"),
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn our_names_are_the_address_localhost_and_what_is_configured() {
+    fn own_names_are_the_address_localhost_and_configured_names() {
         let local: Option<IpAddr> = "::ffff:192.0.2.1".parse().ok();
         let configured = ["Status.example.".to_owned(), "2001:db8::1".to_owned()];
         for host in ["localhost", "192.0.2.1", "status.example", "2001:db8::1"] {

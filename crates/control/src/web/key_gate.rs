@@ -1,4 +1,4 @@
-//! The check of the API key that clients send with each request.
+//! Verification of the API key that clients send with each request.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use nameward_base::{secret::Secret, time::now_seconds};
 use super::access::{BadHash, Password};
 use super::secret_check::{SecretCheck, SecretVerdict};
 
-/// Hashes of API keys that may wait to be computed.
+/// Maximum number of API key hashes waiting to be computed.
 const WAITING_MAX: usize = 64;
 
-/// The check of the configured key, plain or a scrypt hash, and of the keys made by `nameward api-key create`.
+/// Checks the configured key, plain or a scrypt hash, and the keys created by `nameward api-key create`.
 pub struct KeyGate {
     key: Option<Arc<Password>>,
     keys: Arc<ApiKeys>,
@@ -43,7 +43,8 @@ impl KeyGate {
         self.check.check(client, compare, hash).await
     }
 
-    /// Checks whether a key that was right once still exists and has not expired, for sessions that outlive a request.
+    /// Checks whether a key that was accepted before still exists and has not expired, for sessions that outlive a
+    /// request.
     pub fn is_valid(&self, key: &ApiKey) -> bool {
         key.id == CONFIGURED_KEY || self.keys.find(&key.id, now_seconds()).is_some()
     }

@@ -1,7 +1,7 @@
 //! `/metrics` in the Prometheus text format 0.0.4.
 //!
-//! Every variable appears as `pdns_auth_<name>`, so that dashboards made for PowerDNS keep working, next to our own
-//! labelled families under `nameward_`.
+//! Every variable is exported as `pdns_auth_<name>`, so that dashboards made for PowerDNS keep working, next to our
+//! own labelled families under `nameward_`.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ pub struct MetricsSource<'a> {
     pub snapshot: &'a Snapshot,
     /// The state of the server.
     pub status: &'a ServerStatus,
-    /// The faults with which it is not ready.
+    /// The faults that make the server not ready.
     pub ready: &'a ReadyRules,
     /// The version of the program.
     pub version: &'a str,
@@ -39,8 +39,8 @@ pub fn draw(source: &MetricsSource<'_>) -> String {
     let mut out = String::with_capacity(32 * 1024);
     for variable in VARIABLES {
         let name = format!("pdns_auth_{}", variable.name.replace('-', "_"));
-        // The names are given and a counter's name should end in `_total`: untyped metrics pass every check, and
-        // `rate()` does not need a type.
+        // The names are fixed by PowerDNS, and counter names should end in `_total`: untyped metrics pass every
+        // check, and `rate()` does not need a type.
         let kind = match variable.kind {
             VariableKind::Counter => "untyped",
             VariableKind::Gauge => "gauge",

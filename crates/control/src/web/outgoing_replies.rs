@@ -2,8 +2,9 @@
 //!
 //! A room is memory held for one reply, or for one text that is sent to many clients. If there is no space for the
 //! next room, the slowest rooms are cleared until there is. A room is as fast as the fastest of its clients, so a
-//! client that reads is never disconnected for one that does not. The rate of a client is what it read in the time
-//! that the server waited for it, with one chunk as an advance: a client is not slow because it waits for the server.
+//! client that reads is never disconnected for one that does not. The rate of a client is the number of octets it
+//! read in the time that the server waited for it, plus one chunk in advance: a client is not slow because it waits
+//! for the server.
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -53,7 +54,7 @@ struct ClientProgress {
     connection: AbortHandle,
 }
 
-/// Why a reply found no room.
+/// Why no room was available for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
     /// It is larger than the limit for all replies together.
@@ -88,7 +89,7 @@ impl OutgoingReplies {
         self.state.lock()
     }
 
-    /// Makes room for this many octets, disconnecting the clients of the slowest rooms if there is none.
+    /// Reserves room for this many octets, disconnecting the clients of the slowest rooms if there is none.
     pub async fn hold(self: &Arc<Self>, bytes: usize) -> Result<Arc<Room>, NoRoom> {
         if bytes > self.limit {
             return Err(NoRoom::TooLarge);
@@ -116,7 +117,10 @@ impl OutgoingReplies {
     /// long; false if there is none.
     pub fn cut_slowest(&self, stalled: Duration, of: Option<IpAddr>) -> bool {
         let (now, mut state) = (Instant::now(), self.state());
-        let clients = state.rooms.values_mut().flat_map(RoomState::uncut);
+        let clients = state
+            .rooms
+            .values_mut()
+            .flat_map(RoomState::connected_clients);
         let slowest = clients
             .filter(|client| client.waits(now) >= stalled)
             .filter(|client| of.is_none_or(|of| of == client.address))
@@ -151,13 +155,13 @@ impl OutgoingState {
         let rooms = self.rooms.values_mut();
         let rated = rooms.filter_map(|room| Some((room.rate(now)?, room)));
         let (_, slowest) = rated.min_by(|a, b| a.0.total_cmp(&b.0))?;
-        slowest.uncut().for_each(ClientProgress::cut);
+        slowest.connected_clients().for_each(ClientProgress::cut);
         Some(slowest.bytes)
     }
 }
 
 impl RoomState {
-    fn uncut(&mut self) -> impl Iterator<Item = &mut ClientProgress> {
+    fn connected_clients(&mut self) -> impl Iterator<Item = &mut ClientProgress> {
         self.clients.values_mut().filter(|client| !client.is_cut)
     }
 
@@ -168,8 +172,10 @@ impl RoomState {
 
     /// Returns the rate of its fastest client; `None` if there is no client to disconnect.
     fn rate(&self, now: Instant) -> Option<f64> {
-        let uncut = self.clients.values().filter(|client| !client.is_cut);
-        uncut.map(|client| client.rate(now)).max_by(f64::total_cmp)
+        let connected_clients = self.clients.values().filter(|client| !client.is_cut);
+        connected_clients
+            .map(|client| client.rate(now))
+            .max_by(f64::total_cmp)
     }
 }
 
@@ -229,13 +235,13 @@ impl Drop for Room {
 }
 
 impl RoomClient {
-    /// Marks that the server now waits for the client.
-    pub fn wait_begins(&self) {
+    /// Records that the server starts to wait for the client.
+    pub fn start_waiting(&self) {
         self.change(|client| client.waits_since = Some(Instant::now()));
     }
 
-    /// Records that the client read this many octets more, and is no longer waited for.
-    pub fn took(&self, bytes: usize) {
+    /// Records that the client read this many more octets, and that the server no longer waits for it.
+    pub fn record_read(&self, bytes: usize) {
         self.change(|client| {
             let since = client.waits_since.take();
             client.waited += since.map_or(Duration::ZERO, |since| since.elapsed());
@@ -277,8 +283,8 @@ mod tests {
             pending::<()>().await;
         });
         let client = room.enter([192, 0, 2, 1].into(), &task.abort_handle());
-        client.took(taken);
-        client.wait_begins();
+        client.record_read(taken);
+        client.start_waiting();
         give_client.send(client).ok().expect("a task");
         task
     }
@@ -302,7 +308,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn clients_that_share_a_room_with_one_that_reads_are_not_cut_for_its_octets() {
+    async fn clients_that_share_a_room_with_a_reader_are_not_disconnected() {
         let all = OutgoingReplies::new(100);
         let shared = room(&all, 50).await;
         let reading = connection(Arc::clone(&shared), 1 << 40);
@@ -330,7 +336,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reply_that_can_never_have_room_is_refused_and_cuts_nobody() {
+    async fn a_reply_that_can_never_have_room_is_refused_and_disconnects_no_client() {
         let all = OutgoingReplies::new(100);
         let reading = connection(room(&all, 100).await, 0);
         assert_eq!(all.hold(101).await.err(), Some(NoRoom::TooLarge));

@@ -19,7 +19,7 @@ use crate::operations::ServerStatus;
 /// Rows of a table on the status page.
 const ROWS: usize = 10;
 /// Rows of a table on its own page.
-const ROWS_OF_ONE_RING: usize = 100;
+const RING_PAGE_ROWS: usize = 100;
 
 #[derive(Template)]
 #[template(path = "status.html")]
@@ -133,7 +133,7 @@ pub fn draw(
     let hitrates = |rates: [f64; 3]| rates.map(|rate| format!("{rate:.1}%"));
     let tables = match ring {
         Some(ring) => {
-            let mut table = table(snapshot.ring(ring), ROWS_OF_ONE_RING, drawing);
+            let mut table = table(snapshot.ring(ring), RING_PAGE_ROWS, drawing);
             table.has_notes = ring == Ring::Logmessages;
             vec![table]
         }

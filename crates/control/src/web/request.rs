@@ -1,7 +1,7 @@
 //! Parsing of one HTTP/1 request head (RFC 9112), strictly and without allocation beyond its own size.
 //!
-//! What is ambiguous is refused: every connection carries one request, so nothing that follows can be confused with
-//! it. `find_head_end` and `parse` take any bytes and are what the fuzz target feeds.
+//! Ambiguous requests are refused: every connection carries one request, so nothing after it can be confused with it.
+//! `find_head_end` and `parse` accept any bytes and are the target of the fuzzer.
 
 use super::host::parse_authority;
 
@@ -63,7 +63,7 @@ pub fn find_head_end(bytes: &[u8]) -> Option<usize> {
 
 /// Checks whether these first bytes can no longer become a request, so that waiting is pointless: TLS and other
 /// binary protocols, or a first line without a version (HTTP/0.9).
-pub fn is_hopeless(bytes: &[u8]) -> bool {
+pub fn cannot_be_request(bytes: &[u8]) -> bool {
     match bytes.iter().position(|b| *b == b'\n') {
         Some(end) => parse_request_line(trim_cr(&bytes[..end])).is_none(),
         None => {
@@ -111,7 +111,7 @@ fn parse_request_line(line: &[u8]) -> Option<HttpRequest> {
     if words.next().is_some() || method.is_empty() || method.len() > 32 {
         return None;
     }
-    // Any HTTP/1 minor version is answered with HTTP/1.0; HTTP/2 begins with another preface line.
+    // Any HTTP/1 minor version is answered with HTTP/1.0; HTTP/2 starts with another preface.
     let minor = version.strip_prefix("HTTP/1.")?.as_bytes();
     if !method.bytes().all(is_token) || !matches!(minor, [b'0'..=b'9']) {
         return None;
@@ -139,7 +139,7 @@ fn parse_request_line(line: &[u8]) -> Option<HttpRequest> {
 
 /// Splits the authority off a target in absolute form (RFC 9112 section 3.2).
 fn split_authority(target: &str) -> Option<(Option<&str>, &str)> {
-    // No control character gets further than this: not into a reply, not into the log.
+    // Control characters are rejected here, so that none gets into a reply or the log.
     if target.is_empty() || !target.bytes().all(|b| (0x21..0x7f).contains(&b)) {
         return None;
     }
@@ -177,7 +177,7 @@ fn host_field(request: &HttpRequest) -> Option<Option<String>> {
 fn parse_field(line: &[u8]) -> Option<(String, String)> {
     let colon = line.iter().position(|b| *b == b':')?;
     let (name, value) = (&line[..colon], &line[colon + 1..]);
-    // RFC 9112 section 5.1: no space before the colon; section 5.2: no folded lines. Both begin attacks.
+    // RFC 9112 section 5.1: no space before the colon; section 5.2: no folded lines. Both are used in attacks.
     if name.is_empty() || !name.iter().all(|b| is_token(*b)) {
         return None;
     }
@@ -228,7 +228,7 @@ impl HttpRequest {
         })
     }
 
-    /// Checks whether the client accepts this media type and none that covers HTML.
+    /// Checks whether the client accepts this media type and none that includes HTML.
     pub fn accepts_only(&self, media_type: &str) -> bool {
         let mut wanted = false;
         for value in self.fields("accept") {
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_split_into_its_parts() {
+    fn a_request_is_parsed_into_its_fields() {
         let request = ok("GET /a/b?x=1&y=%41+%zz HTTP/1.1\r\nHost: h\r\nX-API-Key:  k \r\n\r\n");
         assert_eq!(
             (request.method, request.path.as_str()),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_http_1_is_malformed() {
+    fn anything_but_http_1_is_malformed() {
         for text in [
             "GET /\r\n\r\n",
             "GET / HTTP/2.0\r\n\r\n",
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_all_numbers_is_a_very_large_one() {
+    fn a_length_beyond_the_number_range_is_a_very_large_one() {
         let request = ok("GET / HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n");
         assert_eq!(request.content_length, u64::MAX);
     }
@@ -347,13 +347,13 @@ mod tests {
     }
 
     #[test]
-    fn hopeless_beginnings_are_seen_before_the_head_is_complete() {
-        assert!(is_hopeless(b"\x16\x03\x01\x02\x00"));
-        assert!(is_hopeless(b"GET /\r\n"));
-        assert!(is_hopeless(b"PRI * HTTP/2.0\r\n"));
-        assert!(!is_hopeless(b""));
-        assert!(!is_hopeless(b"GE"));
-        assert!(!is_hopeless(b"GET / HTTP/1.1\r\nHost"));
+    fn invalid_starts_are_detected_before_the_head_is_complete() {
+        assert!(cannot_be_request(b"\x16\x03\x01\x02\x00"));
+        assert!(cannot_be_request(b"GET /\r\n"));
+        assert!(cannot_be_request(b"PRI * HTTP/2.0\r\n"));
+        assert!(!cannot_be_request(b""));
+        assert!(!cannot_be_request(b"GE"));
+        assert!(!cannot_be_request(b"GET / HTTP/1.1\r\nHost"));
     }
 
     #[test]
@@ -379,7 +379,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_parsed_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = is_hopeless(&bytes);
+            let _ = cannot_be_request(&bytes);
             let _ = find_head_end(&bytes);
             let _ = parse(&bytes);
         }

@@ -9,13 +9,13 @@ use nameward_base::calendar::{UtcTime, weekday};
 use super::request::Method;
 use super::ring_text::RingText;
 
-/// Nothing but our own files, no scripts or styles in the page, no frames, forms only to ourselves.
+/// Only our own files, no inline scripts or styles, no frames, forms only to ourselves.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 /// How long a reply may be cached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caching {
-    /// Not at all: numbers are outdated at once, and the page contains a token.
+    /// Never: numbers are outdated at once, and the page contains a token.
     Never,
     /// Some minutes: stylesheet and script.
     Briefly,
@@ -25,7 +25,7 @@ pub enum Caching {
 pub enum Body {
     /// Rendered as a whole.
     Whole(Vec<u8>),
-    /// Rendered while it is sent, in a room that it shares with others.
+    /// Rendered while it is sent, in a room shared with other clients.
     Ring(Arc<RingText>),
 }
 
@@ -55,7 +55,7 @@ pub struct Parts {
     pub length: usize,
     /// Status line and header lines.
     pub head: Vec<u8>,
-    /// Behind them.
+    /// The body after the head.
     pub body: Body,
 }
 

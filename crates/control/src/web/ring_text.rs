@@ -16,7 +16,7 @@ pub struct RankedText {
     length: usize,
 }
 
-/// A text that has its room; all clients that it is sent to share it.
+/// A text with its room, shared by all clients that it is sent to.
 pub struct RingText {
     ranked: RankedText,
     /// Its room.
@@ -32,17 +32,17 @@ pub struct RingTextPosition {
 }
 
 impl RankedText {
-    /// Ranks all entries of a ring, and renders them once for the length, which a reply states up front.
+    /// Ranks all entries of a ring, and renders them once to determine the length, which a reply states first.
     pub fn new(view: &RingView, mnemonic: Mnemonic) -> Self {
         let mut text = RankedText {
             ranked: view.ranked(usize::MAX),
             mnemonic,
             length: 0,
         };
-        let (mut piece, mut place) = (String::new(), RingTextPosition::default());
-        while !place.is_at_end {
+        let (mut piece, mut position) = (String::new(), RingTextPosition::default());
+        while !position.is_at_end {
             piece.clear();
-            place = text.draw(place, &mut piece);
+            position = text.draw(position, &mut piece);
             text.length += piece.len();
         }
         text
@@ -55,20 +55,22 @@ impl RankedText {
 
     /// Renders lines `count, percentage, entry` from a position on, the total last, and returns the position after
     /// them.
-    fn draw(&self, mut place: RingTextPosition, piece: &mut String) -> RingTextPosition {
+    fn draw(&self, mut position: RingTextPosition, piece: &mut String) -> RingTextPosition {
         let (total, mut entry) = (self.ranked.total(), String::new());
-        while piece.len() < PIECE_BYTES && !place.is_at_end {
+        while piece.len() < PIECE_BYTES && !position.is_at_end {
             entry.clear();
-            let row = self.ranked.next(&mut place.row, &self.mnemonic, &mut entry);
+            let row = self
+                .ranked
+                .next(&mut position.row, &self.mnemonic, &mut entry);
             let _ = match row {
                 Some(count) => writeln!(piece, "{count}\t{}\t{entry}", percentage(count, total)),
                 None => {
-                    place.is_at_end = true;
+                    position.is_at_end = true;
                     writeln!(piece, "{total}\t100%\tTotal:")
                 }
             };
         }
-        place
+        position
     }
 }
 
@@ -84,9 +86,9 @@ impl RingText {
     }
 
     /// Returns the lines from a position on, about [`PIECE_BYTES`] of them, and the position after them.
-    pub fn piece(&self, place: RingTextPosition) -> (Vec<u8>, RingTextPosition) {
+    pub fn piece(&self, position: RingTextPosition) -> (Vec<u8>, RingTextPosition) {
         let mut piece = String::with_capacity(PIECE_BYTES + 4096);
-        let behind = self.ranked.draw(place, &mut piece);
+        let behind = self.ranked.draw(position, &mut piece);
         (piece.into_bytes(), behind)
     }
 }

@@ -1,9 +1,9 @@
-//! Texts of rings that clients wait for: one ranking serves all requests made before it started.
+//! Requested texts of rings: one ranking serves all requests made before it started.
 //!
 //! - A text is never older than its request: a request during a ranking gets the next one.
-//! - One ranking is made at a time, and it has its room before the next one starts. At most one per ring waits. A
-//!   client therefore waits for a bounded number of rankings, however many others there are.
-//! - A ranking is kept for as long as a client is sent its text.
+//! - One ranking runs at a time, and it has its room before the next one starts. At most one per ring waits. So a
+//!   client waits for a bounded number of rankings, however many others there are.
+//! - A ranking is kept as long as it is being sent to a client.
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -19,56 +19,56 @@ use super::ring_text::{RankedText, RingText};
 pub enum NoText {
     /// There is no room for it.
     NoRoom(NoRoom),
-    /// Its thread ended before it was made.
+    /// Its thread ended without a result.
     Failed,
 }
 
-type MadeText = Result<Arc<RingText>, NoText>;
-/// `None` until the text is made.
-type TextReceiver = watch::Receiver<Option<MadeText>>;
+type TextResult = Result<Arc<RingText>, NoText>;
+/// `None` until the text is ready.
+type TextReceiver = watch::Receiver<Option<TextResult>>;
 
 /// Requested texts.
 pub struct RingTexts {
     replies: Arc<OutgoingReplies>,
     turn: Semaphore,
     /// By ring: the requested text whose ranking has not started.
-    asked: Mutex<[Option<TextReceiver>; Ring::COUNT]>,
+    requested: Mutex<[Option<TextReceiver>; Ring::COUNT]>,
 }
 
 impl RingTexts {
-    /// Creates an empty set; texts take their room among these replies.
+    /// Creates an empty set; texts reserve their room among these replies.
     pub fn new(replies: Arc<OutgoingReplies>) -> Arc<Self> {
         Arc::new(RingTexts {
             replies,
             turn: Semaphore::new(1),
-            asked: Mutex::default(),
+            requested: Mutex::default(),
         })
     }
 
-    /// Waits for the text of a ring as of now or later. `rank` is called on a blocking thread, for the first of all
-    /// clients that wait for the same text.
+    /// Waits for the text of a ring as of now or later. `rank` is called on a blocking thread, once for all clients
+    /// that wait for the same text.
     pub async fn text(
         self: &Arc<Self>,
         ring: Ring,
         rank: impl FnOnce() -> RankedText + Send + 'static,
-    ) -> MadeText {
-        let mut receiver = self.ask(ring, rank);
-        let made = receiver.wait_for(Option::is_some).await;
-        let made = made.map_or(None, |made| made.clone());
-        made.unwrap_or(Err(NoText::Failed))
+    ) -> TextResult {
+        let mut receiver = self.request(ring, rank);
+        let result = receiver.wait_for(Option::is_some).await;
+        let result = result.map_or(None, |result| result.clone());
+        result.unwrap_or(Err(NoText::Failed))
     }
 
-    fn ask(
+    fn request(
         self: &Arc<Self>,
         ring: Ring,
         rank: impl FnOnce() -> RankedText + Send + 'static,
     ) -> TextReceiver {
-        let mut asked = self.asked();
-        if let Some(receiver) = &asked[ring as usize] {
+        let mut requested = self.requested();
+        if let Some(receiver) = &requested[ring as usize] {
             return receiver.clone();
         }
         let (sender, receiver) = watch::channel(None);
-        asked[ring as usize] = Some(receiver.clone());
+        requested[ring as usize] = Some(receiver.clone());
         // A separate task: the waiting clients may disconnect one by one.
         tokio::spawn(Arc::clone(self).make(ring, sender, rank));
         receiver
@@ -77,29 +77,29 @@ impl RingTexts {
     async fn make(
         self: Arc<Self>,
         ring: Ring,
-        sender: watch::Sender<Option<MadeText>>,
+        sender: watch::Sender<Option<TextResult>>,
         rank: impl FnOnce() -> RankedText + Send + 'static,
     ) {
         let Ok(_turn) = self.turn.acquire().await else {
             return; // never closed
         };
         // Later requests may expect entries that this ranking does not have.
-        self.asked()[ring as usize] = None;
+        self.requested()[ring as usize] = None;
         if sender.is_closed() {
             return; // no client waits any longer
         }
-        let made = match tokio::task::spawn_blocking(rank).await {
+        let result = match tokio::task::spawn_blocking(rank).await {
             Ok(ranked) => match self.replies.hold(ranked.held_bytes()).await {
                 Ok(room) => Ok(Arc::new(RingText::new(ranked, room))),
                 Err(no_room) => Err(NoText::NoRoom(no_room)),
             },
             Err(_) => Err(NoText::Failed),
         };
-        let _ = sender.send(Some(made)); // if any client still waits
+        let _ = sender.send(Some(result)); // if any client still waits
     }
 
-    fn asked(&self) -> MutexGuard<'_, [Option<TextReceiver>; Ring::COUNT]> {
-        self.asked.lock()
+    fn requested(&self) -> MutexGuard<'_, [Option<TextReceiver>; Ring::COUNT]> {
+        self.requested.lock()
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_who_ask_while_a_ring_is_ranked_share_the_next_ranking_and_it_is_newer() {
+    async fn requests_during_a_ranking_share_the_next_one_which_is_newer() {
         let stats = Stats::new(RingCapacities::default());
         let replies = OutgoingReplies::new(1 << 20);
         let texts = RingTexts::new(Arc::clone(&replies));
@@ -146,13 +146,13 @@ mod tests {
         let others: Vec<_> = (0..50)
             .map(|_| {
                 let (stats, rankings) = (Arc::clone(&stats), Arc::clone(&rankings));
-                let mut receiver = texts.ask(Ring::Logmessages, move || {
+                let mut receiver = texts.request(Ring::Logmessages, move || {
                     rankings.fetch_add(1, Ordering::Relaxed);
                     ranked(&stats)
                 });
                 async move {
-                    let made = receiver.wait_for(Option::is_some).await.expect("a text");
-                    made.clone().expect("it is made").expect("room")
+                    let result = receiver.wait_for(Option::is_some).await.expect("a text");
+                    result.clone().expect("it is ranked").expect("room")
                 }
             })
             .collect();
@@ -169,18 +169,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_text_for_which_nobody_waits_is_not_ranked_and_the_next_is() {
+    async fn a_text_without_waiting_clients_is_not_ranked_and_the_next_is() {
         let stats = Stats::new(RingCapacities::default());
         let texts = RingTexts::new(OutgoingReplies::new(1 << 20));
         // The ranking task does not run before this one waits.
-        drop(texts.ask(Ring::Logmessages, || panic!("nobody waits")));
+        drop(texts.request(Ring::Logmessages, || panic!("no client waits")));
         tokio::task::yield_now().await;
         let text = texts.text(Ring::Logmessages, move || ranked(&stats)).await;
         assert_eq!(lines(&text.expect("room")), 1);
     }
 
     #[tokio::test]
-    async fn a_text_without_room_is_refused_to_all_who_wait_for_it() {
+    async fn a_text_without_room_is_refused_to_all_waiting_clients() {
         let stats = Stats::new(RingCapacities::default());
         let texts = RingTexts::new(OutgoingReplies::new(1000));
         let text = texts.text(Ring::Logmessages, move || ranked(&stats)).await;

@@ -51,8 +51,8 @@ impl Route {
     }
 }
 
-/// The secret that a request must present, and what it presents.
-pub(super) struct ShownSecret {
+/// The secret that a request must present, and the one that it presents.
+pub(super) struct PresentedSecret {
     /// The kind of secret.
     pub kind: SecretKind,
     /// The secret.
@@ -70,13 +70,13 @@ pub(super) enum SecretKind {
     Page,
 }
 
-/// Returns the required secret: the API requires its key, probes nothing, everything else the password if there is
-/// one.
+/// Returns the required secret: for the API its key, for probes none, for everything else the password if one is
+/// configured.
 pub(super) fn secret(
     shared: &WebState,
     request: &HttpRequest,
     route: Option<&Route>,
-) -> Option<ShownSecret> {
+) -> Option<PresentedSecret> {
     let (kind, password, given) = match route {
         Some(Route::Live | Route::Ready) => return None,
         Some(Route::Statistics) => {
@@ -90,7 +90,7 @@ pub(super) fn secret(
             (SecretKind::Page, &shared.password, given)
         }
     };
-    Some(ShownSecret {
+    Some(PresentedSecret {
         kind,
         password: Arc::clone(password.as_ref()?),
         given,
@@ -185,7 +185,7 @@ pub(super) fn draw(shared: &WebState, request: &HttpRequest, route: &Route) -> R
     }
 }
 
-/// Returns a small reply of the same size for every path. HEAD gets no body, but the header with the allowed methods.
+/// Returns a small reply of the same size for every path. HEAD gets the allowed methods in the header and no body.
 pub(super) fn not_found(request: &HttpRequest) -> Response {
     match request.method {
         Method::Head => Response::error(404).with("Allow", ALLOW),
@@ -208,7 +208,7 @@ fn status_page(shared: &WebState, request: &HttpRequest) -> Response {
                     shared.stats.resize_ring(ring, size);
                 })
             }
-            // A wrong token and an unknown ring take precedence, as for a valid size.
+            // A wrong token or an unknown ring takes precedence, as for a valid size.
             _ => match permitted_ring(shared, request, &name) {
                 Ok(_) => Response::error(400),
                 Err(refused) => refused,
@@ -257,7 +257,7 @@ fn zone_page(shared: &WebState, request: &HttpRequest, zone: &str) -> Response {
     page_reply(zone_page::draw(frame, &drawing))
 }
 
-/// A person who mistyped a name gets the zones that contain it.
+/// For a mistyped name, lists the zones that contain it.
 fn unknown_zone(shared: &WebState, request: &HttpRequest, zone: &str) -> Response {
     if request.accepts_only("application/json") || request.accepts_only("text/plain") {
         return not_found(request);

@@ -1,5 +1,5 @@
-//! The check of a secret that a client presents, for the status page, the API and the web administration alike: guesses are
-//! limited by client, and slow hashes are computed one at a time, with a bound on those that wait.
+//! Verification of a secret that a client presents, for the status page, the API and the web administration: guesses
+//! are limited per client, and slow hashes are computed one at a time, with a limit on those that wait.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -34,7 +34,7 @@ pub enum SecretVerdict<T> {
 pub const RETRY_SECONDS: u64 = GUESS_INTERVAL.as_secs();
 
 impl SecretCheck {
-    /// Creates a check in which so many hashes may wait.
+    /// Creates a check in which up to this many hashes may wait.
     pub(super) fn new(waiting_max: usize) -> Self {
         SecretCheck {
             guesses: Guesses::default(),
@@ -43,16 +43,16 @@ impl SecretCheck {
         }
     }
 
-    /// Checks a secret. `compare` needs no slow hash and returns `None` if one must be computed, which `hash` does on a
-    /// blocking thread; both return what the secret stands for, or `None` within if it is wrong.
+    /// Checks a secret. `compare` needs no slow hash and returns `None` if one must be computed, which `hash` does on
+    /// a blocking thread; both return what the secret grants, or `None` within if it is wrong.
     pub(super) async fn check<T: Send + 'static>(
         &self,
         client: IpAddr,
         compare: impl Fn() -> Option<Option<T>>,
         hash: impl FnOnce() -> Option<T> + Send + 'static,
     ) -> SecretVerdict<T> {
-        // A client that had the right secret before is not locked out by wrong guesses from its address.
-        if self.guesses.knows(client)
+        // A client that presented the right secret before is not locked out by wrong guesses from its address.
+        if self.guesses.is_known_client(client)
             && let Some(Some(found)) = compare()
         {
             return SecretVerdict::Right(found);
@@ -63,7 +63,7 @@ impl SecretCheck {
         let found = match compare() {
             Some(found) => found,
             None => {
-                let Ok(_place) = self.waiting.try_acquire() else {
+                let Ok(_slot) = self.waiting.try_acquire() else {
                     return SecretVerdict::Busy;
                 };
                 let Ok(_turn) = self.hashing.acquire().await else {
@@ -74,7 +74,7 @@ impl SecretCheck {
         };
         match found {
             Some(found) => {
-                guess.was_right();
+                guess.mark_right();
                 SecretVerdict::Right(found)
             }
             None => SecretVerdict::Wrong,

@@ -65,7 +65,7 @@ pub struct ZoneListQuery {
     pub without_data: bool,
     /// The zones that the client may see.
     pub scope: KeyScope,
-    /// Where the page starts.
+    /// The position of the page.
     pub start: PageStart,
 }
 

@@ -1,7 +1,7 @@
-//! The page of one zone: its state, and the entries of the rings that are in it.
+//! The page of one zone: its state, and its entries in the rings.
 //!
-//! There are no counters per zone: a server has millions of zones, and every answer would pay for them. The rings have the last
-//! queries of all zones in bounded memory, and the page shows those that this zone answers.
+//! There are no counters per zone: a server has millions of zones, and every answer would pay for them. The rings
+//! have the last queries of all zones in bounded memory, and the page shows those answered from this zone.
 
 use askama::Template;
 use nameward_base::calendar::UtcTime;
@@ -27,7 +27,7 @@ pub struct ZoneFacts {
     /// Its serial and, for a secondary, its refresh status.
     pub status: ListedZoneStatus,
     /// Where it is configured.
-    pub source: ShownOrigin,
+    pub source: ZoneConfigSource,
     /// How it is signed; none if its database does not respond.
     pub signing: Option<ListedSigning>,
     /// Number of names in memory; none for a live zone.
@@ -36,7 +36,7 @@ pub struct ZoneFacts {
 
 /// Where a zone is configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ShownOrigin {
+pub enum ZoneConfigSource {
     /// The number of its backend.
     Backend(u32),
     /// A `[[zone]]` of the configuration.
@@ -86,13 +86,13 @@ struct RingShare {
     percentage: String,
 }
 
-/// The values that the page of a zone is drawn with.
+/// The values that a zone page is rendered with.
 pub struct ZoneDrawing<'a> {
     pub facts: &'a ZoneFacts,
     pub status: &'a ServerStatus,
     pub snapshot: &'a Snapshot,
     pub mnemonic: Mnemonic,
-    /// Knows which zone answers a name.
+    /// Determines which zone answers a name.
     pub zones: &'a dyn ListedZonesView,
 }
 
@@ -108,7 +108,7 @@ pub fn draw(frame: PageFrame<'_>, drawing: &ZoneDrawing<'_>) -> Result<String, a
     let rings = RINGS.map(|(ring, title)| {
         let view = snapshot.ring(ring);
         let is_below = |entry: &str| {
-            // The comparison of texts spares most entries the look-up of their zone.
+            // Comparing the texts first avoids the zone look-up for most entries.
             is_at_or_below(entry, zone) && drawing.zones.is_answered_from(name_of(entry), zone)
         };
         let ranking = view.rank_where(usize::MAX, mnemonic, is_below);
@@ -139,7 +139,7 @@ pub fn draw(frame: PageFrame<'_>, drawing: &ZoneDrawing<'_>) -> Result<String, a
     page.render()
 }
 
-/// The name of an entry `name/type`.
+/// Returns the name of an entry `name/type`.
 fn name_of(entry: &str) -> &str {
     entry.rsplit_once('/').map_or(entry, |(name, _)| name)
 }
@@ -223,10 +223,10 @@ fn rows_of(facts: &ZoneFacts, server: &ServerStatus) -> Vec<Fact> {
     add("Serial", status.serial.map(|serial| serial.to_string()));
     add("Names", facts.names.map(|names| names.to_string()));
     add("Primary", status.primary.clone());
-    let serial_there = status.serial_at_primary;
+    let serial_at_primary = status.serial_at_primary;
     add(
         "Serial at the primary",
-        serial_there.map(|serial| serial.to_string()),
+        serial_at_primary.map(|serial| serial.to_string()),
     );
     add("Last check", status.last_check.map(time));
     add("Last success", status.last_refresh.map(time));
@@ -251,11 +251,11 @@ fn rows_of(facts: &ZoneFacts, server: &ServerStatus) -> Vec<Fact> {
     rows
 }
 
-fn source_fact(source: ShownOrigin, server: &ServerStatus) -> Fact {
+fn source_fact(source: ZoneConfigSource, server: &ServerStatus) -> Fact {
     let number = match source {
-        ShownOrigin::Configuration => return Fact::new("Declared in", "[[zone]]"),
-        ShownOrigin::StateStore => return Fact::new("Declared in", "state store"),
-        ShownOrigin::Backend(number) => number,
+        ZoneConfigSource::Configuration => return Fact::new("Declared in", "[[zone]]"),
+        ZoneConfigSource::StateStore => return Fact::new("Declared in", "state store"),
+        ZoneConfigSource::Backend(number) => number,
     };
     let mut backends = server.backends.iter();
     let backend = backends.find(|backend| backend.backend == number);
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_of_a_zone_by_whole_labels() {
+    fn entries_belong_to_a_zone_by_whole_labels() {
         for (entry, zone, expected) in [
             ("www.a.test/A", "a.test.", true),
             ("A.TEST/TYPE65280", "a.test.", true),

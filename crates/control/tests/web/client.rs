@@ -1,4 +1,4 @@
-//! A web server on a port of its own, and a client that sees raw bytes.
+//! A web server on its own port, and a client that sees raw bytes.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use nameward_stats::{
 };
 use tokio::sync::oneshot;
 
-/// Settings as an operator might choose them: this machine alone may look.
+/// Settings as an operator might choose them, with access from this machine only.
 pub fn settings() -> Settings {
     let loopback = ["127.0.0.1/32", "::1/128"].map(|net| net.parse().expect("a network"));
     Settings::new(loopback.into(), 64 << 20)
@@ -77,7 +77,7 @@ impl Server {
         stream
     }
 
-    /// Sends these bytes and reads until the server closes.
+    /// Sends these bytes and reads until the server closes the connection.
     pub fn raw(&self, request: &[u8]) -> Reply {
         let mut stream = self.connect();
         stream.write_all(request).expect("sent");
@@ -175,7 +175,7 @@ impl Reply {
 
 pub const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
-/// A question and its answer over UDP, not flushed.
+/// Records a query and its answer over UDP, without flushing.
 pub fn ask(recorder: &mut Recorder, qname: &[u8], outcome: Outcome, client: IpAddr) {
     let rcode = match outcome {
         Outcome::NxDomain => 3,
@@ -203,14 +203,14 @@ pub fn ask(recorder: &mut Recorder, qname: &[u8], outcome: Outcome, client: IpAd
     });
 }
 
-/// As `ask`, visible at once.
+/// Like `ask`, visible at once.
 pub fn ask_now(stats: &Arc<Stats>, qname: &[u8], outcome: Outcome, client: IpAddr) {
     let mut recorder = stats.recorder();
     ask(&mut recorder, qname, outcome, client);
     recorder.flush(Stamp::now(), None);
 }
 
-/// A page as text: what stands between the tags, white space collapsed, entities decoded.
+/// Returns a page as text: tags removed, white space collapsed, entities decoded.
 pub fn plain(html: &str) -> String {
     let mut out = String::new();
     let mut rest = html;
@@ -219,7 +219,7 @@ pub fn plain(html: &str) -> String {
         let close = rest[open..]
             .find('>')
             .map_or(rest.len(), |at| open + at + 1);
-        // Cells and lines are apart, words inside a line are not.
+        // Cells and lines are separated, words inside a line are not.
         if ["<td", "</tr", "<dt", "</div", "<h", "<th"]
             .iter()
             .any(|tag| rest[open..].starts_with(tag))

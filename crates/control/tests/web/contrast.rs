@@ -1,4 +1,4 @@
-//! The contrast of the colors of the page, as WCAG 2.2 has it (1.4.3 for text, 1.4.11 for edges of controls).
+//! The contrast of the page's colors according to WCAG 2.2 (1.4.3 for text, 1.4.11 for edges of controls).
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ fn text_borders_and_placeholders_have_the_contrast_of_wcag_aa() {
             }
         }
     }
-    // These colors are those that controls and placeholders have.
+    // The colors of controls and placeholders.
     assert!(STYLE.contains("border: 1px solid var(--edge); border-radius: 6px; }"));
     assert!(STYLE.contains("::placeholder { color: var(--soft); opacity: 1; }"));
 }

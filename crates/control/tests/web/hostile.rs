@@ -17,7 +17,7 @@ fn with_limits(limits: WebLimits) -> Server {
 }
 
 #[test]
-fn a_client_that_does_not_finish_its_request_is_cut_off_without_an_answer() {
+fn a_client_that_does_not_finish_its_request_is_disconnected_without_an_answer() {
     let server = with_limits(WebLimits {
         head_timeout: Duration::from_millis(300),
         ..settings().limits
@@ -33,14 +33,14 @@ fn a_client_that_does_not_finish_its_request_is_cut_off_without_an_answer() {
 }
 
 #[test]
-fn single_bytes_do_not_prolong_the_time_for_the_head() {
+fn single_bytes_do_not_extend_the_time_for_the_head() {
     let server = with_limits(WebLimits {
         head_timeout: Duration::from_millis(400),
         ..settings().limits
     });
     let mut stream = server.connect();
     let mut sent = 0;
-    // Far longer than allowed, if each byte bought more time.
+    // Far longer than allowed, if each byte extended the time.
     for byte in b"GET / HTTP/1.1\r\nX: ".iter().chain([b'y'; 300].iter()) {
         if stream.write_all(&[*byte]).is_err() {
             break;
@@ -52,13 +52,13 @@ fn single_bytes_do_not_prolong_the_time_for_the_head() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_cut_off() {
+fn a_client_that_does_not_read_is_disconnected() {
     let server = with_limits(WebLimits {
         reply_timeout: Duration::from_millis(300),
         max_connections: 1,
         ..settings().limits
     });
-    // More than socket buffers take. Not by a request: the only place may still be taken by the one before.
+    // More than socket buffers hold. Not sent by a request: the only slot may still be occupied by the previous one.
     server
         .stats
         .resize_ring(nameward_stats::Ring::Logmessages, 500_000);
@@ -69,7 +69,7 @@ fn a_client_that_does_not_read_is_cut_off() {
     stream
         .write_all(b"GET /?ring=logmessages&format=text HTTP/1.0\r\n\r\n")
         .expect("sent");
-    // The only place is taken until the server gives up on it.
+    // The only slot is occupied until the server disconnects the client.
     for _ in 0..200 {
         std::thread::sleep(Duration::from_millis(50));
         let mut probe = server.connect();
@@ -86,7 +86,7 @@ fn a_client_that_does_not_read_is_cut_off() {
 }
 
 #[test]
-fn idle_connections_make_room_for_a_real_request() {
+fn idle_connections_are_closed_for_a_real_request() {
     let server = with_limits(WebLimits {
         max_connections: 20,
         head_timeout: Duration::from_secs(600),
@@ -96,7 +96,7 @@ fn idle_connections_make_room_for_a_real_request() {
     for _ in 0..10 {
         assert_eq!(server.get("/livez").status(), 200);
     }
-    // The oldest were made to leave, and only so many as had to.
+    // The oldest ones were closed, and only as many as necessary.
     let is_closed = |mut stream: &TcpStream| {
         stream
             .set_read_timeout(Some(Duration::from_millis(1)))
@@ -144,7 +144,7 @@ fn a_flood_of_garbage_leaves_the_page_working() {
     assert_eq!(server.get("/").status(), 200);
 }
 
-/// Asks for something and reads the first octet of the reply: from then on the server is sending it.
+/// Sends a request and reads the first octet of the reply: from then on the server is sending it.
 fn begin(server: &Server, target: &str) -> TcpStream {
     let mut stream = server.connect();
     let request = format!("GET {target} HTTP/1.0\r\n\r\n");
@@ -155,7 +155,7 @@ fn begin(server: &Server, target: &str) -> TcpStream {
     stream
 }
 
-/// Octets of memory that are this process's own.
+/// Returns the octets of this process's private memory.
 fn own_memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("the status of this process");
     let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:"));
@@ -164,7 +164,7 @@ fn own_memory() -> usize {
 }
 
 #[test]
-fn clients_that_never_read_hold_bounded_memory_and_the_honest_one_is_served() {
+fn clients_that_never_read_use_bounded_memory_and_an_honest_one_is_served() {
     const MESSAGES: usize = 1500;
     let server = with_limits(WebLimits {
         reply_timeout: Duration::from_secs(600),
@@ -181,7 +181,7 @@ fn clients_that_never_read_hold_bounded_memory_and_the_honest_one_is_served() {
     fill(0);
     fill(1);
     let before = own_memory();
-    // Each of them asks for three megabytes of text; the ring turns over in between, so that nothing is shared.
+    // Each of them requests three megabytes of text; the ring changes in between, so that no text is shared.
     let mut silent = Vec::new();
     for round in 0..60 {
         silent.push(begin(&server, "/?ring=logmessages&format=text"));
@@ -197,7 +197,7 @@ fn clients_that_never_read_hold_bounded_memory_and_the_honest_one_is_served() {
     assert!(honest.text().ends_with("\t100%\tTotal:\n"));
 }
 
-/// Fills the largest ring: each client once, and the first thousand of them once more.
+/// Fills the largest ring: each client once, and the first thousand twice.
 fn fill_remotes_unauth(server: &Server, clients: u32) {
     let mut recorder = server.stats.recorder();
     for n in (0..clients).chain(0..1000) {
@@ -236,7 +236,7 @@ fn a_reader_gets_the_text_of_a_ring_among_clients_that_never_read_it() {
         .collect();
     for _ in 0..3 {
         let mut stream = server.connect();
-        // Far more than the text takes on a busy machine.
+        // Far more than the text takes even on a busy machine.
         let patience = Some(Duration::from_secs(240));
         stream.set_read_timeout(patience).expect("a timeout");
         let request = format!("GET {target} HTTP/1.0\r\n\r\n");
@@ -286,7 +286,7 @@ fn a_client_with_many_connections_never_costs_another_its_only_one() {
         stream
     };
     let mut silent: Vec<TcpStream> = (0..7).map(|_| never_reads()).collect();
-    // The first honest one is the oldest without a request, while others come and come.
+    // The first honest client is the oldest without a request, while others keep connecting.
     let mut honest = connect_from(&server, [127, 0, 0, 2]);
     silent.extend((0..40).map(|_| never_reads()));
     honest.write_all(request.as_bytes()).expect("sent");
@@ -315,7 +315,7 @@ fn a_text_that_can_never_have_room_is_refused_with_the_reason() {
 }
 
 #[test]
-fn probes_are_answered_while_all_places_are_taken_by_clients_that_do_not_read() {
+fn probes_are_answered_while_clients_that_do_not_read_occupy_all_slots() {
     let server = with_limits(WebLimits {
         max_connections: 8,
         reply_timeout: Duration::from_secs(600),
@@ -333,7 +333,7 @@ fn probes_are_answered_while_all_places_are_taken_by_clients_that_do_not_read() 
     }
 }
 
-/// `password` with ln=14: about 16 MB and some tens of milliseconds a guess.
+/// `password` with ln=14: about 16 MB and some tens of milliseconds per guess.
 fn hashed_password() -> String {
     let mut hash = [0; 32];
     let params = scrypt::Params::new(14, 8, 1).expect("parameters");
@@ -352,7 +352,7 @@ fn authorization(password: &str) -> String {
 }
 
 #[test]
-fn a_crowd_of_guessers_stops_neither_probes_nor_those_who_know_the_password() {
+fn many_guessers_block_neither_probes_nor_clients_with_the_password() {
     let server = Server::with(Settings {
         password: hashed_password().into(),
         ..settings()
@@ -380,7 +380,7 @@ fn a_crowd_of_guessers_stops_neither_probes_nor_those_who_know_the_password() {
     let computed = statuses.iter().filter(|status| **status == 401).count();
     let refused = statuses.iter().filter(|status| **status == 429).count();
     assert_eq!(computed + refused, 200, "{statuses:?}");
-    // Ten at once, and one more each six seconds that all of this took.
+    // Ten at once, and one more for every six seconds that this took.
     assert!(
         (1..=30).contains(&computed),
         "{computed} guesses were computed"

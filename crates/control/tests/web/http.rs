@@ -10,7 +10,7 @@ use nameward_stats::{RingCapacities, Stats};
 
 use super::client::{Reply, Server, plain, settings};
 
-/// Checks the properties of every reply, whatever was asked.
+/// Checks the properties of every reply, whatever was requested.
 fn assert_sound(reply: &Reply) {
     assert!(
         reply.status_line().starts_with("HTTP/1.0 "),
@@ -70,7 +70,7 @@ fn every_reply_is_http_1_0_with_its_exact_length() {
 }
 
 #[test]
-fn the_page_and_its_style_have_their_types_and_the_page_is_not_kept() {
+fn the_page_and_its_style_have_their_types_and_the_page_is_not_cached() {
     let server = Server::start();
     let page = server.get("/");
     assert_eq!(
@@ -155,7 +155,7 @@ fn other_methods_are_not_allowed() {
 }
 
 #[test]
-fn what_does_not_parse_is_a_bad_request_in_http_1_0() {
+fn a_malformed_request_is_a_bad_request_in_http_1_0() {
     let server = Server::start();
     for request in [
         &b"GET /\r\n\r\n"[..],
@@ -206,7 +206,7 @@ fn too_large_heads_and_bodies_are_refused_and_the_refusal_arrives() {
 }
 
 #[test]
-fn what_is_pipelined_behind_a_request_is_not_answered() {
+fn pipelined_requests_are_not_answered() {
     let server = Server::start();
     let reply =
         server.raw(b"GET /livez HTTP/1.1\r\n\r\nGET /metrics HTTP/1.1\r\n\r\n\xff\xfe garbage");
@@ -271,7 +271,7 @@ fn clients_outside_the_list_are_closed_without_an_answer() {
 }
 
 #[test]
-fn a_password_is_asked_for_everywhere_but_by_the_probes() {
+fn a_password_is_required_everywhere_except_for_probes() {
     let server = Server::with(Settings {
         password: "secret".into(),
         ..settings()
@@ -302,7 +302,7 @@ fn a_password_is_asked_for_everywhere_but_by_the_probes() {
 }
 
 #[test]
-fn readiness_is_what_the_server_says() {
+fn readiness_follows_the_state_of_the_server() {
     let stats = Stats::new(RingCapacities::default());
     let fault = |kind, text: &str| ServerFault {
         kind,
@@ -335,7 +335,7 @@ fn readiness_is_what_the_server_says() {
     let server = Server::run(stats.clone(), web.expect("settings"));
     let reply = server.get("/readyz");
     assert_eq!(reply.status(), 503);
-    // A probe shows no password, so it gets no address and no name.
+    // Probes need no password, so they get no addresses and no names.
     assert_eq!(reply.text(), "a backend does not respond\n");
     let page = server.get("/").text();
     let title = "<title>2 faults, the worst: a backend does not respond – Nameward ";
@@ -365,7 +365,7 @@ fn readiness_is_what_the_server_says() {
             "{line}\n{metrics}"
         );
     }
-    // A fault that does not count leaves it ready, and is on the page all the same.
+    // A fault that does not count leaves the server ready, but is still on the page.
     status.faults.remove(0);
     let shown = Arc::new(status);
     let counted = vec![FaultKind::BackendDown];
@@ -377,7 +377,7 @@ fn readiness_is_what_the_server_says() {
 }
 
 #[test]
-fn a_client_that_closes_early_harms_nobody() {
+fn a_client_that_closes_early_affects_no_other() {
     let server = Server::start();
     for bytes in [
         &b""[..],
@@ -400,7 +400,7 @@ fn status_for_host(server: &Server, host: &str) -> u16 {
 }
 
 #[test]
-fn without_a_password_only_our_own_names_are_served() {
+fn without_a_password_only_own_names_are_served() {
     let server = Server::with(Settings {
         host_names: vec!["Status.Example.org".into(), "192.0.2.7".into()],
         ..settings()
@@ -417,7 +417,7 @@ fn without_a_password_only_our_own_names_are_served() {
     ] {
         assert_eq!(status_for_host(&server, host), 200, "{host}");
     }
-    // A name of an attacker that resolves to our address: a page of theirs reads ours and presses Reset.
+    // A name of an attacker that resolves to our address: the attacker's page reads ours and presses Reset.
     for host in [
         "rebound.example",
         &format!("rebound.example:{port}"),
@@ -435,7 +435,7 @@ fn without_a_password_only_our_own_names_are_served() {
     assert_eq!(server.raw(absolute).status(), 421);
     let ours = b"GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n";
     assert_eq!(server.raw(ours).status(), 200);
-    // Without a Host there was no browser.
+    // A request without a Host is not from a browser.
     assert_eq!(server.get("/").status(), 200);
 }
 
@@ -451,7 +451,7 @@ fn a_rebound_name_can_neither_reset_a_ring_nor_read_a_number() {
     for target in ["/metrics", "/style.css", "/nothing", "/?ring=remotes"] {
         assert_eq!(server.request("GET", target, foreign).status(), 421);
     }
-    // A probe says nothing that is secret, and load balancers ask under any name.
+    // Probes reveal nothing secret, and load balancers use any name.
     assert_eq!(server.request("GET", "/livez", foreign).status(), 200);
 }
 
@@ -466,7 +466,7 @@ fn with_a_password_any_name_is_served() {
 }
 
 #[test]
-fn a_host_that_is_given_twice_or_is_none_is_a_bad_request() {
+fn a_repeated_or_invalid_host_is_a_bad_request() {
     // RFC 9112 section 3.2.
     let server = Server::start();
     for hosts in [

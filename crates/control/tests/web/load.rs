@@ -1,4 +1,4 @@
-//! The page read all the time while workers write at full speed: every relation on every reading.
+//! The page is read continuously while workers write at full speed: every relation holds on every page.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;

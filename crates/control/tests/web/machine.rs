@@ -1,4 +1,4 @@
-//! The forms for programs: metrics and statistics.
+//! The formats for programs: metrics and statistics.
 
 use nameward_control::operations::FaultKind;
 use nameward_control::web::Settings;
@@ -10,7 +10,7 @@ use super::client::{CLIENT, Server, ask_now, settings};
 const PATH: &str = "/api/v1/servers/localhost/statistics";
 
 #[test]
-fn metrics_have_every_variable_under_its_known_name() {
+fn metrics_have_every_variable_under_its_powerdns_name() {
     let server = Server::start();
     ask_now(&server.stats, b"\x01a\0", Outcome::NxDomain, CLIENT);
     let reply = server.get("/metrics");
@@ -73,7 +73,7 @@ fn bounds_and_sums_of_seconds_are_exact_decimals() {
 }
 
 #[test]
-fn numbers_of_the_whole_host_say_so_in_their_help_and_not_on_the_page() {
+fn metrics_of_the_whole_host_are_marked_in_their_help_but_not_on_the_page() {
     let server = Server::start();
     let text = server.get("/metrics").text();
     let of_host = VARIABLES.iter().filter(|v| {
@@ -96,7 +96,7 @@ fn numbers_of_the_whole_host_say_so_in_their_help_and_not_on_the_page() {
 }
 
 #[test]
-fn every_metric_that_alerts_and_dashboards_name_exists() {
+fn every_metric_in_alerts_and_dashboards_exists() {
     let contrib = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/");
     let server = Server::start();
     ask_now(&server.stats, b"\x01a\0", Outcome::BackendFailure, CLIENT);
@@ -169,7 +169,7 @@ fn api(server: &Server, query: &str) -> serde_json::Value {
 }
 
 #[test]
-fn statistics_ask_for_the_key() {
+fn statistics_require_the_key() {
     assert_eq!(Server::start().get(PATH).status(), 404); // no key configured: no API
     let server = with_key();
     assert_eq!(server.get(PATH).status(), 401);

@@ -24,7 +24,7 @@ fn size(server: &Server, ring: Ring) -> usize {
 }
 
 #[test]
-fn a_filter_searches_the_whole_ring_and_not_the_rows_of_the_page() {
+fn a_filter_searches_the_whole_ring() {
     let server = Server::start();
     for n in 0..200u8 {
         let client = IpAddr::V4(Ipv4Addr::new(192, 0, 2, n));
@@ -45,7 +45,7 @@ fn a_filter_searches_the_whole_ring_and_not_the_rows_of_the_page() {
             ["Total:", "200", "100%"]
         ]
     );
-    // Whatever the letter case; a ring without it shows its sums.
+    // In any letter case; a ring without a match shows its sums.
     let page = server.get("/?ring=queries&filter=www.EXAMPLE/a").text();
     assert_eq!(
         rows(&page, "ring-queries")[0][..2],

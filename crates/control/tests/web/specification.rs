@@ -1,10 +1,10 @@
-//! Statements of the specification that no other test shows.
+//! Statements of the specification that no other test covers.
 
 use nameward_stats::{Counter, Latency, Stamp, VARIABLES};
 
 use super::client::{Server, plain, rows, value};
 
-/// The names of section 2.4 in their order, without those of rings.
+/// The names of section 2.4 in order, without those of rings.
 const SPECIFIED: [&str; 81] = [
     "backend-queries",
     "corrupt-packets",
@@ -88,11 +88,11 @@ const SPECIFIED: [&str; 81] = [
     "udp6-recvbuf-errors",
     "udp6-sndbuf-errors",
 ];
-/// The last name of the alphabetical part, in which the rows of rings stand.
+/// The last name of the alphabetical part, which includes the rows of rings.
 const LAST_OF_FIRST_PART: &str = "zone-cache-size";
 
 #[test]
-fn every_variable_of_the_specification_is_there_in_its_order() {
+fn every_specified_variable_is_present_in_order() {
     let server = Server::start();
     let rows = rows(&server.get("/").text(), "variables");
     let shown: Vec<&str> = rows.iter().map(|row| &row[0][..]).collect();

@@ -32,7 +32,7 @@ fn the_header_has_every_item_in_order_and_in_its_format() {
 }
 
 #[test]
-fn the_state_is_the_first_thing_on_every_page_and_in_its_title() {
+fn every_page_and_its_title_start_with_the_state() {
     let server = Server::start();
     for target in ["/", "/?ring=remotes", "/?zones="] {
         let html = server.get(target).text();
@@ -46,7 +46,7 @@ fn the_state_is_the_first_thing_on_every_page_and_in_its_title() {
 }
 
 #[test]
-fn a_server_without_a_live_database_says_that_its_caches_are_not_used() {
+fn a_server_without_a_live_database_notes_that_its_caches_are_unused() {
     let backend = |mode: &str| nameward_control::operations::BackendStatus {
         backend: 1,
         engine: "file".into(),
@@ -78,7 +78,7 @@ fn a_server_without_a_live_database_says_that_its_caches_are_not_used() {
             notes
         );
         assert_eq!(html.matches("<figure>").count(), charts, "{mode}");
-        // The specified items stay.
+        // The specified items are still there.
         let text = plain(&html);
         assert!(
             text.contains("Cache hitrate, 1, 5, 10 minute averages: 0.0%, 0.0%, 0.0%"),
@@ -139,14 +139,14 @@ fn the_header_counts_encrypted_queries_beside_the_total() {
         });
     }
     recorder.flush(Stamp(1), None);
-    // One for each IP version.
+    // One query for each IP version.
     let text = shown();
     let expected = "Total queries: 2 over UDP; 2 over TCP; 6 encrypted";
     assert!(text.contains(expected), "{text}");
 }
 
 #[test]
-fn tables_stand_in_order_with_their_titles_and_a_reset_behind_each() {
+fn tables_are_in_order_with_titles_and_reset_buttons() {
     let server = Server::start();
     let html = server.get("/").text();
     let text = plain(&html);
@@ -210,7 +210,7 @@ fn rows_are_sorted_cut_at_ten_and_summed_with_one_decimal() {
 }
 
 #[test]
-fn ten_entries_leave_no_rest() {
+fn ten_entries_need_no_row_for_the_rest() {
     let server = Server::start();
     for n in 1..=10u8 {
         ask_now(
@@ -263,7 +263,7 @@ fn names_keep_their_case_and_hostile_ones_are_only_text() {
 }
 
 #[test]
-fn every_variable_stands_in_order_with_its_description() {
+fn every_variable_is_in_order_with_its_description() {
     let server = Server::start();
     let html = server.get("/").text();
     let rows = rows(&html, "variables");
@@ -290,7 +290,7 @@ fn every_variable_stands_in_order_with_its_description() {
 }
 
 #[test]
-fn the_page_needs_nothing_from_elsewhere_and_has_no_inline_code() {
+fn the_page_loads_nothing_external_and_has_no_inline_code() {
     let server = Server::start();
     let html = server.get("/").text();
     assert!(!html.contains("style=") && !html.contains("<style") && !html.contains("onclick"));
@@ -303,7 +303,7 @@ fn the_page_needs_nothing_from_elsewhere_and_has_no_inline_code() {
 }
 
 #[test]
-fn known_security_problems_stand_between_the_summary_and_the_tables() {
+fn known_security_problems_are_between_the_summary_and_the_tables() {
     let server = Server::start();
     for (status, notice) in [
         (0, None),
@@ -354,7 +354,7 @@ fn an_error_stays_in_the_log_table_however_often_the_page_is_viewed() {
         table[0],
         ["zone example.org: not <loaded>\\010", "1", "1.0%"]
     );
-    // Three cells, as specified: the stylesheet shows level and time above the text. The ring's own page has columns.
+    // Three cells, as specified: the stylesheet puts level and time above the text. The ring's own page has columns.
     let noted = "<td class=\"entry\" data-level=\"error\" data-last=\"2";
     assert!(
         page.contains(noted) && !page.contains("class=\"level"),

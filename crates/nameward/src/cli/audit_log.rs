@@ -8,8 +8,8 @@ use nameward_control::operations::{AuditRequest, OperationRequest};
 
 use super::{
     api_key::{BadTime, parse_time},
-    ask::ask,
     print::OutputForm,
+    request::run_request,
     target::RemoteArguments,
 };
 use crate::command_error::CommandError;
@@ -49,6 +49,6 @@ impl AuditLogArguments {
             before: None,
             limit: self.limit,
         };
-        ask(OperationRequest::AuditList(request), self.remote, form)
+        run_request(OperationRequest::AuditList(request), self.remote, form)
     }
 }

@@ -40,7 +40,7 @@ pub fn run(form: OutputForm) -> Result<ExitCode, CommandError> {
 /// Turns the echo of the terminal on or off.
 fn show_typing(is_shown: bool) {
     let word = if is_shown { "echo" } else { "-echo" };
-    // A terminal that cannot turn it off is used as it is.
+    // If the terminal cannot turn echo off, it is used as it is.
     let _ = Command::new("stty")
         .arg(word)
         .stdin(Stdio::inherit())

@@ -211,14 +211,14 @@ fn wrong(usage: &str) -> OperationError {
 fn take(steps: Vec<PdnsStep>, words: &PdnsWords) -> Result<ExitCode, CommandError> {
     for step in steps {
         let code = match step {
-            PdnsStep::Run(mut own) => {
+            PdnsStep::Run(mut native) => {
                 // After the command, before data that may start with a minus.
-                let at = own.len().min(2);
-                if own[0] != "hash-password" {
-                    own.splice(at..at, words.remote_flags());
+                let at = native.len().min(2);
+                if native[0] != "hash-password" {
+                    native.splice(at..at, words.remote_flags());
                 }
-                own.insert(0, "nameward".into());
-                match Cli::try_parse_from(own) {
+                native.insert(0, "nameward".into());
+                match Cli::try_parse_from(native) {
                     Ok(Cli {
                         command: Some(command),
                         ..
@@ -257,7 +257,7 @@ fn answer(step: PdnsStep, overrides: &Overrides) -> Result<String, CommandError>
         PdnsStep::Tsig(step) => tsig::answer(step, overrides),
         PdnsStep::Tool(step) => tools::answer(step, overrides),
         PdnsStep::SetOptions(terms) => {
-            remote::ask(OperationRequest::ZoneSet(terms), overrides, &mut drop)?;
+            remote::send(OperationRequest::ZoneSet(terms), overrides, &mut drop)?;
             Ok(String::new())
         }
         PdnsStep::NotifyAll => control::notify_all(overrides),
@@ -282,7 +282,7 @@ fn answer(step: PdnsStep, overrides: &Overrides) -> Result<String, CommandError>
             for name in names {
                 let request = OperationRequest::CacheFlush { name };
                 if let OperationResult::Flushed { entries } =
-                    remote::ask(request, overrides, &mut drop)?
+                    remote::send(request, overrides, &mut drop)?
                 {
                     dropped += entries;
                 }
@@ -290,7 +290,7 @@ fn answer(step: PdnsStep, overrides: &Overrides) -> Result<String, CommandError>
             Ok(format!("{dropped}\n"))
         }
         PdnsStep::Print(fact) => {
-            let result = remote::ask(OperationRequest::Status, overrides, &mut drop)?;
+            let result = remote::send(OperationRequest::Status, overrides, &mut drop)?;
             let OperationResult::Status(status) = result else {
                 return Err(CommandError::Interrupted);
             };
@@ -315,7 +315,7 @@ fn list_zone(zone: &str, overrides: &Overrides) -> Result<String, CommandError> 
         rtype: None,
     };
     let mut lines = Vec::new();
-    remote::ask(request, overrides, &mut |item| {
+    remote::send(request, overrides, &mut |item| {
         if let ListedItem::Record(record) = item
             && !record.disabled
             && record.problem.is_none()
@@ -340,7 +340,7 @@ fn list_zones(
 ) -> Result<String, CommandError> {
     let wanted = kind.map(ListedKind::from_name).transpose()?;
     let mut names = Vec::new();
-    remote::ask(OperationRequest::ZoneList, overrides, &mut |item| {
+    remote::send(OperationRequest::ZoneList, overrides, &mut |item| {
         if let ListedItem::Zone(zone) = item
             && wanted.is_none_or(|kind| kind == zone.kind)
         {
@@ -355,7 +355,7 @@ fn list_zones(
 
 fn list_members(catalog: String, overrides: &Overrides) -> Result<String, CommandError> {
     let mut names = String::new();
-    remote::ask(
+    remote::send(
         OperationRequest::CatalogMembers { catalog },
         overrides,
         &mut |item| {
@@ -369,7 +369,7 @@ fn list_members(catalog: String, overrides: &Overrides) -> Result<String, Comman
 
 fn list_autoprimaries(overrides: &Overrides) -> Result<String, CommandError> {
     let mut lines = String::new();
-    remote::ask(OperationRequest::AutoprimaryList, overrides, &mut |item| {
+    remote::send(OperationRequest::AutoprimaryList, overrides, &mut |item| {
         if let ListedItem::Autoprimary(one) = item {
             let server = bare(&one.name_server);
             let (address, account) = (one.address, one.account);
@@ -389,7 +389,7 @@ fn list_metadata(
         kind: None,
     };
     let mut items: Vec<(String, Vec<String>)> = Vec::new();
-    remote::ask(request, overrides, &mut |item| {
+    remote::send(request, overrides, &mut |item| {
         let ListedItem::Metadata(item) = item else {
             return;
         };
@@ -435,7 +435,7 @@ fn increase_serial(zone: &str, overrides: &Overrides) -> Result<String, CommandE
         }],
         ..BatchRequest::default()
     };
-    remote::ask(OperationRequest::Apply(request), overrides, &mut drop)?;
+    remote::send(OperationRequest::Apply(request), overrides, &mut drop)?;
     let name = fetched.name.to_string();
     Ok(format!(
         "SOA serial for zone {} set to {next}\n",
@@ -450,7 +450,8 @@ fn show_counters(name: &str, overrides: &Overrides) -> Result<String, CommandErr
         name => vec![name.to_owned()],
     };
     let request = OperationRequest::Stats { names };
-    let OperationResult::Counters { counters } = remote::ask(request, overrides, &mut drop)? else {
+    let OperationResult::Counters { counters } = remote::send(request, overrides, &mut drop)?
+    else {
         return Err(CommandError::Interrupted);
     };
     let mut text = String::new();

@@ -83,7 +83,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn commands_in_blocks_of_the_documents_can_be_given() {
+fn commands_in_the_documentation_are_valid() {
     let mut count = 0;
     for (name, text) in documents() {
         // Code blocks are every second part between the fences.

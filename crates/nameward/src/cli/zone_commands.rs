@@ -17,8 +17,8 @@ use nameward_wire::zonefile::Severity;
 use nameward_zone::change::Difference;
 
 use super::{
-    ask::ask,
     print::{OutputForm, Printer, ended},
+    request::run_request,
     target::{ChangeArguments, RemoteArguments},
 };
 use crate::{
@@ -214,7 +214,7 @@ pub fn run(command: ZoneWorkCommand, form: OutputForm) -> Result<ExitCode, Comma
         }
         command @ ZoneWorkCommand::History { .. } => {
             let (request, remote) = request(command)?;
-            ask(request, remote, form)
+            run_request(request, remote, form)
         }
     }
 }
@@ -239,7 +239,7 @@ fn diff_of_versions(
     form: OutputForm,
 ) -> Result<ExitCode, CommandError> {
     let mut records = Vec::new();
-    crate::remote::ask(request, overrides, &mut |item| {
+    crate::remote::send(request, overrides, &mut |item| {
         if let ListedItem::Difference(record) = item {
             records.push(record);
         }
@@ -328,7 +328,7 @@ fn send(
 ) -> Result<ExitCode, CommandError> {
     let mut printer = Printer::new(form);
     let mut printed = Ok(());
-    let result = crate::remote::ask(request, overrides, &mut |item| {
+    let result = crate::remote::send(request, overrides, &mut |item| {
         if printed.is_ok() {
             printed = printer.item(&item);
         }
@@ -401,7 +401,7 @@ fn edit_zone(
             Ok(zone) => break zone,
             Err(error) => {
                 super::print::error(form, &error);
-                if !edit::ask("edit again?") {
+                if !edit::confirm("edit again?") {
                     return Err(OperationError::invalid("no changes made").into());
                 }
             }
@@ -413,7 +413,7 @@ fn edit_zone(
     }
     if !is_agreed {
         print_difference(&listed(&name, &difference), form)?;
-        if !edit::ask("apply these changes?") {
+        if !edit::confirm("apply these changes?") {
             return Err(OperationError::invalid("no changes made").into());
         }
     }

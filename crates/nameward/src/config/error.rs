@@ -32,7 +32,7 @@ impl Problem {
     }
 
     /// Returns line and column, to sort problems in file order.
-    pub fn place(&self) -> (usize, usize) {
+    pub fn position(&self) -> (usize, usize) {
         (self.line, self.column)
     }
 }
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_near_word_is_found_and_a_far_one_is_not() {
+    fn a_similar_keyword_is_found_and_a_different_one_is_not() {
         let known = ["listen", "workers", "tcp_idle_timeout_ms"];
         assert_eq!(nearest("lsiten", known), Some("listen"));
         assert_eq!(nearest("Workers", known), Some("workers"));

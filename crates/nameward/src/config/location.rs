@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_control_socket_is_found_whatever_else_is_wrong() {
+    fn the_control_socket_is_found_despite_other_errors() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("nameward.toml");
         for (text, expected) in [

@@ -97,7 +97,7 @@ fn every_printed_default_can_be_written_into_a_file() {
 }
 
 #[test]
-fn the_configuration_page_is_what_the_tables_say() {
+fn the_configuration_page_matches_the_tables() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         fs::write(page, as_markdown()).unwrap();
@@ -145,7 +145,7 @@ fn several_backends_keep_their_order() {
 }
 
 #[test]
-fn an_unknown_key_is_named_with_its_place_and_the_nearest_known_one() {
+fn an_unknown_key_is_reported_with_its_position_and_the_most_similar_known_key() {
     assert_eq!(
         mistakes("[server]\nworkers = 1\n  lisen = []\n"),
         "test.toml:3:3: unknown key \"lisen\" in [server]; did you mean \"listen\"?"
@@ -173,7 +173,7 @@ fn the_error_of_a_key_outside_its_table_names_the_table() {
 }
 
 #[test]
-fn a_wrong_type_says_what_was_expected_and_what_was_found() {
+fn a_wrong_type_is_reported_with_the_expected_and_the_actual_one() {
     assert_eq!(
         mistakes("[server]\nlisten = 53\n"),
         "test.toml:2:10: listen: expected a list of addresses, or of tables with an address and its settings, found the \
@@ -194,7 +194,7 @@ fn a_wrong_type_says_what_was_expected_and_what_was_found() {
 }
 
 #[test]
-fn a_wrong_entry_of_a_list_is_named_at_its_own_place() {
+fn an_invalid_list_entry_is_reported_with_its_position() {
     assert_eq!(
         mistakes("[server]\nlisten = [\"127.0.0.1:53\", \"localhost\"]\n"),
         "test.toml:2:27: listen: expected an address with a port such as \"127.0.0.1:53\" or \
@@ -222,7 +222,7 @@ fn a_secret_is_never_part_of_a_message() {
 }
 
 #[test]
-fn a_syntax_error_has_a_place_and_one_line() {
+fn a_syntax_error_is_one_line_with_its_position() {
     let reported = mistakes("[server]\nlisten = [\n");
     assert!(reported.starts_with("test.toml:"), "{reported}");
     assert_eq!(reported.lines().count(), 1, "{reported}");

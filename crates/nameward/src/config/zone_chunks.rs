@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_zones_in_pieces_give_the_same_configuration() {
+    fn zone_tables_read_in_chunks_give_the_same_configuration() {
         let text = many("[cache]\nnegative_ttl = 7\n# [[zone]]\n");
         assert!(ZonePieces::split(&text).is_some_and(|cut| cut.pieces.len() > 4));
         assert!(same(&text));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_are_not_plain_or_wrong_are_left_to_the_reading_as_a_whole() {
+    fn unusual_or_invalid_tables_are_left_to_the_toml_parser() {
         for among in [
             "[[zone]] # with a comment\nname = \"a.example\"\nfile = \"a\"\n",
             "[[\"zone\"]]\nname = \"a.example\"\nfile = \"a\"\n",

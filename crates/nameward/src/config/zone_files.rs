@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_lists_are_cut_out_and_give_the_same_configuration() {
+    fn plain_lists_are_read_separately_with_the_same_configuration() {
         let plain = [
             "[[backend]]\nzones = [{ name = \"a.example\", file = \"a\" }]\n",
             "[[backend]]\nzones=[{name='a',file='b'},{file=\"/c/d\",name=\"e.\"},]\n[server]\nworkers = 3",
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_plain_or_wrong_is_left_to_the_toml_parser() {
+    fn unusual_or_invalid_text_is_left_to_the_toml_parser() {
         let others = [
             "[[backend]]\nzones = [{ name = \"\\u0061\", file = \"b\" }]\n",
             "[[backend]]\nzones = [{ name = \"a..b\", file = \"b\" }]\n",
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_in_the_wrong_place_and_errors_behind_a_list_are_reported_as_ever() {
+    fn a_misplaced_list_and_errors_after_a_list_are_reported() {
         let list = "zones = [\n{ name = \"a\", file = \"b\" },\n]\n";
         assert!(same(&format!("[server]\n{list}")));
         assert!(same(&format!("[[backend]]\n{list}{list}")));

@@ -41,7 +41,7 @@ pub fn collect(order: &ExportOrder, overrides: &Overrides) -> Result<ExportedSer
         ..ExportedServer::default()
     };
     let mut listed: Vec<ListedZone> = Vec::new();
-    remote::ask(OperationRequest::ZoneList, overrides, &mut |item| {
+    remote::send(OperationRequest::ZoneList, overrides, &mut |item| {
         if let ListedItem::Zone(zone) = item {
             listed.push(zone);
         }
@@ -87,7 +87,7 @@ pub fn collect(order: &ExportOrder, overrides: &Overrides) -> Result<ExportedSer
 /// Returns the versions of zones that a view has.
 fn versions_in(view: &str, overrides: &Overrides) -> Result<Vec<NameBuf>, CommandError> {
     let mut found = None;
-    remote::ask(OperationRequest::ViewList, overrides, &mut |item| {
+    remote::send(OperationRequest::ViewList, overrides, &mut |item| {
         if let ListedItem::View(listed) = item
             && listed.name == view
         {
@@ -209,7 +209,7 @@ fn status(name: &NameBuf, overrides: &Overrides) -> Result<ListedZoneStatus, Com
         zone: Some(name.to_string()),
         secondaries: false,
     };
-    remote::ask(request, overrides, &mut |item| {
+    remote::send(request, overrides, &mut |item| {
         if let ListedItem::Status(status) = item {
             found = Some(status);
         }
@@ -223,7 +223,7 @@ fn keys(name: &NameBuf, overrides: &Overrides) -> Result<Vec<ExportedKey>, Comma
     let request = OperationRequest::KeyList {
         zone: Some(name.to_string()),
     };
-    let done = remote::ask(request, overrides, &mut |item| {
+    let done = remote::send(request, overrides, &mut |item| {
         if let ListedItem::ZoneKey(key) = item {
             listed.push(key);
         }
@@ -246,7 +246,7 @@ fn keys(name: &NameBuf, overrides: &Overrides) -> Result<Vec<ExportedKey>, Comma
             pem: false,
         };
         let OperationResult::ZoneKeyText { private } =
-            remote::ask(request, overrides, &mut |_| ())?
+            remote::send(request, overrides, &mut |_| ())?
         else {
             continue;
         };
@@ -305,7 +305,7 @@ fn collect_tsig(
     }
     let mut listed = Vec::new();
     let request = OperationRequest::TsigList { secrets: true };
-    remote::ask(request, overrides, &mut |item| {
+    remote::send(request, overrides, &mut |item| {
         if let ListedItem::TsigKey(key) = item {
             listed.push(key);
         }

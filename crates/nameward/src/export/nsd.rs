@@ -153,7 +153,7 @@ fn zone_text(
     let listed = listed.iter().filter(|entry| !has_key(entry));
     let mut lines: Vec<String> = listed.flat_map(access).collect();
     if queries.is_some() && lines.is_empty() {
-        // Without a line NSD would answer everybody.
+        // Without such a line, NSD would answer every client.
         lines = ["0.0.0.0/0 BLOCKED", "::0/0 BLOCKED"]
             .map(String::from)
             .into();

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sample_of_the_package_is_replaced_and_kept_and_another_file_is_not() {
+    fn the_packaged_sample_is_replaced_and_backed_up_and_other_files_are_not() {
         let dir = tempfile::tempdir().unwrap();
         let (out, dnssec_keys) = output(dir.path());
         let output = ImportOutput {

@@ -64,7 +64,7 @@ pub struct StoredZones {
     found: Mutex<FoundZones>,
 }
 
-/// The way in which a request treats a database that fails.
+/// How a request treats a database that fails.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RequestForm {
     /// Shows what is known without it.
@@ -117,7 +117,7 @@ impl StoredZones {
                 self.warn(&files.read_some(&self.sources).errors);
                 self.read_catalog_rows()?;
                 for name in self.stored_names()? {
-                    self.read_at_home(&name)?;
+                    self.read_stored(&name)?;
                 }
                 Ok(())
             }
@@ -142,7 +142,7 @@ impl StoredZones {
                 match row {
                     Ok(Some(row)) => self.offer_row(&row, *rank, *mode),
                     Ok(None) => {}
-                    // `zone show` shows what the others have, and names the one that failed.
+                    // `zone show` shows the data of other databases, and names the one that failed.
                     Err(error) if request == RequestForm::Show => {
                         self.warn(&[format!("{address}: {error}")]);
                     }
@@ -151,7 +151,7 @@ impl StoredZones {
                     }
                 }
             }
-            self.read_at_home(name)?;
+            self.read_stored(name)?;
         }
         let sources = sources_of(&self.sources, names);
         if !sources.is_empty() {
@@ -182,7 +182,7 @@ impl StoredZones {
     }
 
     /// Reads a zone from the state store, if it is stored there: a transferred zone, or a catalog produced here.
-    fn read_at_home(&self, name: &NameBuf) -> Result<(), OperationError> {
+    fn read_stored(&self, name: &NameBuf) -> Result<(), OperationError> {
         let Some(store) = self.commits.store() else {
             return Ok(());
         };

@@ -77,7 +77,7 @@ const AUTHORITIES: [&str; 4] = [
     "/usr/share/ca-certificates",
     "/usr/local/share/ca-certificates",
 ];
-/// Maximum number of files in a directory whose owners are looked at.
+/// Maximum number of files in a directory whose owners are checked.
 const ENTRIES_MAX: usize = 1000;
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// Directories of the system, which have files of other services, too.
@@ -97,7 +97,7 @@ impl FileAccess {
         access
     }
 
-    /// Returns what the configuration itself names.
+    /// Returns the paths in the configuration itself.
     pub(super) fn named_only(named: &NamedPaths<'_>) -> Self {
         let mut access = Self::default();
         let config = named.config;
@@ -109,10 +109,10 @@ impl FileAccess {
         let authorities = config.tls.client_ca.iter().chain(&config.health.tls_ca);
         let configured = tls.chain(authorities).chain(secrets);
         for file in configured.map(PathBuf::as_path).chain(named.config_file) {
-            access.read_beside(file);
+            access.read_sibling(file);
         }
         for file in &config.geoip.databases.0 {
-            access.read_beside(file);
+            access.read_sibling(file);
         }
         for path in &config.server.sandbox_paths.0 {
             access.read.extend(path.canonicalize());
@@ -121,7 +121,7 @@ impl FileAccess {
             access.write_in(&directory);
         }
         if let Some(file) = &config.query_log.file {
-            access.write_beside(file);
+            access.write_sibling(file);
         }
         for file in (config.server.pid_file.as_deref().into_iter()).chain(named.control_socket) {
             access.remove.extend(parent_of(file));
@@ -137,18 +137,18 @@ impl FileAccess {
             let urls = [backend.url.reveal(), backend.replica_url.reveal()];
             for url in urls {
                 for path in tls_files_in(url) {
-                    self.read_beside(Path::new(path));
+                    self.read_sibling(Path::new(path));
                 }
                 let file = ["sqlite3:", "sqlite:"]
                     .iter()
                     .find_map(|s| url.strip_prefix(s));
                 if let Some(file) = file {
-                    self.write_beside(Path::new(file.strip_prefix("//").unwrap_or(file)));
+                    self.write_sibling(Path::new(file.strip_prefix("//").unwrap_or(file)));
                 }
             }
             if let Some(path) = &backend.path {
-                // With its write-ahead log beside it.
-                self.write_beside(path);
+                // With its write-ahead log in the same directory.
+                self.write_sibling(path);
             }
         }
     }
@@ -170,7 +170,7 @@ impl FileAccess {
         let with_file = config.zones.iter().filter(|zone| zone.file.is_some());
         for zone in with_file {
             if let Some(copy) = config.zone_policy(zone).copy_file {
-                self.write_beside(&copy);
+                self.write_sibling(&copy);
             }
         }
     }
@@ -196,7 +196,7 @@ impl FileAccess {
                 .iter()
                 .flat_map(|one| [&one.certificate, &one.key]);
             for file in identity.chain(&tls.authorities) {
-                self.read_beside(file);
+                self.read_sibling(file);
             }
         }
     }
@@ -213,7 +213,7 @@ impl FileAccess {
                 // A long list has few directories, most of them in a row.
                 if parent != last {
                     last = parent.to_path_buf();
-                    self.write_beside(&path);
+                    self.write_sibling(&path);
                 }
             }
             if let Some(path) = &source.named_conf {
@@ -243,13 +243,13 @@ impl FileAccess {
     }
 
     /// Adds the directory of a file, and that of the file it links to.
-    fn read_beside(&mut self, file: &Path) {
+    fn read_sibling(&mut self, file: &Path) {
         self.read.extend(parent_of(file));
         self.read
             .extend(file.canonicalize().ok().as_deref().and_then(parent_of));
     }
 
-    fn write_beside(&mut self, file: &Path) {
+    fn write_sibling(&mut self, file: &Path) {
         self.write.extend(parent_of(file));
         self.write
             .extend(file.canonicalize().ok().as_deref().and_then(parent_of));
@@ -266,7 +266,7 @@ impl FileAccess {
     }
 
     /// Checks whether a directory, or a file directly in it, belongs to another user than root.
-    pub(super) fn has_files_of_others(&self) -> bool {
+    pub(super) fn has_foreign_files(&self) -> bool {
         let is_others = |path: &Path| fs::metadata(path).is_ok_and(|found| found.uid() != 0);
         let has_others = |path: &PathBuf| {
             let entries = fs::read_dir(path).into_iter().flatten().flatten();
@@ -301,7 +301,7 @@ impl FileAccess {
         wanted.write.iter().filter(is_read_only).cloned().collect()
     }
 
-    /// Tells the operator that other files are within reach because one of ours is beside them.
+    /// Warns the operator that other files are accessible because they are in the same directory as one of ours.
     pub(super) fn warn_of_shared_directories(&self) {
         let shared = self.write.iter().filter(|path| is_shared(path));
         let shared: Vec<_> = shared.map(|path| path.display()).collect();
@@ -316,7 +316,7 @@ impl FileAccess {
     /// Lets SQLite create its temporary files where files may be created.
     pub(super) fn keep_temporary_files_inside(&self) {
         if let Some(directory) = self.write.first() {
-            // SAFETY: the sandbox is entered while there is one thread, so nothing reads the environment meanwhile.
+            // SAFETY: the sandbox is entered while there is only one thread, so nothing else reads the environment.
             unsafe { std::env::set_var("SQLITE_TMPDIR", directory) };
         }
     }
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_needs_the_directories_of_what_it_names() {
+    fn a_configuration_needs_the_directories_of_its_files() {
         let directory = tempfile::tempdir().unwrap();
         let base = directory.path().canonicalize().unwrap();
         for name in ["zones", "state", "conf", "elsewhere"] {

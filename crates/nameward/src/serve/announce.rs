@@ -30,7 +30,7 @@ pub fn started(ports: &Ports, config: &Config, has_tls: bool) {
     print(&text);
 }
 
-/// Prints that the zones are loaded; `question` is a query worth trying.
+/// Prints that the zones are loaded; `question` is an example query.
 pub fn ready(zones: usize, addresses: &[SocketAddr], question: Option<&str>) {
     let mut text = format!("ready: {}\n", counted(zones, "zone"));
     if let (Some(address), Some(question)) = (addresses.first(), question) {

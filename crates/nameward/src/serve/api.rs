@@ -1,4 +1,4 @@
-//! Owns the start of the HTTP API: settings to its limits and defaults, and the operations behind it.
+//! Start of the HTTP API: its limits and defaults from the settings, and its operations.
 
 use std::{net::TcpListener, sync::Arc};
 
@@ -102,7 +102,7 @@ pub fn prepare(
     )))
 }
 
-/// Serves the API on its own port until `stopping` says true.
+/// Serves the API on its own port until `stopping` is true.
 pub async fn serve(api: ApiServer, listener: TcpListener, mut stopping: watch::Receiver<bool>) {
     let stopped = async move {
         let _ = stopping.wait_for(|stop| *stop).await;
@@ -113,7 +113,7 @@ pub async fn serve(api: ApiServer, listener: TcpListener, mut stopping: watch::R
     }
 }
 
-/// The settings that clients of PowerDNS ask for, under their names.
+/// The settings that PowerDNS clients read, under their PowerDNS names.
 fn powerdns_settings(config: &Config) -> Vec<(String, String)> {
     let launch = config.backends.iter().map(|backend| match backend.r#type {
         BackendType::File => "bind",

@@ -14,7 +14,8 @@ use nameward_serve::{
 
 use crate::config::CookieTable;
 
-/// The secret of a server without others, made once: a reload leaves the cookies of clients valid.
+/// The secret of a server without configured or shared ones, generated once: client cookies stay valid across a
+/// reload.
 static OWN: OnceLock<CookieSecret> = OnceLock::new();
 
 /// Keeps the cookies of a server up to date with the configuration and with rolled secrets.
@@ -99,7 +100,7 @@ pub fn listed(
     list.collect()
 }
 
-/// Returns the secrets with their sources. Those of the configuration leave no place for others.
+/// Returns the secrets with their sources. If any are configured, no others are used.
 fn in_force(
     table: &CookieTable,
     source: Option<PolicySource>,

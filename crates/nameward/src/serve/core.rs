@@ -79,7 +79,7 @@ pub struct ServerCore {
     /// Commits, policies and databases.
     pub maintain: nameward_maintain::Core,
     /// Manages DNSSEC keys.
-    pub keeper: Arc<RolloverManager>,
+    pub rollover: Arc<RolloverManager>,
     /// Wakes the key management thread.
     pub key_driver: KeyDriverHandle,
     /// Wakes the follower of catalog zones.
@@ -106,13 +106,13 @@ pub struct ServerCore {
     pub config_file: Option<PathBuf>,
     /// The addresses that this server answers on.
     pub addresses: Vec<SocketAddr>,
-    /// The same and those with encryption, each with its transports.
+    /// The same addresses and the encrypted ones, each with its transports.
     pub listeners: Vec<ListenerStatus>,
 }
 
 /// Reads from databases that start with the core.
 pub struct DatabaseReads {
-    /// The look-ups for live zones, which end with this.
+    /// The look-ups for live zones, which end when this is dropped.
     pub lookups: Running,
     /// Each receives when a database was queried for its zones, whether it answered or not.
     pub zone_lists: Vec<oneshot::Receiver<()>>,
@@ -169,8 +169,8 @@ impl ServerCore {
         let lookups = nameward_serve::live::start(&shared, RUNTIME_THREADS)?;
         let (databases, zone_lists) = follow_databases(prepared, &shared, &commits, &policies)?;
         let storages = KeyStorages::new(zone_keys, key_databases(&databases));
-        let keeper = RolloverManager::new(storages, table, Arc::clone(&policies));
-        keeper.set_policies(dnssec_policy::policies(config));
+        let rollover = RolloverManager::new(storages, table, Arc::clone(&policies));
+        rollover.set_policies(dnssec_policy::policies(config));
         let core = ServerCore {
             shared,
             steering,
@@ -184,7 +184,7 @@ impl ServerCore {
                 databases,
                 leases,
             },
-            keeper: Arc::new(keeper),
+            rollover: Arc::new(rollover),
             key_driver,
             catalogs,
             notifier,
@@ -215,7 +215,7 @@ fn stored_policies(
     policies: &Arc<PolicyTable>,
 ) -> StoredPolicies {
     let stored = StoredPolicies::new(store.cloned(), Arc::clone(policies));
-    policies::apply_kept(&stored, config);
+    policies::apply_stored(&stored, config);
     if store.is_none() {
         state::warn_of_missing(&policies.load());
     }
@@ -259,7 +259,7 @@ impl ServerCore {
     /// Prepares the exchange of health results through the first database, if there is one.
     pub fn health_exchange(&self) -> Option<HealthExchange> {
         let backend = self.maintain.databases.all().first()?.backend.clone();
-        let server = self.keeper.storages().server_name();
+        let server = self.rollover.storages().server_name();
         let server = server.unwrap_or_else(|_| random_server_name());
         let (shared, steering) = (&self.shared_health, &self.steering);
         Some(HealthExchange::new(shared, steering, backend, server))
@@ -351,7 +351,7 @@ fn key_databases(databases: &Databases) -> Vec<KeyDatabase> {
     databases.all().iter().map(database).collect()
 }
 
-/// Shows how far databases are behind.
+/// Exports how far databases lag behind.
 fn show_lag(stats: &Stats, databases: &Databases) {
     let most = |read: fn(Lag) -> u64| {
         let databases = databases.clone();

@@ -35,7 +35,7 @@ pub struct EncryptedPorts {
 }
 
 impl EncryptedPorts {
-    /// Binds the configured ports, except those that another process has bound.
+    /// Binds the configured ports, except inherited ones.
     pub fn bind(config: &Config, inherited: &mut InheritedSockets) -> Result<Self, ListenError> {
         let server = &config.server;
         let addresses = |list: &[EncryptedEntry]| {

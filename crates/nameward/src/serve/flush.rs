@@ -4,7 +4,7 @@ use nameward_control::operations::OperationError;
 use nameward_serve::pipeline::ServingState;
 use nameward_wire::{Name, NameBuf};
 
-/// Drops everything, the entries of a name, or with a final `$` those at and below a name. Returns how many.
+/// Drops all entries, those of a name, or with a final `$` those at and below a name. Returns their number.
 pub fn flush(shared: &ServingState, what: Option<&str>) -> Result<usize, OperationError> {
     let name = |text: &str| {
         NameBuf::from_text(text.as_bytes(), Name::ROOT)

@@ -109,7 +109,8 @@ impl HandOver {
             OperationError::new(ErrorKind::Internal, error.to_string())
         };
         tracing::info!("upgrade: handing over to a new process");
-        // The kernel lets one process open a queue. Until the new one reads them, datagrams take the ordinary sockets.
+        // The kernel lets only one process open a queue. Until the new process reads them, datagrams reach the
+        // ordinary sockets.
         self.xdp.close();
         self.offer(stream, &descriptors).map_err(broken)?;
         stream
@@ -144,7 +145,7 @@ impl HandOver {
     /// Leaves the sockets to the new process. A datagram that this one read later could be an UPDATE, which only the new one
     /// can carry out; until that reads, datagrams wait in the sockets.
     fn leave_to(&self, stream: &UnixStream) -> io::Result<()> {
-        if !self.workers.rest() {
+        if !self.workers.pause() {
             tracing::warn!("upgrade: a UDP worker does not stop reading");
         }
         notify::successor(descriptors::peer_process(stream)?);
@@ -152,7 +153,7 @@ impl HandOver {
     }
 
     fn offer(&self, stream: &UnixStream, ports: &[OwnedFd]) -> io::Result<()> {
-        // As they are now: this process may have taken them over itself.
+        // With their current descriptors: this process may have taken them over itself.
         let output = [
             io::stdout().as_fd().try_clone_to_owned()?,
             io::stderr().as_fd().try_clone_to_owned()?,

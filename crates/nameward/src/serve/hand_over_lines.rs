@@ -29,7 +29,7 @@ pub(super) fn send_line(mut stream: &UnixStream, line: &str) -> io::Result<()> {
     stream.write_all(format!("{line}\n").as_bytes())
 }
 
-/// Reads a line that must be `wanted`.
+/// Reads a line, which must be `wanted`.
 pub(super) fn expect(stream: &UnixStream, wanted: &str) -> io::Result<()> {
     match read_line(stream)? {
         line if line == wanted => Ok(()),

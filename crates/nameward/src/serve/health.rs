@@ -91,7 +91,7 @@ pub struct HealthSources {
     pub started: Instant,
 }
 
-/// Reads the state of the server, and keeps the last result.
+/// Reads the state of the server, and caches it.
 pub struct ServerHealth {
     sources: HealthSources,
     is_started: AtomicBool,
@@ -100,7 +100,7 @@ pub struct ServerHealth {
     last: ArcSwap<ServerStatus>,
 }
 
-/// State that a refresh takes over from the one before.
+/// State that a refresh takes over from the previous one.
 #[derive(Default)]
 struct Refreshing {
     sums: TableSums,
@@ -136,12 +136,12 @@ impl ServerHealth {
         self.refresh();
     }
 
-    /// Returns the state as it was last read. Never blocks.
+    /// Returns the cached state. Never blocks.
     pub fn last(&self) -> Arc<ServerStatus> {
         self.last.load_full()
     }
 
-    /// Reads the state, and keeps it.
+    /// Reads the state, and caches it.
     pub fn refresh(&self) -> Arc<ServerStatus> {
         let mut refreshing = self.refreshing.lock();
         let HealthSources {
@@ -376,7 +376,7 @@ fn lag_of(database: &FollowedDatabase) -> Option<BackendLag> {
 }
 
 /// Reads the state periodically until the server stops.
-pub async fn keep_fresh(health: Arc<ServerHealth>, mut stopping: watch::Receiver<bool>) {
+pub async fn refresh_loop(health: Arc<ServerHealth>, mut stopping: watch::Receiver<bool>) {
     let mut seconds = tokio::time::interval(INTERVAL);
     seconds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -1,4 +1,4 @@
-//! Wiring of the leases of databases: which tasks this server can do, and what it does when it gets one.
+//! Database leases: the tasks that this server can take on, and what it does when it gets one.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use super::{core::ServerCore, secondaries::SecondaryZones};
 
 /// Starts the threads that renew the leases of databases.
 pub fn start(core: &ServerCore, secondaries: &SecondaryZones) -> std::io::Result<()> {
-    let storages = core.keeper.storages();
+    let storages = core.rollover.storages();
     // Without a state store there is nothing to recognise after a restart.
     let server = storages.server_name();
     let server = server.unwrap_or_else(|_| random_server_name());
-    let (keeper, has_store) = (Arc::clone(&core.keeper), core.maintain.store().is_some());
+    let (rollover, has_store) = (Arc::clone(&core.rollover), core.maintain.store().is_some());
     let tasks = move || {
         let can_do = |task: &LeaseTask| match task {
-            LeaseTask::Keys => has_store && keeper.has_policies(),
+            LeaseTask::Keys => has_store && rollover.has_policies(),
             LeaseTask::Catalogs => has_store,
             LeaseTask::Notify | LeaseTask::Secondaries => true,
         };

@@ -52,7 +52,7 @@ impl Listeners {
         let xdp = UdpPipeline::spawn_xdp_workers(&core.shared, (xdp, threads), switches)?;
         let pipeline = Arc::new(TcpPipeline::new(&core.shared, RUNTIME_THREADS));
         let (stop, stopping) = watch::channel(false);
-        // One client's connections count together, whatever they carry.
+        // A client's connections count together, whatever their protocol.
         let settings = tcp_settings(&config.server).with_table();
         let drain = settings.drain.clone();
         let signals = (&gate, &stopping);
@@ -79,9 +79,9 @@ impl Listeners {
         })
     }
 
-    /// Accepts no more connections, because another process does; those that are open are served to their end.
+    /// Accepts no further connections, because another process does; open ones are served until they end.
     pub fn drain(&self) {
-        self.drain.begin(&self.stop);
+        self.drain.start(&self.stop);
     }
 
     /// Checks whether connections are accepted or served.

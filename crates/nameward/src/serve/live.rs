@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reload_can_change_is_taken_and_the_rest_is_named() {
+    fn reloadable_settings_are_applied_and_others_are_reported() {
         let old = config("[server]\nversion = \"one\"\n");
         let stats = Stats::new(RingCapacities::default());
         let shared = ServingState::new(engine(&old.server), stats);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn databases_caches_and_overload_are_said_to_wait_for_a_restart() {
+    fn changes_of_databases_caches_and_overload_are_reported_as_needing_a_restart() {
         let text = |path: &str, seconds: u8| {
             format!(
                 "[cache]\nquery_ttl = {seconds}\n[overload]\noverload_queue = {seconds}\n\

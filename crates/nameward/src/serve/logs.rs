@@ -9,7 +9,7 @@ use nameward_control::operations::{
 use nameward_serve::{
     dnstap::{Dnstap, DnstapOptions},
     pipeline::ServingState,
-    query_log::{QueryFilter, QueryLog, QueryLogForm, QueryLogOutput},
+    query_log::{QueryFilter, QueryLog, QueryLogFormat, QueryLogOutput},
 };
 
 use crate::config::{
@@ -30,15 +30,15 @@ impl TrafficLogs {
     /// Starts the configured logs. Files and sockets are opened as the user that the server runs as.
     pub fn start(shared: &ServingState, config: &Config) -> io::Result<Self> {
         let form = match config.log.format {
-            LogFormat::Text => QueryLogForm::Text,
-            LogFormat::Json => QueryLogForm::Json,
-            LogFormat::Journald => QueryLogForm::Journal,
+            LogFormat::Text => QueryLogFormat::Text,
+            LogFormat::Json => QueryLogFormat::Json,
+            LogFormat::Journald => QueryLogFormat::Journal,
         };
         let settings = &config.query_log;
         let (output, place) = match &settings.file {
             // The journal reads stderr, not files.
-            Some(path) if form == QueryLogForm::Journal => {
-                let output = QueryLogOutput::file(path.clone(), QueryLogForm::Text);
+            Some(path) if form == QueryLogFormat::Journal => {
+                let output = QueryLogOutput::file(path.clone(), QueryLogFormat::Text);
                 (output, path.display().to_string())
             }
             Some(path) => {

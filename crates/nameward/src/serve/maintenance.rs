@@ -76,13 +76,13 @@ type FileWork = Box<dyn FnOnce(&mut FileFollower, &[FileSource]) + Send>;
 pub struct Maintenance {
     requests: Arc<QueueOwner<MaintenanceRequest>>,
     /// Set from SIGHUP until the reload starts.
-    is_reload_wanted: Arc<AtomicBool>,
+    is_reload_requested: Arc<AtomicBool>,
 }
 
 impl Maintenance {
     /// Requests a reload without waiting for it (SIGHUP).
     pub fn request_reload(&self) {
-        self.is_reload_wanted.store(true, Ordering::Release);
+        self.is_reload_requested.store(true, Ordering::Release);
         // If the queue is full, the thread checks the flag after each of its requests.
         let woken = self.requests.try_push(MaintenanceRequest::Wake);
         if let Err(PushError::Closed(_)) = woken {
@@ -189,30 +189,30 @@ pub fn start(
         .judged_by(&maintain.policies)
         .keeping_copies(current.config.journal.file_copy_octets())?;
     notes.set_sources(&current.sources);
-    let is_reload_wanted = Arc::new(AtomicBool::new(false));
+    let is_reload_requested = Arc::new(AtomicBool::new(false));
     let requested = RequestedWork {
         queue,
-        is_reload_wanted: Arc::clone(&is_reload_wanted),
+        is_reload_requested: Arc::clone(&is_reload_requested),
     };
     worker::start("maintenance", move || {
         run(current, files, &requested, loaded);
     })?;
     Ok(Maintenance {
         requests,
-        is_reload_wanted,
+        is_reload_requested,
     })
 }
 
 /// The thread's side of the requests.
 struct RequestedWork {
     queue: Queue<MaintenanceRequest>,
-    is_reload_wanted: Arc<AtomicBool>,
+    is_reload_requested: Arc<AtomicBool>,
 }
 
 impl RequestedWork {
     /// Marks the start of a reload, which covers all earlier requests; false if SIGHUP did not request one.
     fn begin_reload(&self) -> bool {
-        self.is_reload_wanted.swap(false, Ordering::AcqRel)
+        self.is_reload_requested.swap(false, Ordering::AcqRel)
     }
 }
 
@@ -394,9 +394,9 @@ fn reload(
         &views,
     ));
     let set = policies::set(&config);
-    core.keeper.set_policies(dnssec_policy::policies(&config));
+    core.rollover.set_policies(dnssec_policy::policies(&config));
     core.maintain.policies.set(PolicySource::Configured, set);
-    policies::apply_kept(&core.maintain.stored_policies, &config);
+    policies::apply_stored(&core.maintain.stored_policies, &config);
     core.catalogs.set_templates(policies::templates(&config));
     let unknown = policies::unknown_keys(&config);
     policies::warn_of_unknown_keys(&unknown, &core.maintain.policies.load());
@@ -432,14 +432,14 @@ mod tests {
     fn a_reload_by_signal_is_not_lost_to_a_full_queue_and_covers_those_before_it() {
         let queue = Queue::new("maintenance", WAITING);
         let requests = QueueOwner::new(&queue);
-        let is_reload_wanted = Arc::new(AtomicBool::new(false));
+        let is_reload_requested = Arc::new(AtomicBool::new(false));
         let requested = RequestedWork {
             queue,
-            is_reload_wanted: Arc::clone(&is_reload_wanted),
+            is_reload_requested: Arc::clone(&is_reload_requested),
         };
         let maintenance = Maintenance {
             requests: Arc::new(requests),
-            is_reload_wanted,
+            is_reload_requested,
         };
         let scan = || MaintenanceRequest::Scan(ScanScope::All);
         while maintenance.requests.try_push(scan()).is_ok() {}

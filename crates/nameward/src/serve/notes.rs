@@ -36,7 +36,9 @@ impl MaintenanceNotes {
 
     /// Sets the sources of zone files that are used from now on.
     pub fn set_sources(&self, sources: &[FileSource]) {
-        let places = sources.iter().map(|source| (source.rank, place_of(source)));
+        let places = sources
+            .iter()
+            .map(|source| (source.rank, location_of(source)));
         *self.sources.lock() = places.collect();
     }
 
@@ -51,7 +53,7 @@ impl MaintenanceNotes {
 }
 
 /// Describes the location of a source's files.
-fn place_of(source: &FileSource) -> String {
+fn location_of(source: &FileSource) -> String {
     let directory = source.directory.iter();
     let places = directory.chain(&source.named_conf);
     let mut places: Vec<String> = places.map(|path| path.display().to_string()).collect();

@@ -27,7 +27,7 @@ impl LocalState {
         if let Some(store) = core.maintain.store() {
             match local_items(store) {
                 Ok(items) => self.items = items,
-                // A store that cannot be read is a fault of its own.
+                // An unreadable store is reported as a separate fault.
                 Err(error) => tracing::debug!("cannot count what the state store has: {error}"),
             }
         }

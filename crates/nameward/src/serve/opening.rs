@@ -51,7 +51,7 @@ impl Gates {
         let workers = if is_open {
             WorkerSwitch::default()
         } else {
-            WorkerSwitch::resting()
+            WorkerSwitch::paused()
         };
         Self {
             dns: watch::Sender::new(is_open),

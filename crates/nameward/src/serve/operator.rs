@@ -99,9 +99,9 @@ pub fn operations(
         commits: Arc::clone(&maintain.commits),
         is_frozen: Box::new(move |name| frozen.is_frozen(name)),
         policies: Arc::clone(&maintain.policies),
-        kept: Arc::clone(&maintain.stored_policies),
+        stored_policies: Arc::clone(&maintain.stored_policies),
         views: Arc::clone(&maintain.stored_views),
-        keeper: Arc::clone(&core.keeper),
+        rollover: Arc::clone(&core.rollover),
         keys_changed: Box::new({
             let driver = core.key_driver.clone();
             move |zone| driver.keys_changed(zone)

@@ -20,7 +20,7 @@ use nameward_serve::xdp::{HostAddress, XdpPorts, XdpReplies};
 use super::{encrypted_ports::EncryptedPorts, take_over::TakeOver};
 use crate::{config::Config, control_location::DefaultLocation, start_error::PortError};
 
-/// How long a server that takes over waits for the interfaces of the one before.
+/// How long a successor waits for its predecessor to release the interfaces.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Bound ports that are not yet served.
@@ -40,7 +40,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Binds the configured ports, except those that another process has bound.
+    /// Binds the configured ports, except inherited ones.
     pub fn bind(
         config: &Config,
         inherited: &mut InheritedSockets,
@@ -185,7 +185,7 @@ fn has_ipv6(error: &std::io::Error) -> bool {
         .is_some_and(|code| lacking.contains(&code))
 }
 
-/// Opens the interfaces with XDP. A server that takes over waits for the one before to close them.
+/// Opens the interfaces with XDP. A successor waits for its predecessor to close them.
 fn open_xdp(config: &Config, dns: &Bound, is_take_over: bool) -> XdpPorts {
     let names = &config.xdp.interfaces;
     if names.is_empty() {
@@ -198,7 +198,7 @@ fn open_xdp(config: &Config, dns: &Bound, is_take_over: bool) -> XdpPorts {
         tracing::warn!("cannot list the addresses of this host: {error}");
         Vec::new()
     });
-    // Two lines of headings, then a line per interface that begins with its name.
+    // Two header lines, then one line per interface that starts with its name.
     let vlans = std::fs::read_to_string("/proc/net/vlan/config").unwrap_or_default();
     let vlans = vlans.lines().skip(2);
     let hosts = hosts.into_iter().map(|host| HostAddress {

@@ -62,7 +62,7 @@ impl Prepared {
     /// Reads the configuration, binds the ports, changes the user and enters the sandbox.
     pub fn new(overrides: &Overrides) -> Result<Self, StartError> {
         let config = Config::load(overrides)?;
-        // This thread only waits from now on and would keep the memory used to read a long file.
+        // From now on this thread only waits, and would keep the memory used to read a long file.
         memory::give_back();
         // Before the change of user, which may not be allowed to read the directories.
         let config_file = overrides.file.as_deref().map(resolved);
@@ -94,7 +94,7 @@ impl Prepared {
         if let Some(identity) = identity {
             identity.assume()?;
         }
-        // As the user who has to read them repeatedly.
+        // As the user who must be able to read them again.
         nameward_store::file::preflight(&sources)?;
         if let Some(directory) = config.state_directory() {
             // The sandbox allows directories that exist.

@@ -180,8 +180,8 @@ pub async fn poll(
             continue;
         };
         match (&current, &mut next) {
-            (Some(before), Some(next)) => next.follow(before),
-            (Some(before), None) => before.forget(),
+            (Some(before), Some(next)) => next.inherit(before),
+            (Some(before), None) => before.reset(),
             (None, _) => {}
         }
         current = next;

@@ -24,7 +24,7 @@ pub fn start(core: &ServerCore) -> io::Result<()> {
     });
     let notifier = core.notifier.clone();
     driver::start(
-        Arc::clone(&core.keeper),
+        Arc::clone(&core.rollover),
         handle,
         Box::new(parent),
         move |zone| {

@@ -215,7 +215,7 @@ impl RunningServer {
                         self.announce_ready()?;
                     }
                 }
-                _ = first_asked(&mut self.first_reads), if !loading && !is_announced => {
+                _ = wait_for_first_queries(&mut self.first_reads), if !loading && !is_announced => {
                     is_announced = true;
                     self.announce_ready()?;
                 }
@@ -399,7 +399,7 @@ fn start_periodic_tasks(
     stopping: &watch::Receiver<bool>,
 ) {
     tasks.spawn(tick(Arc::clone(&core.shared), stopping.clone()));
-    tasks.spawn(health::keep_fresh(Arc::clone(health), stopping.clone()));
+    tasks.spawn(health::refresh_loop(Arc::clone(health), stopping.clone()));
     tasks.spawn(nameward_serve::health_checks::run(
         Arc::clone(&core.steering),
         stopping.clone(),
@@ -484,7 +484,7 @@ async fn serve_control(
 }
 
 /// Waits until each database was queried for its zones, whether it answered or not.
-async fn first_asked(asked: &mut Vec<oneshot::Receiver<()>>) {
+async fn wait_for_first_queries(asked: &mut Vec<oneshot::Receiver<()>>) {
     while let Some(next) = asked.last_mut() {
         let _ = next.await;
         asked.pop();

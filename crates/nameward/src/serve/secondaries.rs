@@ -7,7 +7,7 @@ use nameward_control::operations::{
     ItemSink, ListedItem, ListedZone, ListedZoneStatus, OperationError, OperationResult,
     RunningTransferStatus, ZoneDetails, zone_name,
 };
-use nameward_control::web::{ShownOrigin, ZoneFacts};
+use nameward_control::web::{ZoneConfigSource, ZoneFacts};
 use nameward_maintain::{
     notify::NotifySink,
     policy::{CONFIGURED_RANK, UNCONFIGURED_RANK, ZoneKind},
@@ -33,7 +33,7 @@ use crate::config::settings;
 #[derive(Clone)]
 pub struct SecondaryZones {
     core: ServerCore,
-    life: SecondaryHandle,
+    handle: SecondaryHandle,
     outgoing: PrimaryClient,
 }
 
@@ -69,11 +69,11 @@ impl SecondaryZones {
             per_lane: server.transfers_in_per_primary.get(),
         };
         let client = outgoing.clone();
-        let client = move |life| client.asker(life);
-        let life = driver::start(&core.maintain, transfers, client, loaded)?;
+        let client = move |handle| client.querier(handle);
+        let handle = driver::start(&core.maintain, transfers, client, loaded)?;
         let zones = SecondaryZones {
             core: core.clone(),
-            life,
+            handle,
             outgoing,
         };
         zones.show_gauges(&core.shared.stats);
@@ -82,7 +82,7 @@ impl SecondaryZones {
 
     /// Returns the receiver of NOTIFY messages. Call within the runtime of the database connections.
     pub fn notify_sink(&self) -> Arc<dyn NotifySink> {
-        let secondaries = SecondarySink::new(self.life.clone(), self.outgoing.clone());
+        let secondaries = SecondarySink::new(self.handle.clone(), self.outgoing.clone());
         let (core, runtime) = (self.core.maintain.clone(), &self.core.outgoing_runtime);
         let connections = Arc::clone(&self.core.peer_connections);
         let sink = AutoprimarySink::new(secondaries, core, connections, runtime.clone());
@@ -91,8 +91,8 @@ impl SecondaryZones {
 
     /// Returns the source of secondary zones' expiry times (RFC 7314).
     pub fn expiry(&self) -> Box<ExpiryOf> {
-        let life = self.life.clone();
-        Box::new(move |zone| life.seconds_to_expiry(zone))
+        let handle = self.handle.clone();
+        Box::new(move |zone| handle.seconds_to_expiry(zone))
     }
 
     /// Notifies secondaries of zones that changed while the server was down. May wait for the disk.
@@ -102,26 +102,29 @@ impl SecondaryZones {
 
     /// Makes the checks of database zones that were left to another server.
     pub fn take_over_checks(&self) {
-        self.life.take_over_checks();
+        self.handle.take_over_checks();
     }
 
     /// Stops them: work in progress is abandoned.
     pub fn end(&self) {
-        self.life.end();
+        self.handle.end();
         self.core.notifier.end();
         self.core.notified.end();
     }
 
     fn show_gauges(&self, stats: &Stats) {
-        let life = |read: fn(&SecondaryHandle) -> u64| {
-            let life = self.life.clone();
-            move || read(&life)
+        let handle = |read: fn(&SecondaryHandle) -> u64| {
+            let handle = self.handle.clone();
+            move || read(&handle)
         };
-        stats.gauge_from(Gauge::XfrQueue, life(|life| life.summary().waiting));
-        stats.gauge_from(Gauge::SecondariesStale, life(|life| life.summary().stale));
-        let expired = life(|life| life.summary().expired);
+        stats.gauge_from(Gauge::XfrQueue, handle(|handle| handle.summary().waiting));
+        stats.gauge_from(
+            Gauge::SecondariesStale,
+            handle(|handle| handle.summary().stale),
+        );
+        let expired = handle(|handle| handle.summary().expired);
         stats.gauge_from(Gauge::SecondariesExpired, expired);
-        let age = life(|life| life.summary().oldest_refresh_seconds);
+        let age = handle(|handle| handle.summary().oldest_refresh_seconds);
         stats.gauge_from(Gauge::SecondariesRefreshAge, age);
         let results = |read: fn(&nameward_serve::outgoing::TransferResults) -> u64| {
             let transfers = Arc::clone(self.outgoing.transfers());
@@ -140,12 +143,12 @@ impl SecondaryZones {
 
     /// Returns the totals over all transferred zones.
     pub fn summary(&self) -> SecondariesSummary {
-        self.life.summary()
+        self.handle.summary()
     }
 
     /// Returns the zones that were never transferred.
     pub fn never_transferred(&self) -> Arc<UntransferredZones> {
-        self.life.never_transferred()
+        self.handle.never_transferred()
     }
 
     /// Returns how many transfers from primaries are running.
@@ -156,16 +159,16 @@ impl SecondaryZones {
     /// Returns the state of a served zone for its page, without its signing status.
     pub fn facts(&self, served: &Zone) -> Option<ZoneFacts> {
         let zone: NameBuf = served.id().into();
-        let status = match self.life.status(Some(zone)).pop() {
+        let status = match self.handle.status(Some(zone)).pop() {
             Some(status) => self.secondary_status(&status),
             None => self.other_status(zone).ok()?,
         };
         Some(ZoneFacts {
             status,
             source: match served.rank() {
-                CONFIGURED_RANK => ShownOrigin::Configuration,
-                UNCONFIGURED_RANK => ShownOrigin::StateStore,
-                rank => ShownOrigin::Backend(rank.into()),
+                CONFIGURED_RANK => ZoneConfigSource::Configuration,
+                UNCONFIGURED_RANK => ZoneConfigSource::StateStore,
+                rank => ZoneConfigSource::Backend(rank.into()),
             },
             signing: None,
             names: (!served.is_stub()).then(|| served.name_count()),
@@ -174,7 +177,7 @@ impl SecondaryZones {
 
     /// Returns the state of a secondary zone that is not current.
     pub fn troubled_state(&self, zone: NameBuf) -> Option<&'static str> {
-        troubled_state(&self.life.status(Some(zone)).pop()?)
+        troubled_state(&self.handle.status(Some(zone)).pop()?)
     }
 
     /// Sets the state of a secondary zone that is not current and served from here.
@@ -190,7 +193,7 @@ impl SecondaryZones {
 
     /// Returns the secondary zones that are not current.
     pub fn troubled_states(&self) -> TroubledStates {
-        let all = self.life.status(None);
+        let all = self.handle.status(None);
         let troubled = all.into_iter().filter_map(|status| {
             let name = status.zone.to_string().to_ascii_lowercase();
             Some((name, troubled_state(&status)?))
@@ -211,14 +214,14 @@ impl SecondaryZones {
             items(ListedItem::Status(item))
         };
         if let Some(zone) = zone {
-            let mut secondary = self.life.status(Some(zone));
+            let mut secondary = self.handle.status(Some(zone));
             give(match secondary.pop() {
                 Some(status) => self.secondary_status(&status),
                 None => self.other_status(zone)?,
             });
             return Ok(OperationResult::Listed { items: count });
         }
-        let mut all = self.life.status(None);
+        let mut all = self.handle.status(None);
         all.sort_by(|a, b| a.zone.as_name().canonical_cmp(b.zone.as_name()));
         for status in &all {
             if !give(self.secondary_status(status)) {
@@ -283,7 +286,7 @@ impl SecondaryZones {
                 primary: transfer.primary.to_string(),
                 records: transfer.records(),
                 octets: transfer.octets(),
-                seconds: transfer.began.elapsed().as_secs(),
+                seconds: transfer.started.elapsed().as_secs(),
             }),
             signing: None,
             secondaries: None,
@@ -315,7 +318,7 @@ impl SecondaryZones {
     /// Waits until a change of a zone's policy has been applied.
     pub fn wait_for_policy(&self, zone: NameBuf) {
         // Status requests are answered after earlier changes.
-        self.life.status(Some(zone));
+        self.handle.status(Some(zone));
     }
 
     /// Refreshes a secondary zone at once: transfers it if its primary has a newer version, or unconditionally.
@@ -326,7 +329,7 @@ impl SecondaryZones {
         } else {
             (Retrieval::IfNewer, "check")
         };
-        if !self.life.check(name, retrieval) {
+        if !self.handle.check(name, retrieval) {
             return Err(OperationError::not_found(format!(
                 "zone {name} is not a secondary zone of this server"
             )));

@@ -1,4 +1,5 @@
-//! Results of health checks that the servers on a database share: a task writes those of this server and reads those of others.
+//! Results of health checks that servers share through a database: a task writes those of this server and reads those
+//! of others.
 //!
 //! The first database in the configuration has them (`store::sql::write::health_results`). Queries never wait for it: they see
 //! what was last read. While it does not respond, the results of others expire and this server goes by its own; the states that

@@ -22,10 +22,10 @@ use super::hand_over_lines::{HandOverOffer, LOAD, PAUSED, SERVE, SERVING, read_l
 
 /// The control socket of the server to take over from; set by `nameward upgrade`.
 pub const VARIABLE: &str = "NAMEWARD_TAKE_OVER";
-/// How long the running server may take to answer: it finishes what it is writing.
+/// Timeout for the running server's answer: it finishes pending writes first.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Why the running server cannot be taken over.
+/// Why the sockets of the running server cannot be taken over.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot take over from the running server: {0}")]
 pub struct TakeOverError(#[from] io::Error);
@@ -42,8 +42,8 @@ pub struct TakeOver {
     quic: String,
 }
 
-/// Asks the running server for its sockets, if this process was started to take over; otherwise returns those of the
-/// service manager.
+/// Requests the sockets of the running server, if this process was started to take over; otherwise returns those of
+/// the service manager.
 pub fn begin() -> Result<(Option<TakeOver>, InheritedSockets), TakeOverError> {
     let mut sockets = InheritedSockets::default();
     let Some(path) = env::var_os(VARIABLE) else {
@@ -103,7 +103,7 @@ fn activated() -> Vec<OwnedFd> {
 }
 
 impl TakeOver {
-    /// Returns the path of the control socket that is taken over.
+    /// Returns the path of the control socket to take over.
     pub fn control_socket(&self) -> &Path {
         &self.path
     }

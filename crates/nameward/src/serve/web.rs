@@ -34,7 +34,7 @@ pub fn prepare(
     Web::with_status(Arc::clone(stats), settings, move || health.last())
 }
 
-/// Starts the status page and the API, each on its port. An API without a port of its own shares that of the page.
+/// Starts the status page and the API, each on its own port. An API without one shares that of the page.
 pub fn start(
     (web, api): (Web, Option<ApiServer>),
     (web_port, api_port): (Option<TcpListener>, Option<TcpListener>),

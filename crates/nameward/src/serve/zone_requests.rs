@@ -19,7 +19,7 @@ pub fn start(
     updates: UpdateRequests,
 ) -> io::Result<Arc<ZoneRequestHandler>> {
     let limits = TransferLimits {
-        most: server.transfers_out_max.get(),
+        total: server.transfers_out_max.get(),
         per_client: server.transfers_out_per_client.get(),
         sent_octets_max: server.transfers_out_kept_mb.get() << 20,
     };
@@ -28,7 +28,7 @@ pub fn start(
     let expiry = Some(secondaries.expiry());
     let transfers =
         OutgoingTransfers::new(Arc::clone(policies), store, limits, expiry, &shared.stats);
-    transfers.keep_digests(shared, maintain.table())?;
+    transfers.start_digest_updates(shared, maintain.table())?;
     let handler = ZoneRequestHandler::new(Arc::clone(policies), transfers)
         .with_notify_sink(secondaries.notify_sink())
         .with_updates(Arc::new(updates));

@@ -80,7 +80,7 @@ impl Drop for EditedFile {
 }
 
 /// Prompts the operator; no answer, or no terminal, means no.
-pub fn ask(question: &str) -> bool {
+pub fn confirm(question: &str) -> bool {
     eprint!("{question} [y/N] ");
     let _ = io::stderr().flush();
     let mut answer = String::new();

@@ -1,4 +1,4 @@
-//! What a user can do: zones, records, import, keys, history, each through its preview.
+//! User actions: zones, records, import, keys, history, each with its preview.
 
 use super::visitor::{Visitor, start};
 use crate::databases::operation::ask;
@@ -114,7 +114,7 @@ fn pages_of_the_zone_list_follow_each_other_and_show_every_zone_once() {
     let found = visitor.page("/admin/zones?q=z01");
     assert!(found.contains("10 of 250 zones"), "{found}");
     assert_eq!(shown(&found), names[10..20]);
-    // Other orders are pages with numbers.
+    // Other sort orders are pages with numbers.
     let descending = visitor.page("/admin/zones?sort=name&order=desc");
     assert_eq!(shown(&descending)[0], names[249]);
 }
@@ -151,7 +151,7 @@ fn records_are_changed_after_a_preview_of_the_difference() {
                 page.contains(&format!("Zone {zone}: changed, serial ")),
                 "{page}"
             );
-            // The same form again adds an RRset that is there.
+            // The same form again adds to an existing RRset.
             let again = visitor.post(&path, &add);
             assert_eq!(again.status, 422);
             assert!(again.body.contains("has a A RRset already"), "{again:?}");

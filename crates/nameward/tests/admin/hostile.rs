@@ -74,7 +74,7 @@ fn every_reply_has_strict_headers() {
 fn a_session_cookie_is_new_at_each_login_and_hidden_from_scripts() {
     let server = start("resident");
     let mut visitor = Visitor::new(server.api());
-    // An identifier that an attacker has planted is not taken over.
+    // An identifier planted by an attacker is not accepted.
     visitor.cookie = Some(format!("nameward-session={}", "ab".repeat(32)));
     let reply = visitor.post_plain("/admin/login", &[("key", KEY)]);
     let cookie = reply.header("set-cookie").to_owned();
@@ -87,7 +87,7 @@ fn a_session_cookie_is_new_at_each_login_and_hidden_from_scripts() {
     let first = cookie.split(';').next().unwrap().to_owned();
     visitor.cookie = Some(first.clone());
     assert_eq!(visitor.get("/admin/zones").status, 200);
-    // A login from the same browser ends the session that it had.
+    // A login from the same browser ends its previous session.
     visitor.headers = "X-Forwarded-Proto: https\r\n".into();
     let reply = visitor.post_plain("/admin/login", &[("key", KEY)]);
     assert!(
@@ -128,7 +128,7 @@ fn forms_from_other_sites_and_without_the_token_change_nothing() {
         let reply = visitor.post_plain("/admin/login", &[("key", KEY)]);
         assert_eq!(reply.status, 403, "{header}");
     }
-    // Another session's token is worth nothing.
+    // The token of another session is invalid.
     visitor.headers.clear();
     let other = Visitor::logged_in(server.api());
     assert_eq!(

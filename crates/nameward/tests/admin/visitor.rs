@@ -1,4 +1,4 @@
-//! A browser in small: it keeps the session cookie, finds the token of a page and sends forms.
+//! A minimal browser: it stores the session cookie, finds the token of a page and sends forms.
 
 use crate::databases::rows::Sqlite;
 use nameward_testkit::{Setup, TestServer};
@@ -66,7 +66,7 @@ impl Visitor {
         visitor
     }
 
-    /// Logs in with a key that must be right.
+    /// Logs in with a valid key.
     pub fn log_in(&mut self, key: &str) {
         let reply = self.post_plain("/admin/login", &[("key", key)]);
         assert_eq!(reply.status, 303, "{reply:?}");
@@ -78,7 +78,7 @@ impl Visitor {
         self.send("GET", path, "")
     }
 
-    /// Gets a page that must be there.
+    /// Gets a page that must exist.
     pub fn page(&self, path: &str) -> String {
         let reply = self.get(path);
         assert_eq!(reply.status, 200, "{path}: {reply:?}");
@@ -99,7 +99,7 @@ impl Visitor {
         self.post_plain(path, &[&[("token", token.as_str())], fields].concat())
     }
 
-    /// Commits what a preview shows, with the fields that made it.
+    /// Commits a previewed change, with the fields that produced the preview.
     pub fn commit(&self, path: &str, preview: &Reply, fields: &[(&str, &str)]) -> Reply {
         let (serial, digest) = (preview.hidden("serial"), preview.hidden("digest"));
         let mut fields: Vec<(&str, &str)> = fields
@@ -128,7 +128,7 @@ impl Visitor {
 pub fn exchange(at: SocketAddr, request: &str) -> Reply {
     let mut stream = TcpStream::connect(at).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // The server may refuse before it has read all.
+    // The server may refuse before it has read everything.
     let _ = stream.write_all(request.as_bytes());
     let mut reply = Vec::new();
     let _ = stream.read_to_end(&mut reply);

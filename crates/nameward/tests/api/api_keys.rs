@@ -1,4 +1,4 @@
-//! API keys: what each may do over HTTP, and how commands manage them.
+//! API keys: what each permits over HTTP, and how commands manage them.
 
 use super::client::{create_key, create_zones, run, set_address, start};
 use serde_json::json;
@@ -61,7 +61,7 @@ fn a_key_limited_to_zones_changes_these_and_sees_no_others() {
     client.expect(403, "POST", "/zones", Some(&new("c.test.")));
     client.expect(201, "POST", "/zones", Some(&new("c.a.test.")));
     admin.expect(200, "GET", "/zones/b.test.", None);
-    // Its changes carry its name.
+    // Its changes are recorded with its name.
     let (_, history) = run(&server, &["zone", "history", "a.test"]);
     assert!(
         history.contains(&format!("api 127.0.0.1 key {id}")),

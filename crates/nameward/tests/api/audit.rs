@@ -1,4 +1,4 @@
-//! The audit log: who changed what, from where, and how it ended.
+//! The audit log: author, change, client address and outcome.
 
 use super::client::{create_key, create_zones, run, set_address, start};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn entries(log: &Value) -> Vec<(&str, &str, Option<&str>)> {
 }
 
 #[test]
-fn changes_by_api_and_command_are_recorded_with_who_what_and_outcome() {
+fn changes_by_api_and_command_are_recorded_with_author_and_outcome() {
     let (server, admin) = start("");
     create_zones(&admin, &["a.test.", "b.test."]);
     let (id, text) = create_key(&server, &["--zone", "a.test"]);
@@ -85,7 +85,7 @@ fn changes_by_api_and_command_are_recorded_with_who_what_and_outcome() {
     let late = admin.expect(200, "GET", "/audit?since=2100-01-01", None);
     assert_eq!(late, json!([]));
     admin.expect(422, "GET", "/audit?since=yesterday", None);
-    // A key that is limited to zones sees the entries of these.
+    // A key that is limited to zones sees only their entries.
     let own = client.expect(200, "GET", "/audit?limit=2", None);
     let zones: Vec<_> = entries(&own).into_iter().map(|entry| entry.2).collect();
     assert_eq!(zones, [Some("a.test."), Some("a.test.")], "{own}");

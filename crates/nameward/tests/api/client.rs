@@ -1,4 +1,4 @@
-//! The client of all API tests: one request a connection, with any key, any header and any body; and a server for it.
+//! The client of all API tests: one request per connection, with any key, header and body; and a server for it.
 
 use nameward_testkit::{Setup, TestServer};
 use serde_json::{Value, json};
@@ -123,11 +123,11 @@ pub fn exchange(at: SocketAddr, octets: &[u8]) -> Option<Reply> {
     })
 }
 
-/// Sends octets and reads all that is sent back.
+/// Sends octets and reads everything that is sent back.
 pub fn exchange_text(at: SocketAddr, octets: &[u8]) -> String {
     let mut stream = TcpStream::connect(at).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // The server may refuse before it has read all.
+    // The server may refuse before it has read everything.
     let _ = stream.write_all(octets);
     let mut reply = Vec::new();
     let _ = stream.read_to_end(&mut reply);

@@ -7,7 +7,7 @@ use std::thread;
 
 const WRITERS: usize = 32;
 
-/// Sends a request from many clients at the same time, each with the tag that the zone has now; returns their statuses.
+/// Sends a request from many clients at the same time, each with the current tag of the zone; returns their statuses.
 fn race(
     client: &Client,
     zone: &str,
@@ -34,7 +34,7 @@ fn race(
     })
 }
 
-/// One has succeeded, the others were told that the zone has changed.
+/// One has succeeded; the others were refused because the zone has changed.
 fn assert_one_winner(statuses: &[u16], what: &str) {
     let mut expected = vec![412; WRITERS];
     expected[0] = 204;
@@ -68,7 +68,7 @@ fn check_races(client: &Client, zone: &str) {
 fn one_of_32_conditional_writers_of_a_database_zone_wins() {
     let (_server, client) = start("");
     create_zones(&client, &["a.test."]);
-    // The account is not a part of the contents, and its change leaves the serial.
+    // The account is not part of the contents, and changing it keeps the serial.
     let named = race(&client, "a.test.", ("PUT", "/zones/a.test."), |number| {
         Some(json!({ "account": format!("account {number}") }))
     });

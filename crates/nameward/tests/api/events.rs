@@ -1,4 +1,4 @@
-//! Server-sent events of changes: what clients see of zone files, databases and DNS UPDATE, filters, resumption and limits.
+//! Server-sent events of changes: zone files, databases and DNS UPDATE; filters, resumption and limits.
 
 use super::client::{Client, KEY, SERVER, create_key, create_zones, run, set_address, start};
 use nameward_testkit::{Setup, TestServer};
@@ -50,7 +50,7 @@ impl Events {
         events.status = first.split(' ').nth(1).unwrap().parse().unwrap();
         while events.line().is_some_and(|line| !line.is_empty()) {}
         if events.status == 200 {
-            // The stream starts with its position, so that changes from now on are in it.
+            // The stream starts with its position, so later changes are in it.
             while events.id.is_empty() {
                 events.field();
             }
@@ -184,7 +184,7 @@ fn changed_settings_and_keys_are_events_without_secrets() {
 
 const ZONE: &str = "@ 60 SOA ns1 admin 1 2 3 4 5\n@ 60 NS ns1\nns1 60 A 192.0.2.1\n";
 
-/// A server with a zone file that takes updates.
+/// A server with a zone file that accepts updates.
 fn start_with_file() -> (TestServer, Client) {
     let server = crate::operation::update::setup("allow_update = [\"key:ddns.example.\"]")
         .watched()
@@ -265,7 +265,7 @@ fn a_live_database_zone_has_one_event_for_each_change() {
 }
 
 #[test]
-fn filters_and_rights_decide_what_a_client_sees() {
+fn filters_and_permissions_limit_the_events_of_a_client() {
     let (server, admin) = start("");
     create_zones(&admin, &["a.test.", "b.test.", "c.test."]);
     let (id, text) = create_key(&server, &["--zone", "b.test", "--read-only"]);
@@ -304,7 +304,7 @@ fn a_client_resumes_after_its_last_event_and_learns_of_events_that_are_not_known
     assert_eq!(repeated, all);
     let mut rest = Events::open(&client, "", Some(&all[1].id));
     assert_eq!(rest.next().as_ref(), Some(&all[2]));
-    // IDs of another run of the server, of the future, and of nobody.
+    // IDs of another run of the server, of the future, and invalid ones.
     let (epoch, _) = start.split_once('-').unwrap();
     for id in ["1-1", &format!("{epoch}-999999"), "hello", "-", "ff-"] {
         let mut stream = TcpStream::connect(client.at).unwrap();
@@ -326,7 +326,7 @@ fn a_client_resumes_after_its_last_event_and_learns_of_events_that_are_not_known
 }
 
 #[test]
-fn streams_are_limited_for_each_client_and_given_back() {
+fn streams_are_limited_per_client_and_released() {
     let (server, client) = start("");
     let mut open: Vec<Events> = (0..8).map(|_| Events::open(&client, "", None)).collect();
     assert!(open.iter().all(|events| events.status == 200));

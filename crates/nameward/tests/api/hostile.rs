@@ -1,5 +1,5 @@
-//! Clients of the API that mean no good: requests that two readers understand differently, and crowds of connections. Nothing is
-//! smuggled, memory is bounded, and others are answered in the meantime.
+//! Hostile clients of the API: requests that two parsers interpret differently, and floods of connections. Nothing is
+//! smuggled, memory is bounded, and other clients are answered.
 
 use super::client::{KEY, SERVER, create_zones, exchange_text, start};
 use nameward_testkit::TestServer;
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
-/// A request that creates a zone, as an attacker hides it in another one.
+/// A request that creates a zone, hidden by an attacker in another one.
 fn smuggled() -> String {
     let body = r#"{"name":"smuggled.test.","kind":"Native","nameservers":["ns1.a.test."]}"#;
     format!(
@@ -28,7 +28,7 @@ fn a_request_with_a_length_and_chunks_ends_its_connection() {
         format!("Transfer-Encoding: chunked\r\nContent-Length: {length}"),
         format!("content-length: {length}\r\ntransfer-encoding: CHUNKED"),
     ] {
-        // A reader that goes by the chunks sees the second request as such, one that goes by the length as a body.
+        // A parser that follows the chunks sees the second request as such, one that follows the length sees a body.
         let by_length = format!("{head}{fields}\r\n\r\n0\r\n\r\n{inner}");
         let reply = exchange_text(server.api(), by_length.as_bytes());
         assert!(reply.matches("HTTP/1.1 ").count() <= 1, "{fields}: {reply}");
@@ -55,12 +55,12 @@ fn heads_and_chunks_that_are_not_well_formed_carry_no_second_request() {
         format!("Content-Length\0: 0\r\n\r\n{inner}"),
         format!("X: a\0b\r\n\r\n{inner}"),
         format!("Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n{inner}"),
-        // Other encodings than chunked, and chunked that is not the last.
+        // Other encodings than chunked, and chunked before another one.
         format!("Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n{inner}"),
         format!(
             "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n{inner}"
         ),
-        // Sizes of chunks that some readers take for others.
+        // Chunk sizes that some parsers interpret differently.
         format!("Transfer-Encoding: chunked\r\n\r\n0x0\r\n\r\n{inner}"),
         format!("Transfer-Encoding: chunked\r\n\r\n-1\r\n\r\n{inner}"),
         format!("Transfer-Encoding: chunked\r\n\r\nffffffffffffffff1\r\n\r\n{inner}"),
@@ -112,9 +112,9 @@ fn a_thousand_hostile_connections_cost_bounded_memory_and_others_are_answered() 
     let get = format!("GET {SERVER}/zones HTTP/1.1\r\nHost: x\r\nX-API-Key: {KEY}\r\n");
     let post = format!("POST {SERVER}/zones HTTP/1.1\r\nHost: x\r\nX-API-Key: {KEY}\r\n");
     let attacks: Vec<Vec<u8>> = vec![
-        // Half a head, with as much as a head may have.
+        // Half of a head of maximum size.
         format!("{get}X: {large}").into_bytes(),
-        // A body that is announced and does not arrive.
+        // A body that is announced and never sent.
         format!("{post}Content-Length: 16000000\r\n\r\n{{\"a\":\"{large}").into_bytes(),
         // Chunks without end.
         format!("{post}Transfer-Encoding: chunked\r\n\r\nea60\r\n{large}\r\n").into_bytes(),
@@ -131,7 +131,7 @@ fn a_thousand_hostile_connections_cost_bounded_memory_and_others_are_answered() 
         .concat(),
         // A wrong key.
         format!("GET {SERVER} HTTP/1.1\r\nHost: x\r\nX-API-Key: guess\r\n\r\n").into_bytes(),
-        // A stream of events that nobody reads.
+        // A stream of events that is never read.
         format!("GET {SERVER}/events HTTP/1.1\r\nHost: x\r\nX-API-Key: {KEY}\r\n\r\n").into_bytes(),
     ];
     let mut crowd = Vec::new();

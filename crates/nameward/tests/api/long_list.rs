@@ -1,4 +1,5 @@
-//! The list of all zones, which is made while its client reads: whole, valid, and in little memory, whatever changes in the meantime.
+//! The list of all zones, rendered while its client reads: complete, valid, and with little memory, whatever changes
+//! in the meantime.
 
 use super::client::{Client, KEY, SERVER, settings};
 use super::hostile::memory;
@@ -13,8 +14,8 @@ use std::time::Duration;
 /// Zones, and clients that read all of them at the same time: replies of 60 MiB.
 const ZONES: usize = 20_000;
 const READERS: usize = 10;
-/// What a server may need for them, in KiB: mostly memory that it had given back before. Replies that are made at once take several times
-/// as much.
+/// Memory that a server may need for them, in KiB: mostly memory that it had already freed. Replies rendered at once
+/// take several times as much.
 const MEMORY_MAX: u64 = 36 << 10;
 
 fn start() -> (TestServer, Client) {
@@ -35,7 +36,7 @@ fn zone(number: usize) -> String {
     format!("zone-{number:05}.a-long-name-of-a-provider.test.")
 }
 
-/// Requests the list and reads its beginning. Without chunks, as in HTTP/1.0: the body ends with the connection.
+/// Requests the list and reads its start. Without chunks, as in HTTP/1.0: the body ends with the connection.
 fn begin(client: &Client) -> (TcpStream, Vec<u8>) {
     let mut stream = TcpStream::connect(client.at).unwrap();
     stream
@@ -57,7 +58,7 @@ fn end((mut stream, mut text): (TcpStream, Vec<u8>)) -> Vec<Value> {
     serde_json::from_str(body).unwrap()
 }
 
-/// Reads the rest of lists at the same time: none of them waits so long that its client counts as one that never reads.
+/// Reads the rest of several lists at the same time, so that no client is disconnected for not reading.
 fn end_all(readers: Vec<(TcpStream, Vec<u8>)>) -> Vec<Vec<Value>> {
     let readers = readers.into_iter();
     let reading = readers.map(|reader| std::thread::spawn(move || end(reader)));
@@ -67,16 +68,16 @@ fn end_all(readers: Vec<(TcpStream, Vec<u8>)>) -> Vec<Vec<Value>> {
 }
 
 #[test]
-fn a_list_that_is_made_while_it_is_read_is_whole_and_takes_little_memory() {
+fn a_list_rendered_while_it_is_read_is_complete_and_uses_little_memory() {
     let (server, client) = start();
     let begin_all = || (0..READERS).map(|_| begin(&client)).collect::<Vec<_>>();
-    // Once, so that the threads and connections to the database are there that stay in memory anyway.
+    // Once, so that permanent threads and database connections already exist.
     for list in end_all(begin_all()) {
         assert_eq!(list.len(), ZONES);
     }
     let (_, before) = memory(&server);
     let mut readers = begin_all();
-    // Changes before, at and after the place that they have reached.
+    // Changes before, at and after the position that the lists have reached.
     for number in [1, 2, ZONES / 2, ZONES - 1, ZONES] {
         client.expect(204, "DELETE", &format!("/zones/{}", zone(number)), None);
     }
@@ -85,7 +86,7 @@ fn a_list_that_is_made_while_it_is_read_is_whole_and_takes_little_memory() {
         client.expect(201, "POST", "/zones", Some(&body));
     }
     for (stream, text) in &mut readers {
-        // Slowly: a part now and then.
+        // Slowly: one chunk now and then.
         for _ in 0..20 {
             let mut part = vec![0; 10_000];
             stream.read_exact(&mut part).unwrap();
@@ -100,7 +101,7 @@ fn a_list_that_is_made_while_it_is_read_is_whole_and_takes_little_memory() {
             *counts.entry(zone["name"].as_str().unwrap()).or_default() += 1;
         }
         assert!(counts.values().all(|count| *count == 1));
-        // Those that were there all the time are in each list.
+        // Zones that existed all the time are in each list.
         let lasting = (3..ZONES - 1).filter(|number| *number != ZONES / 2);
         for number in lasting {
             assert!(counts.contains_key(zone(number).as_str()), "{number}");

@@ -1,4 +1,4 @@
-//! The OpenAPI description as a real validator sees it.
+//! The OpenAPI description, checked with a real validator.
 
 use super::client::{create_key, start};
 use std::process::Command;
@@ -31,7 +31,7 @@ fn the_description_is_valid_openapi_3_1_and_names_the_served_paths() {
     );
     // Every path with GET and without parameters is served.
     for (path, methods) in document["paths"].as_object().unwrap() {
-        // A stream of events does not end; it has tests of its own.
+        // A stream of events does not end; it has separate tests.
         let is_stream =
             methods["get"]["responses"]["200"]["content"]["text/event-stream"].is_object();
         if methods["get"].is_null() || path.contains('{') || is_stream {
@@ -40,13 +40,13 @@ fn the_description_is_valid_openapi_3_1_and_names_the_served_paths() {
         let status = client.send("GET", path, None).status;
         assert!(![404, 405].contains(&status), "{path}: {status}");
     }
-    // A dry run has a body where the change has none.
+    // The reply to a dry run has a body, unlike that of the change.
     let zone = &document["paths"]["/api/v1/servers/localhost/zones/{zone_id}"];
     for method in ["patch", "put"] {
         let responses = &zone[method]["responses"];
         assert!(responses["204"]["content"].is_null() && responses["200"]["content"].is_object());
     }
-    // It says nothing about zones, so every key may read it.
+    // It reveals nothing about zones, so every key may read it.
     let (_, text) = create_key(&server, &["--zone", "a.test", "--read-only"]);
     assert_eq!(
         client.with_key(&text).send("GET", "/api/docs", None).status,

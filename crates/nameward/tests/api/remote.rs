@@ -1,4 +1,4 @@
-//! Commands on a remote server through its API print what they print over the control socket.
+//! Commands on a remote server through its API print the same as over the control socket.
 
 use super::client::{KEY, create_key, create_zones, start};
 use super::tls::{make_certificate, settings};

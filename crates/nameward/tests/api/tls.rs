@@ -91,7 +91,7 @@ fn curl_speaks_http_1_and_2_over_tls_and_plain_http_is_not_answered() {
             "{output}"
         );
     }
-    // An authority that did not sign it is refused by the client, so a certificate is really shown.
+    // The client rejects an unknown authority, so a certificate is really verified.
     let (code, _) = curl(&server, &["--cacert", "/dev/null"]);
     assert_ne!(code, Some(0));
     let mut plain = std::net::TcpStream::connect(server.api()).unwrap();
@@ -181,7 +181,7 @@ fn a_browser_logs_in_to_the_administration_over_tls_with_a_secure_cookie() {
 }
 
 #[test]
-fn a_renewed_certificate_is_served_and_open_connections_go_on_and_bad_files_are_a_fault() {
+fn a_renewed_certificate_is_served_open_connections_continue_and_invalid_files_are_a_fault() {
     let server = start_with_tls(300);
     let first = served_certificate(&server);
     assert!(first.starts_with("serial="), "{first}");

@@ -38,7 +38,7 @@ fn lists_are_paged_searched_and_sorted_and_whole_without_parameters() {
 }
 
 #[test]
-fn a_zone_that_was_changed_meanwhile_is_not_overwritten() {
+fn a_zone_changed_in_the_meantime_is_not_overwritten() {
     let (_server, client) = start("");
     create_zones(&client, &["a.test."]);
     let at = "/zones/a.test.";
@@ -63,7 +63,7 @@ fn a_zone_that_was_changed_meanwhile_is_not_overwritten() {
         .send("GET", at, None);
     assert_eq!(new.status, 200);
     assert_ne!(new.header("etag"), Some(tag.as_str()));
-    // Zones that keep their serial have a new tag all the same.
+    // Zones that keep their serial still have a new tag.
     let off = json!({ "soa_edit_api": "" });
     client.expect(204, "PUT", at, Some(&off));
     let before = client.send("GET", at, None);
@@ -117,14 +117,14 @@ fn a_dry_run_shows_the_difference_and_changes_nothing() {
         &format!("{at}?check=true"),
         Some(&json!({ "account": "x" })),
     );
-    // A request that has no dry run changes nothing.
+    // A request without support for dry runs changes nothing.
     let new = json!({ "name": "new.test.", "kind": "Native" });
     client.expect(422, "POST", "/zones?check=true", Some(&new));
     client.expect(422, "DELETE", &format!("{at}?check=true"), None);
     client.expect(422, "PUT", &format!("{at}/rectify?check=true"), None);
     client.expect(404, "GET", "/zones/new.test.", None);
     assert_eq!(client.expect(200, "GET", at, None), before);
-    // A dry run is no change, so a read-only key may ask for it.
+    // A dry run is not a change, so a read-only key permits it.
     let (_, text) = create_key(&server, &["--read-only"]);
     let reader = client.with_key(&text);
     reader.expect(200, "PATCH", &format!("{at}?check=true"), Some(&change));
@@ -218,7 +218,7 @@ fn versions_are_listed_compared_and_restored() {
 }
 
 #[test]
-fn errors_are_problem_details_for_clients_that_ask_for_them() {
+fn errors_are_problem_details_for_clients_that_accept_them() {
     let (_server, client) = start("");
     let client = client.with_header("Accept", "application/problem+json, application/json");
     for (method, path, status, title) in [

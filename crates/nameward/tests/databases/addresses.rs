@@ -1,4 +1,5 @@
-//! Several addresses of one database: which server is read, which is written, and what happens when one is promoted or too far behind.
+//! Several addresses of one database: which server is read, which is written, and what happens when one is promoted
+//! or lags behind.
 
 use super::operation::{SERVFAIL, ask, counter, wait_for, wait_for_code, zone};
 use super::servers::{backend, fill, run, started};
@@ -66,7 +67,7 @@ fn a_promoted_standby_takes_changes_and_both_roles_are_found_out() {
 }
 
 #[test]
-fn the_nearest_server_in_step_is_read_and_one_that_lags_is_left() {
+fn the_nearest_current_server_is_read_and_a_lagging_one_is_not() {
     let Some(primary) = started(KIND) else {
         return;
     };
@@ -80,7 +81,8 @@ fn the_nearest_server_in_step_is_read_and_one_that_lags_is_left() {
         connections(&standby) > 1,
         "the first in the list is read, and not only probed"
     );
-    // A single replica has no alternative: the fault says how far it is behind, and the probe as configured.
+    // A single replica has no alternative: the fault reports how far it is behind, and the probe follows its
+    // configuration.
     let lone = format!(
         "{uncached}{}replica_url = \"{}\"\nlag_max = 2\n",
         backend(KIND, &primary.url(), "live"),
@@ -116,7 +118,7 @@ fn the_lag_of_a_mariadb_replica_is_measured_by_its_counters() {
         return;
     };
     run(&database, kind, &fill(&[zone("one.test", "192.0.2.10")]));
-    // A second database stands for the replica, which replicates nothing.
+    // A second database acts as the replica, without replication.
     database.run("CREATE DATABASE replica").unwrap();
     for table in [
         "domains",

@@ -47,7 +47,7 @@ pub fn recursor(resolver: &ScriptedResolver) -> String {
     format!("[recursor]\naddress = \"{address}\"\ntimeout_ms = 20000\n")
 }
 
-/// Puts the zone `shop.test` into a database; gives back the settings of that.
+/// Stores the zone `shop.test` in a database; returns its settings.
 pub fn with_shop(setup: Setup, text: &str, mode: &str, nsec3: Option<&str>) -> (Setup, String) {
     let database = Sqlite::new(setup.dir());
     database.add(&ZoneText {
@@ -120,7 +120,7 @@ fn a_name_with_an_alias_has_the_addresses_of_its_target() {
 }
 
 #[test]
-fn without_a_resolver_a_target_elsewhere_fails_and_the_log_says_what_to_set() {
+fn without_a_resolver_an_external_target_fails_and_the_log_names_the_setting() {
     let server = server(None, "resident", None);
     let client = Client::new("127.0.0.1", server.address());
     let answer = client.ask(Transport::Udp, "shop.test", "A");
@@ -138,7 +138,7 @@ fn without_a_resolver_a_target_elsewhere_fails_and_the_log_says_what_to_set() {
 }
 
 #[test]
-fn addresses_are_asked_for_again_in_time_and_kept_while_the_resolver_fails() {
+fn addresses_are_refreshed_in_time_and_served_while_the_resolver_fails() {
     let (resolver, last) = resolver();
     let server = server(Some(&resolver), "resident", None);
     let client = Client::new("127.0.0.1", server.address());
@@ -180,7 +180,7 @@ fn a_target_that_was_never_resolved_fails_and_is_tried_again() {
     });
 }
 
-/// Runs `delv` with the key of the zone as its anchor; gives back what it says.
+/// Runs `delv` with the key of the zone as its anchor; returns its output.
 fn delv(server: &TestServer, name: &str, rtype: &str) -> Option<String> {
     let anchor = anchors(server.address(), &["shop.test"]).remove(0);
     let key = data_encoding::BASE64.encode(&anchor.dnskey[4..]);

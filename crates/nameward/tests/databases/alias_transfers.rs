@@ -1,4 +1,4 @@
-//! Transfers of zones with ALIAS records: as they are, or with the addresses of the targets in their places.
+//! Transfers of zones with ALIAS records: unchanged, or with the addresses of the targets instead.
 
 use super::alias::{recursor, resolver, with_shop};
 use crate::recursion::scripted::{ScriptedResolver, reply};
@@ -29,7 +29,7 @@ fn output(program: &str, arguments: &[&str]) -> (bool, String) {
     (output.status.success(), text)
 }
 
-/// The records that `dig` prints of a transfer, a line each with single spaces.
+/// The records that `dig` prints for a transfer, one per line with single spaces.
 fn transfer(server: &TestServer, qtype: &str) -> Vec<String> {
     let port = server.address().port().to_string();
     let (_, text) = output(
@@ -103,7 +103,7 @@ fn check_expanded(lines: &[String], what: &str) {
         );
         assert_eq!(types_of(lines, name), types, "{what}: {name}");
     }
-    // Of a target without addresses the name stays, as it does in answers; below a delegation nothing is served.
+    // A name whose target has no addresses is kept, as in answers; nothing below a delegation is served.
     assert_eq!(types_of(lines, "lost.shop.test."), ["TYPE65401"], "{what}");
     assert_eq!(
         types_of(lines, "below.sub.shop.test."),
@@ -113,7 +113,7 @@ fn check_expanded(lines: &[String], what: &str) {
 }
 
 #[test]
-fn alias_records_go_out_as_they_are_or_as_addresses_as_the_zone_says() {
+fn alias_records_are_transferred_unchanged_or_as_addresses_as_configured() {
     for mode in ["live", "resident"] {
         for expand in [false, true] {
             let (resolver, _) = resolver();
@@ -185,7 +185,7 @@ fn a_target_that_cannot_be_resolved_fails_the_transfer_and_addresses_that_are_kn
         std::thread::sleep(std::time::Duration::from_millis(200));
     }
     check_expanded(&transfer(&server, "AXFR"), "back");
-    // Known addresses are used while the resolver fails, also after their time.
+    // Known addresses are used while the resolver fails, even after they have expired.
     resolver.change(|query, _| vec![reply(query, 2, &[])]);
     std::thread::sleep(std::time::Duration::from_secs(6));
     check_expanded(&transfer(&server, "AXFR"), "stale");
@@ -197,7 +197,7 @@ fn answers(query: &[u8], _: Transport) -> Vec<Vec<u8>> {
     vec![reply(query, 0, if is_a { &records } else { &[] })]
 }
 
-/// A server with a zone file that keeps a journal.
+/// A server with a zone file and a journal.
 fn journalled(resolver: &ScriptedResolver, text: &str) -> TestServer {
     let recursor = recursor(resolver);
     let config =
@@ -218,7 +218,7 @@ fn differences_are_sent_only_where_no_alias_is_in_them_or_in_the_zone() {
         server.write_zone("shop.test", &file(serial, rest));
         wait_for_serial(server.address(), "shop.test", serial).expect("it is served");
     };
-    // An IXFR begins with two SOAs, a whole zone with one.
+    // An IXFR starts with two SOAs, a whole zone with one.
     let is_whole = |since: u32| {
         let lines = transfer(&server, &format!("IXFR={since}"));
         assert!(lines.len() > 2, "{lines:#?}\n{}", server.log());

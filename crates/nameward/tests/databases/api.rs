@@ -36,7 +36,7 @@ pub fn rrset<'v>(zone: &'v Value, name: &str, rtype: &str) -> Option<&'v Value> 
     rrsets.find(|rrset| rrset["name"] == name && rrset["type"] == rtype)
 }
 
-/// The life of a zone, each change visible in the next answer.
+/// Creates, changes and deletes a zone; each change is visible in the next answer.
 fn check_life(server: &TestServer, client: &Client) {
     assert_eq!(ask(server, "www.life.test."), Some((REFUSED, 1)));
     let body = json!({
@@ -136,7 +136,7 @@ fn check_settings(client: &Client, at: &str) {
 }
 
 #[test]
-fn a_zone_lives_through_the_api_on_sqlite() {
+fn the_api_creates_changes_and_deletes_a_zone_on_sqlite() {
     for mode in ["live", "resident"] {
         let (server, client, _database) = on_sqlite(mode);
         check_life(&server, &client);
@@ -156,12 +156,12 @@ fn check_on(kind: DatabaseKind) {
 }
 
 #[test]
-fn a_zone_lives_through_the_api_on_postgresql() {
+fn the_api_creates_changes_and_deletes_a_zone_on_postgresql() {
     check_on(DatabaseKind::Postgres);
 }
 
 #[test]
-fn a_zone_lives_through_the_api_on_mariadb() {
+fn the_api_creates_changes_and_deletes_a_zone_on_mariadb() {
     check_on(DatabaseKind::Mariadb);
 }
 
@@ -275,7 +275,7 @@ fn malformed_requests_name_the_field_and_change_nothing() {
     ] {
         let mut bad = good.clone();
         bad[field] = value;
-        // All or nothing: the first RRset is right.
+        // All or nothing: the first RRset is valid.
         let mut first = good.clone();
         first["name"] = json!("first.strict.test.");
         let reply = client.send("PATCH", at, Some(&json!({ "rrsets": [first, bad] })));

@@ -1,5 +1,5 @@
-//! Real clients of the PowerDNS API, as they come from PyPI and npm, through whole scenarios on every database. The scenarios are
-//! scripts in `tests/clients`; `scripts/install-api-clients` installs the clients below `target`.
+//! Real clients of the PowerDNS API, as distributed by PyPI and npm, in complete scenarios on every database. The
+//! scenarios are scripts in `tests/clients`; `scripts/install-api-clients` installs the clients below `target`.
 
 use super::rows::Sqlite;
 use super::writes::{backend, started};

@@ -1,5 +1,5 @@
-//! The HTTP API against clients that mean no good: guessers, huge and deep bodies, smuggling, floods of connections, clients that
-//! never read.
+//! The HTTP API with hostile clients: password guesses, huge and deeply nested bodies, smuggling, floods of
+//! connections, clients that never read.
 
 use super::operation::{ask, zone};
 use super::rows::Sqlite;
@@ -35,7 +35,7 @@ fn without_the_key_nothing_is_read_and_guesses_are_limited() {
     }
     let reply = wrong.send_text("GET", path, "");
     assert_eq!(reply.status, 429, "{reply:?}");
-    // A body that is announced and never sent does not hold the refusal up.
+    // A body that is announced and never sent does not delay the refusal.
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\nConnection: close\r\n\r\n"
     );
@@ -78,7 +78,7 @@ fn huge_deep_and_endless_bodies_are_refused() {
         endless.extend_from_slice(&chunk);
     }
     let status = exchange(server.api(), &endless).map(|reply| reply.status);
-    // The refusal may be lost with the rest of what the client sends.
+    // The refusal may be lost with the rest of the request.
     assert!(matches!(status, Some(413) | None), "{status:?}");
     client.expect(200, "GET", "/zones", None);
     assert_eq!(ask(&server, "www.one.test."), Some((0, 10)));

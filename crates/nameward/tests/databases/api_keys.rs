@@ -1,4 +1,4 @@
-//! API keys in a database: good for all servers on it that share their keys, and for no other.
+//! API keys in a database: valid on all its servers that share their keys, and on no others.
 
 use super::servers::{backend, started};
 use crate::api::client::{Client, KEY};
@@ -41,7 +41,7 @@ fn status(client: &Client, key: &'static str, path: &str) -> u16 {
 }
 
 #[test]
-fn a_key_in_a_database_is_good_for_all_servers_that_share_their_keys() {
+fn a_key_in_a_database_is_valid_on_all_servers_that_share_their_keys() {
     for kind in [DatabaseKind::Postgres, DatabaseKind::Mariadb] {
         let Some(database) = started(kind) else {
             return;
@@ -50,7 +50,7 @@ fn a_key_in_a_database_is_good_for_all_servers_that_share_their_keys() {
         let (one, one_api) = start(kind, &url, true);
         let (other, other_api) = start(kind, &url, true);
         let (alone, alone_api) = start(kind, &url, false);
-        // Rights that take several rows.
+        // Permissions that are stored in several rows.
         let zones: Vec<String> = (0..40)
             .map(|i| format!("--zone=customer-{i}.example"))
             .collect();
@@ -78,7 +78,7 @@ fn a_key_in_a_database_is_good_for_all_servers_that_share_their_keys() {
                 "{listed}"
             );
         }
-        // They are no TSIG keys.
+        // They are not TSIG keys.
         let keys = command(&one, &["tsig", "list"]);
         assert!(!keys.contains("nameward"), "{keys}");
         // Without the setting a server neither accepts them nor stores its own there.

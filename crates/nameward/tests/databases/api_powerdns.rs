@@ -1,5 +1,5 @@
-//! The same requests to pdns_server 4.7 and to Nameward, on equal databases: same status, same JSON and same rows afterwards, but for
-//! a reviewed list with reasons.
+//! The same requests to pdns_server 4.7 and to Nameward, on equal databases: same status, same JSON and same rows
+//! afterwards, except for a reviewed list with reasons.
 
 use super::operation::zone;
 use super::rows::Sqlite;
@@ -12,9 +12,9 @@ use std::process::{Child, Command, Stdio};
 /// How a reply may differ.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Allowed {
-    /// In nothing.
+    /// Not at all.
     Same,
-    /// In the error text: the reason is explained in other words.
+    /// In the wording of the error text.
     Text,
     /// In status and body, for this reason.
     Differs(&'static str),
@@ -259,8 +259,8 @@ fn other_requests() -> Vec<Request> {
     ]
 }
 
-/// Requests and fields of the documentation that the lists above do not have. The zone `e.test.` has no SOA-EDIT-API, so that
-/// its serial stays on both sides.
+/// Documented requests and fields that are not in the lists above. The zone `e.test.` has no SOA-EDIT-API, so its
+/// serial stays on both sides.
 #[rustfmt::skip]
 #[expect(clippy::too_many_lines, reason = "one story from start to end")]
 fn documented_requests() -> Vec<Request> {
@@ -353,7 +353,7 @@ fn documented_requests() -> Vec<Request> {
     ]
 }
 
-/// The body without what differs by its nature: times, new keys, versions, the order of RRsets.
+/// The body without inherently different values: times, new keys, versions, the order of RRsets.
 fn comparable(body: &Value) -> Value {
     match body {
         Value::Object(fields) => {

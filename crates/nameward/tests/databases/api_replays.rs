@@ -1,5 +1,6 @@
-//! Requests as clients written in Go, PHP and shell send them, in their order and with their quirks: lego, external-dns, the
-//! cert-manager webhook, the Terraform provider, acme.sh, PowerDNS-Admin. Each scenario ends where it began.
+//! Requests as sent by clients written in Go, PHP and shell, in their order and with their quirks: lego,
+//! external-dns, the cert-manager webhook, the Terraform provider, acme.sh, PowerDNS-Admin. Each scenario restores
+//! the initial state.
 
 use super::rows::Sqlite;
 use super::writes::{backend, started};
@@ -21,7 +22,7 @@ fn contents(zone: &Value, name: &str, rtype: &str) -> Vec<String> {
     contents
 }
 
-/// lego: the versions of the API, the zone, a PATCH with fields that nobody reads, a NOTIFY; then the challenge is deleted.
+/// lego: the versions of the API, the zone, a PATCH with unused fields, a NOTIFY; then the challenge is deleted.
 fn lego(client: &Client) {
     let versions = client.send_text("GET", "/api", "").json();
     assert_eq!(versions[0]["url"], "/api/v1", "{versions}");

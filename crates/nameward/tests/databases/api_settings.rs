@@ -1,4 +1,4 @@
-//! Settings of zones through the API: kept or refused, never dropped, and all or nothing.
+//! Settings of zones through the API: stored or refused, never ignored, and all or nothing.
 
 use super::api::{on_sqlite, patch, rrset};
 use super::operation::{ask, zone};
@@ -42,7 +42,7 @@ fn refused(client: &Client, method: &str, path: &str, body: &Value, field: &str)
 }
 
 #[test]
-fn settings_of_a_zone_file_are_kept_or_refused_by_name() {
+fn settings_of_a_zone_file_are_stored_or_refused_by_name() {
     let (server, client) = on_files();
     let at = "/zones/file.test.";
     let before = shown(&client, "file.test.");
@@ -62,7 +62,7 @@ fn settings_of_a_zone_file_are_kept_or_refused_by_name() {
         refused(&client, "PUT", at, &body, text);
     }
     assert_eq!(shown(&client, "file.test."), before);
-    // What it has already is no change.
+    // Setting the current value is not a change.
     let body = json!({ "api_rectify": false, "account": "", "nsec3param": "", "soa_edit": "" });
     client.expect(204, "PUT", at, Some(&body));
     let body = json!({ "name": "k", "algorithm": "hmac-sha256", "key": KEY });
@@ -127,7 +127,7 @@ fn a_secondary_of_the_state_store_has_the_key_of_its_primaries() {
 }
 
 #[test]
-fn new_zone_files_keep_or_refuse_their_settings() {
+fn new_zone_files_store_or_refuse_their_settings() {
     let (_server, client) = on_files();
     let base = json!({ "name": "new.test.", "kind": "Native", "nameservers": ["ns1.new.test."] });
     for (field, value) in [
@@ -156,7 +156,7 @@ fn new_zone_files_keep_or_refuse_their_settings() {
 }
 
 #[test]
-fn a_put_with_several_parts_is_one_transaction() {
+fn a_put_with_several_changes_is_one_transaction() {
     let (server, client, _database) = on_sqlite("live");
     let body =
         json!({ "name": "whole.test.", "kind": "Native", "nameservers": ["ns1.whole.test."] });
@@ -205,7 +205,7 @@ fn a_put_with_several_parts_is_one_transaction() {
 }
 
 #[test]
-fn a_put_of_a_zone_file_with_several_parts_changes_all_or_nothing() {
+fn a_put_with_several_changes_of_a_zone_file_applies_all_or_nothing() {
     let (server, client) = on_files();
     let at = "/zones/file.test.";
     let before = client.expect(200, "GET", at, None);
@@ -235,7 +235,7 @@ fn a_put_of_a_zone_file_with_several_parts_changes_all_or_nothing() {
 }
 
 #[test]
-fn check_reports_what_is_wrong_in_a_zone() {
+fn check_reports_the_errors_of_a_zone() {
     let (_server, client, _database) = on_sqlite("live");
     let body =
         json!({ "name": "checked.test.", "kind": "Native", "nameservers": ["ns1.checked.test."] });

@@ -1,4 +1,4 @@
-//! Text records through the API come back as they were sent, so that a client that compares finds no difference.
+//! Text records through the API are returned as they were sent, so that a comparing client finds no difference.
 
 use super::api::{on_sqlite, rrset};
 use super::writes::{backend, started};
@@ -36,7 +36,7 @@ fn check(client: &Client) {
         let after = client.expect(200, "GET", at, None);
         assert_eq!(after, before, "the same content is no change: {content}");
     }
-    // All of it back again, as a client that restores a zone does.
+    // Everything is sent back again, as by a client that restores a zone.
     let zone = client.expect(200, "GET", at, None);
     let rrsets: Vec<Value> = zone["rrsets"].as_array().unwrap().clone();
     client.expect(204, "PUT", at, Some(&json!({ "rrsets": rrsets })));
@@ -46,7 +46,7 @@ fn check(client: &Client) {
 }
 
 #[test]
-fn text_comes_back_as_it_was_sent_on_sqlite() {
+fn text_is_returned_as_it_was_sent_on_sqlite() {
     let (_server, client, _database) = on_sqlite("live");
     check(&client);
 }
@@ -64,11 +64,11 @@ fn check_on(kind: DatabaseKind) {
 }
 
 #[test]
-fn text_comes_back_as_it_was_sent_on_postgresql() {
+fn text_is_returned_as_it_was_sent_on_postgresql() {
     check_on(DatabaseKind::Postgres);
 }
 
 #[test]
-fn text_comes_back_as_it_was_sent_on_mariadb() {
+fn text_is_returned_as_it_was_sent_on_mariadb() {
     check_on(DatabaseKind::Mariadb);
 }

@@ -1,4 +1,4 @@
-//! The API over HTTP as clients speak it: HTTP/2, keep-alive, hashed keys, headers.
+//! The API over HTTP: HTTP/2, keep-alive, hashed keys, headers.
 
 use super::rows::Sqlite;
 use crate::api::client::{Client, KEY, SERVER, exchange};
@@ -19,7 +19,7 @@ fn start(key: &str) -> (TestServer, Client) {
     (server, client)
 }
 
-/// Runs curl; returns what it prints: the body, then the status and the HTTP version.
+/// Runs curl; returns its output: the body, then the status and the HTTP version.
 fn curl(arguments: &[&str]) -> String {
     let output = Command::new("curl")
         .args(["--silent", "--show-error", "--max-time", "60"])
@@ -121,7 +121,7 @@ fn every_reply_has_the_headers_of_powerdns() {
         reply.body.is_empty() && !head.contains("\r\ncontent-type"),
         "{reply:?}"
     );
-    // Nothing changes: both are the serial that the zone has.
+    // Nothing changes: both are the current serial of the zone.
     let reply = client.send("PATCH", "/zones/head.test.", Some(&body));
     let head = reply.head.to_ascii_lowercase();
     assert!(
@@ -131,7 +131,7 @@ fn every_reply_has_the_headers_of_powerdns() {
 }
 
 #[test]
-fn a_zone_that_does_not_exist_goes_before_faults_of_the_body() {
+fn a_missing_zone_is_reported_before_errors_in_the_body() {
     let (_server, client) = start(KEY);
     let body = json!({ "name": "some.test.", "kind": "Native", "nameservers": ["ns1.some.test."] });
     client.expect(201, "POST", "/zones", Some(&body));

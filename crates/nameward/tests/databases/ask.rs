@@ -1,4 +1,4 @@
-//! Asks a server whose answers may come in another order than the questions.
+//! Queries a server whose answers may arrive in another order than the queries.
 
 use nameward_testkit::TestFailure;
 use nameward_testkit::wire::{Exchange, Transport};
@@ -11,11 +11,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A server that looks up while it answers.
 pub struct Asker {
     pub address: SocketAddr,
-    /// How long an answer may come after that to a later question: only silence waits for so long.
+    /// How long after that an answer to a later query may arrive: only a missing answer takes this long.
     pub late: Duration,
 }
 
-/// A question that any server answers at once.
+/// A query that any server answers at once.
 fn probe(id: u16) -> Vec<u8> {
     let mut packet = id.to_be_bytes().to_vec();
     packet.extend_from_slice(b"\0\0\0\x01\0\0\0\0\0\0\x05probe\x07invalid\0\0\x01\0\x01");
@@ -26,7 +26,7 @@ fn id(message: &[u8]) -> Option<u16> {
     message.first_chunk().map(|id| u16::from_be_bytes(*id))
 }
 
-/// Reads replies until the one is there that is wanted, or it is too late for it.
+/// Reads replies until the expected one arrives, or the timeout expires.
 fn read_reply(
     wanted: Option<u16>,
     (probe, late): (u16, Duration),
@@ -71,7 +71,7 @@ impl Exchange for Asker {
                 let mut stream = TcpStream::connect(self.address)?;
                 for packet in [message, &probe(probe_id)] {
                     let len = (packet.len() as u16).to_be_bytes();
-                    // The server may have closed after the first one.
+                    // The server may have closed the connection after the first one.
                     let _ = stream.write_all(&[&len, packet].concat());
                 }
                 read_reply(wanted, (probe_id, self.late), |left| {

@@ -1,4 +1,5 @@
-//! Zones of databases beyond their served records: metadata, kind, disabled records, comments, and the search.
+//! Attributes of database zones apart from served records: metadata, kind, disabled records, comments, and the
+//! search.
 
 use super::operation::{ask, zone};
 use super::rows::Sqlite;
@@ -25,7 +26,7 @@ fn start(mode: &str) -> (TestServer, Sqlite) {
     )
 }
 
-/// Runs a command; returns its exit code and all that it said.
+/// Runs a command; returns its exit code and its output.
 pub(crate) fn run(server: &TestServer, arguments: &[&str]) -> (Option<i32>, String) {
     let output = server.command(arguments);
     let said = [output.stdout, output.stderr].concat();
@@ -33,14 +34,14 @@ pub(crate) fn run(server: &TestServer, arguments: &[&str]) -> (Option<i32>, Stri
     (output.status.code(), said)
 }
 
-/// Runs a command that has to succeed; returns what it said.
+/// Runs a command that must succeed; returns its output.
 pub(crate) fn done(server: &TestServer, arguments: &[&str]) -> String {
     let (code, said) = run(server, arguments);
     assert_eq!(code, Some(0), "{arguments:?}: {said}\n{}", server.log());
     said
 }
 
-/// Whether the zone can be transferred from here.
+/// Checks whether the zone can be transferred from here.
 fn is_transferred(server: &TestServer) -> bool {
     let at = server.address();
     let output = Command::new("dig")
@@ -235,7 +236,7 @@ fn records_are_disabled_enabled_commented_and_found() {
 
 const SET_ADDRESS: [&str; 7] = ["record", "set", "one.test", "www", "A", "60", "192.0.2.1"];
 
-/// Sets kind and account of a zone, and sees that they are shown.
+/// Sets kind and account of a zone, and checks that they are shown.
 fn check_terms_are_set(server: &TestServer) {
     let terms = ["--kind", "primary", "--account", "joe"];
     done(server, &[&["zone", "set", "one.test"][..], &terms].concat());
@@ -297,7 +298,7 @@ fn the_terms_of_a_zone_are_set() {
     );
 }
 
-/// The statements of the other engines.
+/// The same with the SQL of the other engines.
 fn check_engine(kind: DatabaseKind) {
     let Some(database) = started(kind) else {
         return;
@@ -331,11 +332,11 @@ fn check_engine(kind: DatabaseKind) {
 }
 
 #[test]
-fn postgres_keeps_attributes() {
+fn postgres_stores_attributes() {
     check_engine(DatabaseKind::Postgres);
 }
 
 #[test]
-fn mariadb_keeps_attributes() {
+fn mariadb_stores_attributes() {
     check_engine(DatabaseKind::Mariadb);
 }

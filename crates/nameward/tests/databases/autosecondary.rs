@@ -1,5 +1,5 @@
-//! Secondary zones that a database gets while the server runs: those of its autoprimaries (`supermasters`), and those that
-//! `nameward zone create` makes. And the servers behind a database that are notified.
+//! Secondary zones added to a database while the server runs: by its autoprimaries (`supermasters`), or by `nameward
+//! zone create`. And NOTIFY to the secondaries of database zones.
 
 use super::secondary::{TestDatabase, ZONE, primary, start, wait_for};
 use nameward_testkit::mesh::{ChangingZone, KEY_ALGORITHM, KEY_NAME, KEY_SECRET};
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The name server of the zones of the mesh.
 const NAME_SERVER: &str = "ns.fleet.example";
 
-/// A server that has the zone in a file and lets everybody on this machine transfer it.
+/// A server that has the zone in a file and permits transfers from this machine.
 fn plain_primary(zone: &ChangingZone) -> TestServer {
     Setup::new()
         .without_web()
@@ -20,9 +20,9 @@ fn plain_primary(zone: &ChangingZone) -> TestServer {
         .start()
 }
 
-/// The NOTIFY of an autoprimary makes a row as PowerDNS makes it, and the zone follows its primary from then on.
+/// The NOTIFY of an autoprimary creates a row like that of PowerDNS, and the zone then follows its primary.
 #[test]
-fn the_zone_of_an_autoprimary_of_a_database_is_made_in_that_database() {
+fn the_zone_of_a_database_autoprimary_is_created_in_that_database() {
     if PeerKind::Knot.require().is_none() {
         return;
     }
@@ -58,7 +58,8 @@ fn the_zone_of_an_autoprimary_of_a_database_is_made_in_that_database() {
         zone.change(5);
         peer.change(&zone.text()).unwrap();
         wait_for(&server, here, zone.serial());
-        // The database alone has it: when its row goes the zone goes, and the state store brings nothing back.
+        // Only the database stores it: when its row is deleted the zone is removed, and the state store does not
+        // restore it.
         drop(peer);
         assert!(server.stop().success());
         database.run("DELETE FROM records; DELETE FROM domainmetadata; DELETE FROM domains;");
@@ -68,9 +69,9 @@ fn the_zone_of_an_autoprimary_of_a_database_is_made_in_that_database() {
     }
 }
 
-/// A zone that an operator makes as a secondary is transferred at once, into the database.
+/// A zone that an operator creates as a secondary is transferred at once, into the database.
 #[test]
-fn zone_create_makes_a_secondary_that_follows_its_primary() {
+fn zone_create_creates_a_secondary_that_follows_its_primary() {
     let directory = tempfile::tempdir().unwrap();
     let database = TestDatabase::new(None, directory.path()).unwrap();
     let mut zone = ChangingZone::new(ZONE, 7, 40, 5);
@@ -141,7 +142,7 @@ fn name_servers_of_a_zone_that_is_looked_up_are_notified() {
          (1, 'ns2.{ZONE}', 'A', '127.0.0.52', 60), (2, 'ns3.hosts.test', 'A', '127.0.0.53', 60);"
     ));
     let server = start(&database, "live", free_address().unwrap());
-    // But the one that the SOA names: it is the primary.
+    // Except for the one in the SOA, which is the primary.
     let wanted = "sending notifies to 127.0.0.52:53, 127.0.0.53:53";
     assert!(server.wait_for_log(wanted), "{}", server.log());
     let unknown = "cannot send NOTIFY to name server ns4.elsewhere.test.";

@@ -1,4 +1,4 @@
-//! Catalogs and autoprimaries as operators see them, of the configuration and of databases, and tables on a terminal.
+//! Catalogs and autoprimaries of the configuration and of databases for operators, and tables on a terminal.
 
 use super::attributes::{done, run};
 use super::rows::Sqlite;
@@ -21,7 +21,7 @@ fn objects(server: &TestServer, arguments: &[&str]) -> Vec<Value> {
         .collect()
 }
 
-/// Waits until a catalog has so many members.
+/// Waits until a catalog has this many members.
 fn wait_for_members(server: &TestServer, catalog: &str, wanted: u64) {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -175,7 +175,7 @@ fn an_autoprimary_of_two_databases_is_removed_from_both_by_name() {
 }
 
 #[test]
-fn a_reload_does_not_call_a_made_catalog_of_a_database_contested() {
+fn a_reload_does_not_report_a_produced_database_catalog_as_contested() {
     let (server, _database) = start();
     done(
         &server,

@@ -1,11 +1,11 @@
-//! `nameward check` with databases: what cannot be served is named, whichever database it is in.
+//! `nameward check` with databases: reports everything that cannot be served, in whichever database it is.
 
 use super::operation::{SERVFAIL, wait_for, wait_for_code, zone};
 use super::rows::Sqlite;
 use nameward_testkit::Setup;
 use std::process::Command;
 
-/// Runs the check; returns whether all is well, and what it printed.
+/// Runs the check; returns whether it succeeded, and its output.
 fn check(directory: &std::path::Path, backends: &str) -> (bool, String) {
     let config = directory.join("nameward.toml");
     std::fs::write(&config, backends).unwrap();
@@ -24,7 +24,7 @@ fn backend(path: &std::path::Path) -> String {
 }
 
 #[test]
-fn check_names_rows_schemas_and_databases_that_are_wrong() {
+fn check_reports_invalid_rows_schemas_and_databases() {
     let directory = tempfile::tempdir().unwrap();
     let other = tempfile::tempdir().unwrap();
     let (good, bad) = (Sqlite::new(directory.path()), Sqlite::new(other.path()));
@@ -133,7 +133,7 @@ fn a_check_does_not_create_the_file_of_a_database() {
 }
 
 #[test]
-fn db_check_finds_every_row_that_makes_an_answer_fail() {
+fn db_check_finds_every_row_that_fails_an_answer() {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.1"));
@@ -174,7 +174,7 @@ fn db_check_finds_every_row_that_makes_an_answer_fail() {
     }
     assert!(text.ends_with(", 8 problems\n"), "{text}");
 
-    // And they are those that fail: names and answers agree with the check.
+    // And these are the ones that fail: names and answers agree with the check.
     for mode in ["live", "resident"] {
         let directory = Setup::new().without_web();
         let config = format!("{}mode = \"{mode}\"\n", backend(&database.path));

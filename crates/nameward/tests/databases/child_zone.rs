@@ -1,4 +1,4 @@
-//! Records below a zone of its own: a change of the parent in a database says that they are hidden.
+//! Records below a child zone: a change of the parent in a database reports that they are hidden.
 
 use nameward_testkit::Setup;
 

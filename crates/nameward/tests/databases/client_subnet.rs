@@ -1,5 +1,5 @@
-//! The EDNS client subnet option (RFC 7871), with dig as the resolver: from believed senders only, through the packet cache,
-//! and passed on for ALIAS targets.
+//! The EDNS client subnet option (RFC 7871), with dig as the resolver: accepted from trusted senders only, through
+//! the packet cache, and forwarded for ALIAS targets.
 
 use super::alias::{recursor, with_shop};
 use super::operation::counter;
@@ -139,7 +139,8 @@ fn a_malformed_subnet_is_a_format_error_of_believed_resolvers_only() {
     assert_eq!(counter(&server, "client-subnet-errors"), 14);
 }
 
-/// A resolver that has other addresses for each /24 of 192.0.0.0/8, and tells its scope; without a subnet it has 192.0.2.1.
+/// A resolver that returns different addresses for each /24 of 192.0.0.0/8, with their scope; without a subnet it
+/// returns 192.0.2.1.
 fn tailoring_resolver() -> ScriptedResolver {
     ScriptedResolver::start(|query, _| {
         let option = query.windows(4).position(|octets| octets == [0, 8, 0, 7]);
@@ -181,7 +182,7 @@ fn an_alias_target_is_resolved_for_the_subnet_and_its_scope_is_returned() {
             let plain = dig(&server, &["shop.test"]);
             assert!(plain.contains("192.0.2.1\n"), "{plain}");
         }
-        // One question for each network, and again when its answer has expired.
+        // One query for each network, and another one when its answer has expired.
         let received = resolver.received();
         let networks: BTreeSet<_> = { received.iter() }
             .map(|query| {

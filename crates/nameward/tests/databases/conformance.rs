@@ -1,5 +1,5 @@
-//! The contract of all backends: whatever the conformance suite asks, a database gives the very octets that a zone file
-//! gives, live and resident, with caches and without, over UDP and TCP, from the database and from the caches.
+//! The contract of all backends: for every query of the conformance suite, a database answers with the same octets as
+//! a zone file, live and resident, with caches and without, over UDP and TCP, from the database and from the caches.
 
 use super::ask::Asker;
 use super::operation::counter;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Duration;
 
 const CACHES_OFF: &str = "[cache]\npacket_entries = 0\nquery_entries = 0\n";
-/// Mode, caches, and how often each question is asked: the second time answers come from the caches.
+/// Mode, caches, and how often each query is sent: the second answer is from the caches.
 type Variant = (&'static str, &'static str, usize);
 const VARIANTS: [Variant; 4] = [
     ("live", CACHES_OFF, 1),
@@ -23,7 +23,7 @@ const VARIANTS: [Variant; 4] = [
     ("resident", "", 1),
     ("resident", CACHES_OFF, 1),
 ];
-/// How long silence is listened to where the zone file brought silence too.
+/// How long to wait for a reply where the zone file gave none.
 const SILENCE: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -32,7 +32,7 @@ fn suites() -> Vec<Suite> {
     conformance::read_all(&directory).expect("every file of the suite reads")
 }
 
-/// Asks two servers the same, and compares.
+/// Sends the same query to two servers, and compares the replies.
 struct Contract<'s> {
     file: &'s TestServer,
     database: &'s TestServer,
@@ -116,7 +116,7 @@ fn assert_none(complaints: &[String], hits: u64) {
 }
 
 #[test]
-fn sqlite_keeps_the_contract() {
+fn sqlite_conforms_to_the_suite() {
     let (mut complaints, mut hits) = (Vec::new(), 0);
     for suite in suites() {
         let directory = tempfile::tempdir().unwrap();
@@ -145,11 +145,11 @@ fn check_database(kind: DatabaseKind) {
 }
 
 #[test]
-fn postgres_keeps_the_contract() {
+fn postgres_conforms_to_the_suite() {
     check_database(DatabaseKind::Postgres);
 }
 
 #[test]
-fn mariadb_keeps_the_contract() {
+fn mariadb_conforms_to_the_suite() {
     check_database(DatabaseKind::Mariadb);
 }

@@ -1,4 +1,4 @@
-//! Secrets of DNS cookies that are rolled by command: in a database for all servers on it, in the state store for one.
+//! DNS cookie secrets that are rolled by command: in a database for all its servers, in the state store for one.
 
 use super::operation::zone;
 use super::servers::{backend, fill, run, started};
@@ -32,12 +32,12 @@ fn cookie(server: &TestServer) -> String {
     cookie.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// Checks whether a server accepts a cookie: it requires one.
+/// Checks whether a server, which requires cookies, accepts this one.
 fn accepts(server: &TestServer, cookie: &str) -> bool {
     dig(server, &format!("+cookie={cookie}")).contains("status: NOERROR")
 }
 
-/// Makes a new secret; returns its ID.
+/// Generates a new secret; returns its ID.
 fn roll(server: &TestServer, arguments: &[&str]) -> String {
     let text = command(server, &[&["cookie", "roll"], arguments].concat());
     text.split(' ').next().unwrap_or_default().to_owned()
@@ -68,7 +68,7 @@ fn servers_on_one_database_accept_each_others_cookies_through_a_roll() {
         });
     }
     let [one, other] = &servers;
-    // Each has its own secret so far.
+    // So far, each has its own secret.
     assert!(accepts(one, &cookie(one)) && !accepts(other, &cookie(one)));
     let listed = command(one, &["cookie", "list"]);
     assert!(listed.ends_with(" active (memory)\n"), "{listed}");
@@ -78,11 +78,11 @@ fn servers_on_one_database_accept_each_others_cookies_through_a_roll() {
     }
     let (old, of_other) = (cookie(one), cookie(other));
     assert!(accepts(other, &old) && accepts(one, &of_other));
-    // A server that is started later has it too.
+    // A server that is started later has it, too.
     let late = start();
     late.wait_until("the secret is read", || is_active(&late, &first));
     assert!(accepts(&late, &old));
-    // The next one is known to all before one of them uses it.
+    // All servers know the next secret before one of them uses it.
     let second = roll(other, &["--delay", "15"]);
     assert!(command(other, &["cookie", "list"]).contains(&format!("{second} next from ")));
     one.wait_until("the next secret is used by both", || {
@@ -93,7 +93,7 @@ fn servers_on_one_database_accept_each_others_cookies_through_a_roll() {
     assert!(accepts(one, &old) && accepts(other, &old));
     let listed = command(one, &["cookie", "list"]);
     assert!(listed.contains(&format!("{first} old from ")), "{listed}");
-    // A secret that became known is replaced at once.
+    // A compromised secret is replaced at once.
     let third = roll(one, &["--revoke"]);
     assert!(!accepts(one, &old));
     other.wait_until("the old secrets are dropped", || {
@@ -118,7 +118,7 @@ fn a_secret_in_the_state_store_outlives_a_restart_and_a_configured_one_is_not_ro
     let own = cookie(&server);
     let id = roll(&server, &[]);
     assert!(is_active(&server, &id));
-    // The secret that was made at the start is accepted for as long as its cookies are valid.
+    // The secret generated at start is accepted for as long as its cookies are valid.
     assert!(accepts(&server, &own));
     let rolled = cookie(&server);
     assert!(server.stop().success());

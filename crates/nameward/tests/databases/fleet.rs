@@ -1,4 +1,5 @@
-//! Several servers on one database: one of them does what must be done once, and another takes over when it is killed.
+//! Several servers on one database: one of them does what must be done once, and another takes over when it is
+//! killed.
 
 use super::operation::{wait_for, zone};
 use super::servers::{backend, fill, run, started};
@@ -125,7 +126,7 @@ fn check(kind: DatabaseKind) {
         "{sent:?}"
     );
 
-    // A server that is stopped leaves its task at once.
+    // A server that is stopped releases its task at once.
     let holder = servers.remove(sent.iter().position(|count| *count > 0).unwrap());
     assert!(holder.stop().success());
     let before = secondary.count();
@@ -155,7 +156,7 @@ fn members(server: &TestServer) -> usize {
     String::from_utf8_lossy(&listed.stdout).lines().count()
 }
 
-/// Adds a zone to the catalog, as another program does.
+/// Adds a zone to the catalog, like another program.
 fn add_member(database: &Database, kind: DatabaseKind, number: usize) {
     let zone = format!("m{number}.test");
     let sql = format!(
@@ -174,7 +175,8 @@ fn catalog_serial(server: &TestServer) -> Option<String> {
     digits.into_iter().next().map(str::to_owned)
 }
 
-/// Two servers have a secondary zone and a catalog: one refreshes the first and makes the second, and the other one goes on.
+/// Two servers have a secondary zone and a catalog: one refreshes the first and produces the second; when it is
+/// killed, the other one continues.
 fn check_secondaries(kind: DatabaseKind) {
     let Some(database) = started(kind) else {
         return;
@@ -229,17 +231,17 @@ fn check_secondaries(kind: DatabaseKind) {
 }
 
 #[test]
-fn one_of_two_servers_on_postgres_refreshes_secondaries_and_makes_catalogs() {
+fn one_of_two_servers_on_postgres_refreshes_secondaries_and_produces_catalogs() {
     check_secondaries(DatabaseKind::Postgres);
 }
 
 #[test]
-fn a_change_of_sqlite_is_seen_whatever_the_clock_was_before() {
+fn a_change_of_sqlite_is_detected_although_the_clock_was_set_back() {
     for mode in ["live", "resident"] {
         let setup = Setup::new().without_web();
         let database = super::rows::Sqlite::new(setup.dir());
         database.add(&zone("one.test", "192.0.2.10"));
-        // The clock was ahead when the triggers of an older version wrote its time.
+        // The clock was ahead when the triggers of an older version wrote the time.
         database.run("UPDATE nameward_changes SET changed_at = changed_at + 4000000000");
         let server = setup.config(&database.backend(mode)).start();
         wait_for(&server, "www.one.test.", (0, 10));
@@ -264,7 +266,7 @@ fn one_of_three_servers_on_mariadb_notifies_and_has_a_successor() {
 }
 
 #[test]
-fn what_only_one_server_has_is_said() {
+fn items_that_only_one_server_has_are_reported() {
     let kind = DatabaseKind::Postgres;
     let Some(database) = started(kind) else {
         return;

@@ -1,4 +1,5 @@
-//! A forced transfer into a database: the version of the primary is taken though its serial is lower or the same.
+//! A forced transfer into a database: the version of the primary is accepted although its serial is lower or the
+//! same.
 
 use nameward_testkit::databases::DatabaseKind;
 use nameward_testkit::{Setup, TestServer};

@@ -1,4 +1,5 @@
-//! The history of live zones: in a table of their database, for commands, the API and the web administration, shared by all servers.
+//! The history of live zones: stored in a table of their database, for commands, the API and the web administration,
+//! shared by all servers.
 
 use super::attributes::{done, run};
 use super::operation::{ask, zone};
@@ -26,7 +27,7 @@ fn history(server: &TestServer) -> Vec<Value> {
         .collect()
 }
 
-/// Changes a zone by command and by the API, and turns it back on another server.
+/// Changes a zone by command and by the API, and rolls it back on another server.
 fn change_and_turn_back(backend: &str, sql: &dyn Fn(&str)) {
     let ((server, client), (other, other_client)) = (start(backend), start(backend));
     done(&server, &ZONE);
@@ -64,7 +65,7 @@ fn change_and_turn_back(backend: &str, sql: &dyn Fn(&str)) {
         (&1.into(), &1.into())
     );
     assert_eq!(versions[2]["before"], versions[1]["serial"]);
-    // A trial leaves nothing.
+    // A dry run leaves no trace.
     client.expect(
         200,
         "PATCH",
@@ -92,13 +93,13 @@ fn change_and_turn_back(backend: &str, sql: &dyn Fn(&str)) {
     });
     assert_eq!(history(&server).len(), 4);
     changed_by_another_program(&other, sql, (&from, &serial(1).to_string()));
-    // It goes with the zone.
+    // It is deleted with the zone.
     done(&other, &["zone", "delete", "one.test", "--no-copy"]);
     done(&other, &ZONE);
     assert_eq!(history(&other), Vec::<Value>::new());
 }
 
-/// Another program changes the zone and its serial: no version before that can be restored.
+/// Another program changes the zone and its serial: no previous version can be restored.
 fn changed_by_another_program(
     server: &TestServer,
     sql: &dyn Fn(&str),
@@ -111,7 +112,8 @@ fn changed_by_another_program(
     server.wait_until("the change", || {
         ask(server, "www.one.test.") == Some((0, 77))
     });
-    // The second one has the same records as the last version in the history: that nothing differs there says nothing about the zone.
+    // The second version has the same records as the last one in the history: a missing difference there proves
+    // nothing about the zone.
     for to in [later, from] {
         for arguments in [&[][..], &["--dry-run"]] {
             let command = ["zone", "rollback", "one.test", "--to", to];
@@ -160,7 +162,7 @@ fn live_zones_of_mariadb_are_turned_back_by_the_history_in_their_database() {
 }
 
 #[test]
-fn without_the_table_the_command_that_makes_it_is_named() {
+fn without_the_table_the_error_names_the_command_that_creates_it() {
     let directory = tempfile::tempdir().unwrap();
     let database = Sqlite::new(directory.path());
     database.run("DROP TABLE nameward_history");
@@ -222,7 +224,7 @@ fn the_history_of_a_zone_is_bounded() {
     }
     let left = versions(&server);
     assert!((1000..=1032).contains(&left), "{left}");
-    // 5 MiB of records are more than one row takes: the history begins again.
+    // A row cannot hold 5 MiB of records: the history starts again.
     let rrsets: Vec<_> = (0..100)
         .map(|number| {
             let text = format!("\"{}\"", "x".repeat(250));

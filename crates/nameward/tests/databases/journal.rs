@@ -1,4 +1,5 @@
-//! The journal of a running server: edits of files, zones that vanish, and homes that changed while the server was down.
+//! The journal of a running server: edits of files, zones that vanish, and zone files or databases that changed while
+//! the server was down.
 
 use super::operation::{ask, wait_for, wait_for_code, zone};
 use super::own_changes::journalled;
@@ -41,7 +42,7 @@ impl Place {
         std::fs::rename(new, self.file()).unwrap();
     }
 
-    /// Starts a server whose state is where the helper that reads it looks.
+    /// Starts a server whose state is where the helper reads it.
     fn start(&self) -> TestServer {
         let (setup, state) = (
             Setup::new().without_web(),
@@ -77,7 +78,7 @@ fn wait_for_journal(server: &TestServer, wanted: usize) {
 }
 
 #[test]
-fn edits_of_a_file_are_journalled_and_one_without_a_new_serial_begins_the_journal_anew() {
+fn edits_of_a_file_are_journalled_and_one_without_a_new_serial_restarts_the_journal() {
     let place = Place::new();
     place.write(1, 10);
     let server = place.start();
@@ -88,14 +89,14 @@ fn edits_of_a_file_are_journalled_and_one_without_a_new_serial_begins_the_journa
     }
     wait_for_journal(&server, 3);
     assert!(server.stop().success());
-    // Nothing happened meanwhile.
+    // Nothing happened in the meantime.
     let server = place.start();
     assert_eq!(journalled(&server), 3);
     place.write(5, 15);
     reload(&server);
     wait_for_journal(&server, 4);
     assert!(server.stop().success());
-    // An edit with a serial of its own while no server ran: the journal does not lead there.
+    // An edit with a new serial while no server ran: the journal does not lead there.
     place.write(6, 16);
     let server = place.start();
     assert_eq!(ask(&server, "www.file.test."), Some((0, 16)));
@@ -104,7 +105,7 @@ fn edits_of_a_file_are_journalled_and_one_without_a_new_serial_begins_the_journa
     reload(&server);
     wait_for_journal(&server, 1);
     assert!(server.stop().success());
-    // An edit without one.
+    // An edit without a new serial.
     place.write(7, 18);
     let server = place.start();
     assert_eq!(ask(&server, "www.file.test."), Some((0, 18)));

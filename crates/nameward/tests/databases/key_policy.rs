@@ -1,5 +1,5 @@
-//! Zones of databases whose keys live by a policy, with `pdns_server` on the same database: BIND finds the answers of both
-//! secure at every step, a server that is killed goes on, and what `pdnsutil` changes is found.
+//! Database zones whose keys follow a policy, with `pdns_server` on the same database: BIND validates the answers of
+//! both at every step, a server that is killed continues, and changes by `pdnsutil` are detected.
 
 use super::operation::{wait_for_code, wait_until};
 use super::powerdns::{Store, ZONE, powerdns_with};
@@ -12,7 +12,7 @@ use nameward_testkit::{Setup, TestServer};
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// All delays are as short as they can be; what waits for the parent waits for a command.
+/// All delays are as short as possible; steps that wait for the parent wait for a command.
 const POLICY: &str = "[[dnssec_policy]]\nname = \"quick\"\nkeys = \"ksk+zsk\"\nzsk_lifetime = 0\ndnskey_ttl = 1\n\
     zone_ttl_max = 1\npropagation_delay = 0\nparent_ds_ttl = 1\nparent_propagation_delay = 0\n\
     parent_registration_delay = 0\nsafety_margin = 0\npurge_after = 0\n";
@@ -60,7 +60,7 @@ impl Pair {
         server
     }
 
-    /// Waits until `zone status` says something.
+    /// Waits until `zone status` contains a text.
     fn wait_for(&self, server: &TestServer, wanted: &str) -> String {
         wait_until(
             server,
@@ -69,7 +69,7 @@ impl Pair {
         )
     }
 
-    /// BIND finds the answers of both servers secure, by each key that the parent may have.
+    /// BIND validates the answers of both servers with each key that the parent may have.
     fn check(&self, server: &TestServer, salt: &str) {
         let at = server.address();
         let keys = anchors(at, &[NAME]);
@@ -119,7 +119,7 @@ impl Pair {
         assert_eq!(listed.matches(" active, active\n").count(), 2, "{listed}");
     }
 
-    /// The zone-signing key is replaced, which waits for nobody.
+    /// The zone-signing key is replaced, which waits for no external action.
     fn roll_zone_key(&self, server: &TestServer) {
         let (serial, before) = (self.serial(server), data(server.address(), "DNSKEY"));
         run(server, &["key", "rollover", NAME, "--role", "zsk"]);
@@ -128,7 +128,7 @@ impl Pair {
         self.check(server, "zsk");
     }
 
-    /// Waits until one of two keys is another and the old one is forgotten.
+    /// Waits until one of two keys was replaced and the old one removed.
     fn wait_for_other_keys(&self, server: &TestServer, before: &[Vec<u8>]) {
         wait_until(
             server,
@@ -159,14 +159,14 @@ fn data(at: SocketAddr, rtype: &str) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn keys_of_a_live_zone_in_sqlite_roll_by_a_policy_beside_pdns_server() {
+fn keys_of_a_live_zone_in_sqlite_roll_by_a_policy_alongside_pdns_server() {
     let Some(pair) = Pair::new(None, "live") else {
         return;
     };
     let mut server = pair.start();
     pair.secure(&server);
     pair.roll_zone_key(&server);
-    // A key-signing key comes beside the old one. CDS asks for its DS alone.
+    // A key-signing key is added to the old one. CDS requests the new DS alone.
     let before = data(server.address(), "CDS");
     run(&server, &["key", "rollover", NAME, "--role", "ksk"]);
     pair.wait_for(&server, " ksk ready");
@@ -200,7 +200,7 @@ fn keys_of_a_live_zone_in_sqlite_roll_by_a_policy_beside_pdns_server() {
     );
     pair.check(&server, "new ksk");
 
-    // Somebody else takes the zone-signing key out of use: that is found, and a new one takes its place.
+    // Another program deactivates the zone-signing key: this is detected, and a new key replaces it.
     let before = data(server.address(), "DNSKEY");
     let zsk = &number(" zsk ")[0];
     pdnsutil(pair.here(), &["deactivate-zone-key", NAME, zsk]);
@@ -213,7 +213,7 @@ fn keys_of_a_live_zone_in_sqlite_roll_by_a_policy_beside_pdns_server() {
     );
     pair.check(&server, "found");
 
-    // Without a policy the zone goes insecure: the parent is asked first.
+    // Without a policy the zone goes insecure: the parent is queried first.
     run(&server, &["metadata", "set", NAME, METADATA, "none"]);
     pair.wait_for(&server, "becoming insecure");
     wait_until(

@@ -1,12 +1,12 @@
-//! Scripts of pdnsutil about keys, run by PowerDNS on one SQLite file and by this server on another: the rows and the output
-//! are equal. Keys that cannot be read, and keys that a denial does not go with.
+//! Scripts of pdnsutil about keys, run by PowerDNS on one SQLite file and by this server on another: the rows and the
+//! output are equal. Unreadable keys, and keys that are incompatible with a denial method.
 
 use super::powerdns::ZONE;
 use super::zone_keys::{NAME, code, is_signed, listed, run};
 use nameward_testkit::TestServer;
 use std::process::Command;
 
-/// A database of its own for each, and the same commands for both.
+/// A separate database for each, and the same commands for both.
 struct Both {
     server: TestServer,
     ours: rusqlite::Connection,
@@ -68,7 +68,7 @@ impl Both {
         })
     }
 
-    /// All that both have of keys, metadata and the order of names.
+    /// Returns what both have stored of keys, metadata and the order of names.
     fn rows(&self) -> [Vec<String>; 2] {
         [&self.ours, &self.theirs].map(|connection| {
             let mut rows = Vec::new();
@@ -99,7 +99,7 @@ fn a_script_of_pdnsutil_about_keys_leaves_the_same_rows_and_prints_the_same() {
         "RSASHA512",
     ];
     let files = names.map(|algorithm| {
-        // Keys that differ would say nothing about rows.
+        // Rows of different keys cannot be compared.
         let made = both
             .server
             .command(&["pdnsutil", "add-zone-key", NAME, algorithm]);
@@ -172,7 +172,7 @@ fn a_script_of_pdnsutil_about_keys_leaves_the_same_rows_and_prints_the_same() {
     assert_eq!(ours, theirs);
     let [ours, theirs] = both.done(&["show-zone", NAME]);
     assert_eq!(ours, theirs);
-    // The nouns of 5.x, and what fails.
+    // The nouns of 5.x, and failing commands.
     run(&both.server, &["pdnsutil", "zone", "secure", NAME]);
     let added = run(
         &both.server,

@@ -1,8 +1,8 @@
 //! kill -9 of a running server while zones in memory of every kind change: file, SQLite, PostgreSQL and MariaDB.
 //!
-//! After each kill the journal is whole, is not ahead of the home of its zone and ends with the records that the home
-//! has at that serial; the next server answers with the serial and the records of the home. The suite kills a few times;
-//! `scripts/kill-tests` does it longer (`KILLS=200 scripts/kill-tests`).
+//! After each kill the journal is complete, is not ahead of the zone's storage and ends with the records that the
+//! storage has at that serial; the next server answers with the serial and the records of the storage. The suite
+//! kills a few times; `scripts/kill-tests` does it longer (`KILLS=200 scripts/kill-tests`).
 
 use super::ask::Asker;
 use super::operation::{wait_for, zone};
@@ -26,14 +26,14 @@ const BOUNDS: JournalBounds = JournalBounds {
 };
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The home of a zone.
+/// The storage of a zone.
 enum Home {
     File(PathBuf),
     Sqlite(Sqlite),
     Server(DatabaseKind, Database),
 }
 
-/// A zone that changes, and how often it did.
+/// A zone that changes, and the number of its changes.
 struct Changing {
     zone: &'static str,
     home: Home,
@@ -62,7 +62,7 @@ impl Changing {
         format!("www.{}.", self.zone)
     }
 
-    /// Makes one change through the server, or in the file; false if the server is gone.
+    /// Makes one change through the server, or in the file; false if the server has exited.
     fn change(&self, server: &TestServer) -> bool {
         let number = self.changes.fetch_add(1, Ordering::Relaxed) + 2;
         let octet = (number % 250) as u8;
@@ -78,7 +78,7 @@ impl Changing {
         server.command(&arguments).status.success()
     }
 
-    /// The serial and the address that the home has.
+    /// The serial and the address in the storage.
     fn at_home(&self) -> (Serial, u8) {
         let select = |rtype: &str| {
             format!(
@@ -124,7 +124,7 @@ impl Changing {
         (Serial(serial), octet)
     }
 
-    /// Compares what the state store keeps with the home; returns how many changes were journalled since `from`.
+    /// Compares the state store with the zone's storage; returns how many changes were journalled since `from`.
     fn check_journal(&self, store: &StateStore, from: Serial) -> usize {
         let (serial, octet) = self.at_home();
         let kept = store.zones().unwrap();
@@ -137,7 +137,7 @@ impl Changing {
             "{zone}: journal at {}, home at {serial}",
             kept.serial
         );
-        // A journal that began anew does not go back that far.
+        // A journal that was restarted does not go back that far.
         let Some(entries) = store.journal_from(&self.name(), from).unwrap() else {
             return 0;
         };
@@ -171,7 +171,7 @@ fn served_serial(server: &TestServer, zone: &NameBuf) -> Serial {
     Serial(u32::from_be_bytes(reply[at..at + 4].try_into().unwrap()))
 }
 
-/// All that outlives the servers.
+/// Everything that survives the servers.
 struct Fleet {
     directory: TempDir,
     zones: Vec<Changing>,
@@ -185,7 +185,7 @@ impl Fleet {
             std::fs::create_dir(directory.path().join(folder)).unwrap();
         }
         std::fs::write(&path, file_text(1, 10)).unwrap();
-        // Without a host of its own: one address in each zone.
+        // Without an additional host: one address in each zone.
         let plain = |name: &str| ZoneText {
             name: name.into(),
             text: zone(name, "192.0.2.10")

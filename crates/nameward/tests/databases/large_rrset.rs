@@ -1,4 +1,4 @@
-//! RRsets that fit into no message and come into a database by transfer: the log names them, as for other secondaries.
+//! RRsets that fit into no message and are transferred into a database: they are logged, as for other secondaries.
 
 use nameward_testkit::Setup;
 

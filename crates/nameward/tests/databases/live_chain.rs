@@ -1,5 +1,5 @@
-//! Zones that are looked up and deny names with the chain of all of them: a flood costs the signatures of the chain, and
-//! no record denies what exists, whatever others do to the rows.
+//! Looked-up zones that deny names with the complete NSEC chain: a flood costs only the signatures of the chain, and
+//! no record denies an existing name, whatever other programs do to the rows.
 
 use super::rows::Sqlite;
 use super::signed::{P256, add_key, gauge, question, set_meta, whole};
@@ -32,7 +32,7 @@ fn labels_of(name: &str) -> Labels {
     labels(&Name::parse(name).unwrap())
 }
 
-/// A record of denial: where it begins and ends, and the types at its owner.
+/// A denial record: its start and end, and the types at its owner.
 struct Span<T> {
     owner: T,
     next: T,
@@ -96,7 +96,8 @@ fn hash(name: &Labels) -> Vec<u8> {
     Nsec3::default().hash(name.as_name()).to_vec()
 }
 
-/// Whether the records of denial in a reply are those of a chain over these names: each begins and ends at one of them.
+/// Checks whether the denial records in a reply belong to a chain over these names: each starts and ends at one of
+/// them.
 fn is_of_chain(reply: &Message, names: &[String]) -> bool {
     let names: BTreeSet<Labels> = names.iter().map(|name| labels_of(name)).collect();
     let hashes: BTreeSet<Vec<u8>> = names.iter().map(hash).collect();
@@ -118,7 +119,7 @@ fn is_of_chain(reply: &Message, names: &[String]) -> bool {
             .any(|record| matches!(record.rtype, NSEC | NSEC3))
 }
 
-/// A server that looks one zone up, with a key and metadata; and the names that its chain has.
+/// A server with one looked-up zone, with a key and metadata; and the names in its chain.
 fn start(key: &str, metadata: &[(&str, &str)]) -> (TestServer, Vec<String>) {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
@@ -165,7 +166,7 @@ fn a_flood_of_new_names_costs_no_more_signatures_than_the_chain_has_records() {
 }
 
 #[test]
-fn white_lies_stay_where_keys_are_fast_or_metadata_asks_for_them() {
+fn white_lies_are_used_where_keys_are_fast_or_metadata_requests_them() {
     let narrow = ("NSEC3NARROW", "1");
     let cases: [(&str, &[(&str, &str)]); 4] = [
         (P256, &[]),
@@ -245,7 +246,7 @@ fn denied(reply: &Message, existing: &BTreeMap<Labels, BTreeSet<u16>>) -> Option
     None
 }
 
-/// Numbers of chance that are the same in every run (splitmix64).
+/// Pseudo-random numbers that are the same in every run (splitmix64).
 struct Chance(u64);
 
 impl Chance {
@@ -274,7 +275,7 @@ const CONTENTS: [(&str, &str); 4] = [
     ),
 ];
 
-/// Changes rows as a program does that knows nothing of orders and empty non-terminals; returns the statements.
+/// Changes rows like a program that knows nothing of ordering and empty non-terminals; returns the statements.
 fn change(model: &mut Model, chance: &mut Chance) -> String {
     let below: Vec<_> = model
         .iter()
@@ -297,9 +298,9 @@ fn change(model: &mut Model, chance: &mut Chance) -> String {
     }
     let name = chance.name();
     let (rtype, content) = CONTENTS[chance.below(CONTENTS.len())];
-    // DS stands beside NS.
+    // DS is at the same name as NS.
     let is_lone = rtype == "DS" && !model.contains(&(name.clone(), "NS"));
-    // RFC 4592 section 4.2: nobody knows what that means.
+    // RFC 4592 section 4.2: the semantics are undefined.
     let is_odd = rtype == "NS" && name.contains('*');
     if is_lone || is_odd || !model.insert((name.clone(), rtype)) {
         return String::new();
@@ -307,7 +308,7 @@ fn change(model: &mut Model, chance: &mut Chance) -> String {
     insertion(&name, (rtype, content))
 }
 
-/// The statements that add a row, of which there is none or one that is not served.
+/// The statements that add a row where there is none, or only a disabled one.
 fn insertion(name: &str, (rtype, content): (&str, &str)) -> String {
     format!(
         "DELETE FROM records WHERE name = '{name}' AND type = '{rtype}';
@@ -337,7 +338,7 @@ fn check_changes(seed: u64, metadata: &[(&str, &str)]) {
     for (kind, content) in metadata.iter().chain([&CHAIN]) {
         set_meta(&database, "live.test", kind, content);
     }
-    // Without answers that are kept: a change is in the chain a moment before these are dropped.
+    // Without caches: a change is in the chain a moment before they are flushed.
     let caches = "[cache]\nquery_entries = 0\npacket_entries = 0\n";
     let server = setup.config(&(database.backend("live") + caches)).start();
     let apex = "live.test".to_string();
@@ -356,7 +357,7 @@ fn check_changes(seed: u64, metadata: &[(&str, &str)]) {
         database.run(&sql);
         let existing = existing(&model);
         let names = names_of(&existing);
-        // A name below it that nobody asked for is denied by the chain when the chain has this version.
+        // A name below it that was not queried is denied by the chain once the chain has this version.
         wait_until("the chain with the change", || {
             asked += 1;
             let ask = question(&format!("x{asked}.{newest}."), "A");

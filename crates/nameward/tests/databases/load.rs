@@ -1,5 +1,5 @@
-//! Real databases that are paused, killed, started again and filled with bad rows while questions pour in: what is in
-//! memory or in a cache is answered all the time, look-ups are bounded, and the counters and the log show what happened.
+//! Real databases that are paused, killed, restarted and filled with invalid rows under a flood of queries: names in
+//! memory or in a cache are always answered, look-ups are limited, and the counters and the log show what happened.
 
 use super::operation::{SERVFAIL, ask, counter, wait_for, zone};
 use super::rows::Sqlite;
@@ -33,10 +33,10 @@ fn socket(server: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// Sends one question for each name and waits until the server has taken them all.
+/// Sends one query for each name and waits until the server has received them all.
 fn burst(server: &TestServer, names: &[String]) -> UdpSocket {
     let socket = socket(server.address());
-    // No more at a time than any buffer of a socket takes.
+    // No more at a time than fit into any socket buffer.
     for (n, chunk) in names.chunks(50).enumerate() {
         let before = counter(server, "udp-queries");
         for (i, name) in chunk.iter().enumerate() {
@@ -50,7 +50,7 @@ fn burst(server: &TestServer, names: &[String]) -> UdpSocket {
     socket
 }
 
-/// The response codes of so many replies.
+/// The response codes of this many replies.
 fn replies(socket: &UdpSocket, number: usize) -> Vec<u8> {
     let mut buffer = [0; 4096];
     let mut reply = || {
@@ -82,7 +82,7 @@ fn setup(kind: DatabaseKind, database: &Database, memory: &Sqlite, settings: &st
     server
 }
 
-/// Asks until the answer has this code; questions that are dropped in the flood are asked again.
+/// Queries until the answer has this code; queries dropped in the flood are repeated.
 fn ask_until(server: &TestServer, name: &str, code: u8) {
     let (socket, start) = (socket(server.address()), Instant::now());
     socket
@@ -101,7 +101,7 @@ fn ask_until(server: &TestServer, name: &str, code: u8) {
     }
 }
 
-/// Clients that ask all the time.
+/// Clients that query continuously.
 struct Clients<'a> {
     stop: &'a AtomicBool,
     /// Answers from memory.
@@ -109,7 +109,7 @@ struct Clients<'a> {
 }
 
 impl Clients<'_> {
-    /// Asks for what is in memory: each question must be answered, whatever happens to the database.
+    /// Queries names in memory: each query must be answered, whatever happens to the database.
     fn ask_memory(&self, server: SocketAddr) {
         let (socket, mut buffer) = (socket(server), [0; 4096]);
         for id in 0.. {
@@ -134,7 +134,7 @@ impl Clients<'_> {
                 return;
             }
             let name = format!("r{:x}.one.test.", n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            // A full buffer is as good as a lost packet.
+            // A full buffer is equivalent to a lost packet.
             let _ = socket.send(&packet(&name, n as u16));
             while socket.recv(&mut buffer).is_ok() {}
             std::thread::sleep(Duration::from_millis(4));
@@ -142,10 +142,10 @@ impl Clients<'_> {
     }
 }
 
-/// Look-ups of one zone are bounded, and one look-up serves all that ask for its name.
+/// Look-ups per zone are limited, and one look-up serves all queries for its name.
 fn check_bounds(server: &TestServer, database: &Database) {
     let statements = || counter(server, "backend-queries");
-    // One before, so that what is kept of the zone itself is there.
+    // One query first, so that the data of the zone itself is cached.
     assert_eq!(ask(server, "first.one.test.").unwrap().0, NXDOMAIN);
     let before = statements();
     database.pause();
@@ -168,9 +168,9 @@ fn check_bounds(server: &TestServer, database: &Database) {
     assert_eq!(replies(&others, 19), [NXDOMAIN; 19]);
     assert_eq!(counter(server, "qsize-q"), 0);
     let asked = statements() - before;
-    // Names may share a statement; one more may be for all names of the zone.
+    // Names may share a statement; another one may read all names of the zone.
     assert!((1..=41).contains(&asked), "{asked} statements");
-    // What does not exist is remembered.
+    // Non-existent names are cached.
     let again = burst(server, &vec!["same.one.test.".to_string(); 10]);
     assert_eq!(replies(&again, 10), [NXDOMAIN; 10]);
     assert_eq!(statements() - before, asked);
@@ -186,7 +186,7 @@ fn ring(server: &TestServer, name: &str) -> String {
     text
 }
 
-/// Faults of the database while the flood goes on.
+/// Faults of the database during the flood.
 fn check_misfortunes(server: &TestServer, database: &mut Database, kind: DatabaseKind) {
     let rises = |name: &'static str| {
         let before = counter(server, name);
@@ -273,7 +273,7 @@ fn check(kind: DatabaseKind) {
         drop(stopper);
     });
     assert!(answered.load(Ordering::Relaxed) > 100);
-    // Every question was answered, dropped or timed out, and none of them twice.
+    // Every query was answered, dropped or timed out, and none of them twice.
     server.wait_until("nothing waits", || counter(&server, "qsize-q") == 0);
     server.wait_until("every question is accounted for", || {
         let count = |name| counter(&server, name);
@@ -294,11 +294,11 @@ impl Drop for Stopper<'_> {
 }
 
 #[test]
-fn postgres_may_be_paused_killed_and_filled_with_bad_rows_under_load() {
+fn postgres_may_be_paused_killed_and_filled_with_invalid_rows_under_load() {
     check(DatabaseKind::Postgres);
 }
 
 #[test]
-fn mariadb_may_be_paused_killed_and_filled_with_bad_rows_under_load() {
+fn mariadb_may_be_paused_killed_and_filled_with_invalid_rows_under_load() {
     check(DatabaseKind::Mariadb);
 }

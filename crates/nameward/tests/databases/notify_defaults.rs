@@ -20,7 +20,7 @@ fn zone(name: &str) -> ZoneText {
     }
 }
 
-/// A secondary at 127.0.0.52 that answers each NOTIFY and notes the first label of its zone.
+/// A secondary at 127.0.0.52 that answers each NOTIFY and records the first label of its zone.
 fn secondary() -> Arc<Mutex<Vec<String>>> {
     let socket = UdpSocket::bind("127.0.0.52:53").unwrap();
     let notified = Arc::new(Mutex::new(Vec::new()));
@@ -65,7 +65,7 @@ fn zone_files_notify_their_name_servers_and_native_zones_of_databases_do_not() {
         let notified = notified.lock().unwrap();
         notified.iter().filter(|label| *label == zone).count()
     };
-    // Nobody was notified of these zones before.
+    // These zones have not been notified before.
     server.wait_until("NOTIFY at the start", || {
         count("file") == 1 && count("native") == 1
     });
@@ -75,7 +75,7 @@ fn zone_files_notify_their_name_servers_and_native_zones_of_databases_do_not() {
         let output = server.command(&change);
         assert!(output.status.success(), "{zone}: {output:?}");
     }
-    // Changes are handed to one sender in their order: a NOTIFY of the others would have been sent before.
+    // One sender processes changes in order: a NOTIFY for the others would have been sent earlier.
     server.wait_until("NOTIFY of the change", || count("file") == 2);
     for zone in ["silent", "resident", "live"] {
         assert_eq!(count(zone), 0, "{zone}: {}", server.log());

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long one answer may take: a question whose answer was dropped is asked again.
+/// Timeout for one answer; a query whose answer was dropped is repeated.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
 
 /// A small zone with `www`.
@@ -39,7 +39,7 @@ pub fn ask(server: &TestServer, name: &str) -> Option<(u8, u8)> {
     Some((reply[3] & 15, reply[reply.len() - 1]))
 }
 
-/// Asks until the answer is this.
+/// Queries until this is the answer.
 pub fn wait_for(server: &TestServer, name: &str, wanted: (u8, u8)) {
     let start = Instant::now();
     loop {
@@ -56,7 +56,7 @@ pub fn wait_for(server: &TestServer, name: &str, wanted: (u8, u8)) {
     }
 }
 
-/// Reads until it is as wanted; fails with the last that was read.
+/// Reads until the value is as wanted; otherwise fails with the last value.
 pub fn wait_until<T: std::fmt::Debug>(
     server: &TestServer,
     mut read: impl FnMut() -> T,
@@ -84,7 +84,7 @@ pub fn counter(server: &TestServer, name: &str) -> u64 {
     value.unwrap_or_else(|| panic!("{text}"))
 }
 
-/// Asks until the answer has this code.
+/// Queries until the answer has this code.
 pub fn wait_for_code(server: &TestServer, name: &str, code: u8) {
     let start = Instant::now();
     while ask(server, name).is_none_or(|answer| answer.0 != code) {
@@ -117,12 +117,12 @@ fn a_change_in_sql_is_answered_in_both_modes() {
 }
 
 #[test]
-fn the_first_backend_serves_a_zone_that_two_have_and_the_log_says_so() {
+fn the_first_of_two_backends_serves_their_common_zone_which_is_logged() {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("both.test", "192.0.2.20"));
     database.add(&zone("own.test", "192.0.2.22"));
-    // The test kit puts its file backend behind.
+    // The test kit puts its file backend last.
     let setup = setup
         .config(&database.backend("live"))
         .zone("both.test", &zone("both.test", "192.0.2.21").file_text())
@@ -140,7 +140,7 @@ fn the_first_backend_serves_a_zone_that_two_have_and_the_log_says_so() {
     );
 }
 
-/// A database with the zone `late.test` that is not where the server looks for it yet.
+/// A database with the zone `late.test` that is not yet where the server expects it.
 struct LateDatabase {
     hidden: Sqlite,
     place: PathBuf,
@@ -165,7 +165,7 @@ impl LateDatabase {
         )
     }
 
-    /// Moves the database to where the server looks for it.
+    /// Moves the database to where the server expects it.
     fn appear(&self) {
         for end in ["", "-wal", "-shm"] {
             let from = format!("{}{end}", self.hidden.path.display());
@@ -175,7 +175,7 @@ impl LateDatabase {
 }
 
 #[test]
-fn a_database_that_is_missing_at_start_is_served_when_it_comes() {
+fn a_database_that_is_missing_at_start_is_served_when_it_appears() {
     let setup = Setup::new().without_web();
     let late = LateDatabase::new(setup.dir());
     let server = setup
@@ -219,7 +219,7 @@ fn a_database_that_is_down_is_a_fault_until_it_is_back() {
         assert!(start.elapsed() < PATIENCE, "{}", status(&server));
         std::thread::sleep(Duration::from_millis(20));
     }
-    // The failure is remembered.
+    // The failure is still shown.
     let text = status(&server);
     assert!(
         text.contains("\n1        sqlite    live      up     2"),
@@ -310,7 +310,7 @@ fn the_next_source_of_a_zone_takes_over_at_once() {
         wait_for(&server, "www.both.test.", (0, 3));
         first.add(&zone("both.test", "192.0.2.4"));
         wait_for(&server, "www.both.test.", (0, 4));
-        // What stands by is not lost when it changes or goes.
+        // The standby source is not lost when it changes or disappears.
         server.remove_zone("both.test");
         assert!(server.command(&["reload"]).status.success());
         first.run(remove);
@@ -347,7 +347,7 @@ fn a_zone_that_takes_the_name_of_another_is_served() {
 }
 
 #[test]
-fn without_triggers_zones_that_did_not_change_are_not_made_anew() {
+fn without_triggers_unchanged_zones_are_not_rebuilt() {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.1"));
@@ -362,7 +362,7 @@ fn without_triggers_zones_that_did_not_change_are_not_made_anew() {
         ));
         wait_for(&server, "www.one.test.", (0, address));
     }
-    // Each load that takes over what it read would log it again.
+    // Each reload would log it again.
     let log = server.log();
     assert_eq!(log.matches("id 777").count(), 1, "{log}");
 }
@@ -378,7 +378,7 @@ fn caches_are_flushed_over_the_control_socket() {
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let dropped = |count: &str| format!("flushed {count}\n");
-    // The packet cache takes an answer at the second question.
+    // The packet cache stores an answer at the second query.
     let ask_twice = |name: &str| {
         ask(&server, name);
         ask(&server, name);
@@ -388,7 +388,7 @@ fn caches_are_flushed_over_the_control_socket() {
     assert_eq!(flush(&["other.test$"]), dropped("0 cache entries"));
     assert_eq!(flush(&["www.one.test"]), dropped("2 cache entries"));
     assert_eq!(flush(&["one.test"]), dropped("0 cache entries"));
-    // What is kept of a name in two caches, and of its zone in two more.
+    // The entries of a name in two caches, and of its zone in two more.
     assert_eq!(flush(&["one.test$"]), dropped("4 cache entries"));
     ask_twice("www.one.test.");
     assert_eq!(flush(&[]), dropped("4 cache entries"));

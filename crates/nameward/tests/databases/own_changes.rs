@@ -1,5 +1,5 @@
-//! Changes of zones in memory that are at home in a database: those of this server cost their own size, those of others
-//! are found by reading the zone, and the journal has both.
+//! Changes of resident database zones: those of this server cost only their own size, those of other programs are
+//! detected by reading the zone, and the journal has both.
 
 use super::operation::{ask, wait_for, zone};
 use super::rows::Sqlite;
@@ -9,7 +9,7 @@ use nameward_testkit::{Setup, TestServer};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longer than the notice of a change takes.
+/// Longer than the notification of a change takes.
 const NOTICE: Duration = Duration::from_millis(1500);
 /// Ahead of all serials that these zones had before (RFC 1982).
 const FAR_SERIAL: u32 = 2_100_000_000;
@@ -28,13 +28,13 @@ impl Engine {
         }
     }
 
-    /// Changes rows without a notice, as nothing but a test does.
+    /// Changes rows without a notification, which only a test does.
     fn run_silently(&self, sql: &str) {
         match self {
             Engine::Server(DatabaseKind::Postgres, _) => {
                 self.run(&format!("SET session_replication_role = replica; {sql};"));
             }
-            // Whatever the triggers write is undone in the same transaction, which waits for others before it reads.
+            // What the triggers write is undone in the same transaction, which waits for others before it reads.
             engine => self.run(&format!(
                 "BEGIN{}; CREATE TEMPORARY TABLE kept AS SELECT * FROM nameward_changes; {sql}; \
                  DELETE FROM nameward_changes; INSERT INTO nameward_changes SELECT * FROM kept; COMMIT;",
@@ -57,7 +57,7 @@ impl Engine {
     }
 }
 
-/// The journalled changes of a server's state store, which must be whole.
+/// The journalled changes in a server's state store, which must be complete.
 pub fn journalled(server: &TestServer) -> usize {
     let directory = server.dir().join("state").display().to_string();
     let output = server.command(&["state", "check", "--json", "--directory", &directory]);
@@ -86,7 +86,7 @@ fn check(setup: Setup, engine: &Engine) {
     ));
     let server = setup.config(&engine.config()).start();
     wait_for(&server, "www.one.test.", (0, 10));
-    // It shows whether the zone is read as a whole.
+    // Shows whether the whole zone is read.
     engine.run_silently("UPDATE records SET content = '192.0.2.99' WHERE name = 'ns1.one.test'");
     for octet in 20..30 {
         set(&server, &format!("192.0.2.{octet}"));
@@ -99,7 +99,7 @@ fn check(setup: Setup, engine: &Engine) {
         "read as a whole"
     );
     assert_eq!(journalled(&server), 10);
-    // A change of others, which raises the serial as PowerDNS does.
+    // A change by another program, which raises the serial like PowerDNS.
     engine.run(&format!(
         "BEGIN; UPDATE records SET content = '192.0.2.40' WHERE name = 'www.one.test'; \
          UPDATE records SET content = 'ns1.one.test host.one.test {FAR_SERIAL} 7200 3600 1209600 300' \
@@ -112,7 +112,7 @@ fn check(setup: Setup, engine: &Engine) {
         assert!(start.elapsed() < PATIENCE, "{}", server.log());
         std::thread::sleep(Duration::from_millis(50));
     }
-    // On top of it.
+    // On top of that.
     set(&server, "192.0.2.50");
     assert_eq!(ask(&server, "www.one.test."), Some((0, 50)));
     assert_eq!(journalled(&server), 12);

@@ -8,13 +8,13 @@ use std::process::Command;
 const ZONE: &str = "$TTL 3600\n@ SOA ns1 host 5 7200 600 86400 300\n@ NS ns1\nns1 A 192.0.2.1\n\
                     sub NS ns.sub\nns.sub A 192.0.2.9\n";
 
-/// PowerDNS on a database of its own.
+/// PowerDNS on a separate database.
 struct PowerDns<'d> {
     directory: &'d Path,
 }
 
 impl PowerDns<'_> {
-    /// Runs pdnsutil; returns whether it succeeded, and its words.
+    /// Runs pdnsutil; returns whether it succeeded, and its output.
     fn run(&self, arguments: &[&str]) -> (bool, String) {
         let output = Command::new("pdnsutil")
             .arg(format!("--config-dir={}", self.directory.display()))
@@ -26,7 +26,7 @@ impl PowerDns<'_> {
     }
 }
 
-/// Runs a command of ours with the name of another.
+/// Runs one of our commands under the name of a PowerDNS tool.
 fn ours(server: &TestServer, name: &str, arguments: &[&str]) -> (bool, String, String) {
     let output = server.command(&[&[name], arguments].concat());
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -54,7 +54,7 @@ fn tables(path: &Path) -> Vec<String> {
                 other => other.as_str().unwrap_or_default().to_owned(),
             };
             let cells: Vec<String> = (0..columns).map(cell).collect();
-            // Each raises serials in its own way.
+            // Each raises serials differently.
             let mut text = cells.join("|");
             if cells[2] == "SOA" {
                 let fields: Vec<&str> = cells[3].split(' ').collect();
@@ -91,7 +91,7 @@ fn a_script_of_pdnsutil_leaves_the_same_tables_as_pdnsutil() {
     let file = server.dir().join("a.zone");
     std::fs::write(&file, ZONE).unwrap();
     let file = file.display().to_string();
-    // Those of 5.x are for ours only: this pdnsutil has the verbs.
+    // The spellings of 5.x are tested with ours only: this pdnsutil has the verbs.
     let script: &[(&[&str], Option<&[&str]>)] = &[
         (&["load-zone", "a.test", &file], None),
         (
@@ -189,7 +189,7 @@ fn a_script_of_pdnsutil_leaves_the_same_tables_as_pdnsutil() {
         assert!(is_good, "{words:?}: {said}{error}\n{}", server.log());
     }
     assert_eq!(tables(&database.path), tables(&theirs));
-    // What scripts read.
+    // Output that scripts read.
     for words in [
         &["-v", "list-all-zones"][..],
         &["list-all-zones", "primary"],
@@ -217,7 +217,7 @@ fn a_script_of_pdnsutil_leaves_the_same_tables_as_pdnsutil() {
         records(powerdns.run(&list).1),
         records(ours(&server, "pdnsutil", &list).1)
     );
-    // What fails there fails here.
+    // Commands that fail there fail here.
     for words in [
         &["list-zone", "none.test"][..],
         &["delete-zone", "none.test"],
@@ -266,7 +266,7 @@ fn both(zone: &str) -> (TestServer, Sqlite, std::path::PathBuf) {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one story from start to end")]
-fn tsig_keys_tools_and_options_print_and_store_what_pdnsutil_does() {
+fn tsig_keys_tools_and_options_print_and_store_the_same_as_pdnsutil() {
     const SECRET: &str = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0";
     let (server, database, directory) = both("a.test");
     let powerdns = PowerDns {
@@ -305,7 +305,7 @@ fn tsig_keys_tools_and_options_print_and_store_what_pdnsutil_does() {
         let theirs = powerdns.run(words);
         let (is_good, said, error) = ours(&server, "pdnsutil", words);
         assert_eq!(is_good, theirs.0, "{words:?}: {said}{error}");
-        // Where ours has words of its own, it says that something is done.
+        // Where the output of ours differs, it reports success.
         let is_compared = words[0].contains("tsig")
             || words[0].starts_with("raw")
             || words[0].starts_with("hash")
@@ -369,7 +369,7 @@ fn tsig_keys_tools_and_options_print_and_store_what_pdnsutil_does() {
     assert_eq!(common(&own), common(&theirs));
     let (is_good, said, _) = ours(&server, "pdnsutil", &["list-algorithms"]);
     assert!(is_good && said.contains("13 - ECDSAP256SHA256\n"), "{said}");
-    // Zones without name servers, and zones that are emptied.
+    // Zones without name servers, and zones that become empty.
     assert!(ours(&server, "pdnsutil", &["create-zone", "bare.test"]).0);
     let list = |zone: &str| ours(&server, "pdnsutil", &["list-zone", zone]).1;
     assert!(list("bare.test").contains("a.misconfigured.dns.server.invalid"));
@@ -390,7 +390,7 @@ fn tsig_keys_tools_and_options_print_and_store_what_pdnsutil_does() {
 }
 
 #[test]
-fn secure_all_zones_signs_those_of_databases_and_files_and_tells_of_each() {
+fn secure_all_zones_signs_database_and_file_zones_and_reports_each() {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     let state = "[server]\nstate_directory = \"state\"\n";
@@ -419,7 +419,7 @@ fn secure_all_zones_signs_those_of_databases_and_files_and_tells_of_each() {
     let keys = String::from_utf8_lossy(&keys);
     assert_eq!(keys.lines().count(), 4, "{keys}");
     assert!(!keys.contains("secondary.test"), "{keys}");
-    // A zone that cannot be signed keeps no other from it.
+    // A zone that cannot be signed does not affect others.
     assert!(run(&["create-zone", "d.test", "ns.other.test"]).0);
     assert!(run(&["create-zone", "e.test", "ns.other.test"]).0);
     database.run(

@@ -5,7 +5,7 @@ use super::servers::{backend, fill, run, started};
 use nameward_testkit::Setup;
 use nameward_testkit::databases::DatabaseKind;
 
-/// Nothing that was read is kept: every query is a look-up.
+/// Without caches: every query is a look-up.
 const NO_CACHE: &str = "[cache]\nquery_ttl = 0\npacket_ttl = 0\nnegative_ttl = 0\n";
 
 #[test]
@@ -28,7 +28,7 @@ fn two_servers_behind_pgbouncer_in_transaction_mode_answer_and_change_zones() {
         wait_for(&server, "www.z1.test.", (0, 1));
         server
     });
-    // The same names of prepared statements in two processes would give wrong answers.
+    // Equal names of prepared statements in two processes would cause wrong answers.
     std::thread::scope(|scope| {
         for server in &servers {
             for _ in 0..4 {
@@ -56,7 +56,7 @@ fn two_servers_behind_pgbouncer_in_transaction_mode_answer_and_change_zones() {
     }
 }
 
-/// As CockroachDB and YugabyteDB: no LISTEN, and no transaction numbers for the triggers of the table of changes.
+/// Like CockroachDB and YugabyteDB: no LISTEN, and no transaction numbers for the triggers of the change table.
 #[test]
 fn without_notifications_and_a_table_of_changes_zones_are_read_again_in_time() {
     let kind = DatabaseKind::Postgres;
@@ -64,7 +64,7 @@ fn without_notifications_and_a_table_of_changes_zones_are_read_again_in_time() {
         return;
     };
     run(&database, kind, &fill(&[zone("one.test", "192.0.2.1")]));
-    // The triggers go with the functions.
+    // The triggers are dropped with the functions.
     let drop = "DROP FUNCTION nameward_changed CASCADE; DROP FUNCTION nameward_note_change CASCADE; \
                 DROP TABLE nameward_changes";
     run(&database, kind, drop);
@@ -86,7 +86,7 @@ fn without_notifications_and_a_table_of_changes_zones_are_read_again_in_time() {
         let status = server.command(&["status"]).stdout;
         let status = String::from_utf8_lossy(&status);
         assert!(status.contains("changes_unseen"), "{mode}: {status}");
-        // Its own changes show at once.
+        // Its own changes are visible at once.
         let change = ["record", "set", "one.test", "www", "A", "60", "192.0.2.3"];
         let changed = server.command(&change);
         assert!(changed.status.success(), "{mode}: {changed:?}");

@@ -1,9 +1,9 @@
-//! A database that the tools of PowerDNS made and filled: `pdns_server` and Nameward on it give the same answers.
+//! A database created and filled by the tools of PowerDNS: `pdns_server` and Nameward give the same answers from it.
 
 use super::operation::wait_for_code;
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::differential::answers::{Answer, Server};
-use nameward_testkit::differential::questions::Ask;
+use nameward_testkit::differential::queries::Ask;
 use nameward_testkit::peers::{Peer, PeerKind, PeerOptions};
 use nameward_testkit::wire::{Name, Question, QuestionEdns, type_from_text, type_text};
 use nameward_testkit::{Setup, TestServer, require};
@@ -43,7 +43,7 @@ half IN A 192.0.2.67
 half IN A 192.0.2.68
 "#;
 
-/// Each zone and what is done with it after it was loaded.
+/// Each zone, and the commands that are run after it was loaded.
 const ZONES: &[(&str, &[&[&str]])] = &[
     ("native.test", &[&["set-kind", "native"]]),
     ("primary.test", &[&["set-kind", "primary"]]),
@@ -94,14 +94,15 @@ const TYPES: &[&str] = &[
     "A", "NS", "CNAME", "SOA", "MX", "TXT", "AAAA", "SRV", "NAPTR", "DNAME", "DS", "HTTPS", "CAA",
 ];
 
-/// Where the database is.
+/// The kind of database.
 pub(crate) enum Store {
     Sqlite(PathBuf),
     Server(DatabaseKind, Database),
 }
 
 impl Store {
-    /// Makes an empty database with the schema of PowerDNS; `None` if something is not installed and that is allowed.
+    /// Creates an empty database with the schema of PowerDNS; `None` if something is not installed and that is
+    /// allowed.
     pub(crate) fn new(kind: Option<DatabaseKind>, directory: &Path) -> Option<Self> {
         let (package, file) = match kind {
             None => ("sqlite3", "schema.sqlite3.sql"),
@@ -268,7 +269,7 @@ pub(crate) fn powerdns_with(store: &Store, zones: &[&str], more: &str) -> Option
     Some(peer.unwrap_or_else(|error| panic!("{error}")))
 }
 
-fn questions() -> Vec<Ask> {
+fn queries() -> Vec<Ask> {
     let mut names: Vec<String> = Vec::new();
     for (zone, _) in ZONES {
         names.extend(PREFIXES.iter().map(|prefix| format!("{prefix}{zone}.")));
@@ -300,13 +301,13 @@ fn questions() -> Vec<Ask> {
         .collect()
 }
 
-/// A way in which the answers may differ: its name, and whether it explains a case.
+/// A permitted difference between answers: its name, and whether it explains a case.
 type Class = (&'static str, fn(&Case<'_>) -> bool);
 
-/// Each has its reason, and must be met.
+/// Each has its reason, and must occur.
 const REVIEWED: &[Class] = &[
-    // RFC 6672 section 3.2: the CNAME that a DNAME stands for answers a question for CNAME; PowerDNS adds a SOA as if it
-    // did not.
+    // RFC 6672 section 3.2: the CNAME synthesized from a DNAME answers a query for CNAME; PowerDNS adds a SOA as if
+    // it did not.
     ("soa-beside-made-cname", |case| {
         case.rtype == "CNAME"
             && case.name.starts_with("host.old.")
@@ -318,13 +319,14 @@ const REVIEWED: &[Class] = &[
             && case.ours.rcode == NOERROR
             && case.theirs.rcode == SERVFAIL
     }),
-    // A zone without SOA is ours but cannot be answered for; PowerDNS denies that it has it.
+    // A zone without SOA is ours but cannot be answered; PowerDNS denies having it.
     ("no-soa", |case| {
         case.name.ends_with("never-transferred.test.")
             && case.ours.rcode == SERVFAIL
             && case.theirs.rcode == REFUSED
     }),
-    // RFC 4035 section 3.1.4: DS goes with a referral if the question has DO. PowerDNS adds it to all in a signed zone.
+    // RFC 4035 section 3.1.4: DS is sent with a referral if the query has DO. PowerDNS always adds it in a signed
+    // zone.
     ("ds-without-do", |case| {
         let more = case.theirs.authority.difference(&case.ours.authority);
         let is_ds = |record: &String| record.split(' ').nth(2) == Some("ds");
@@ -361,7 +363,7 @@ fn check(kind: Option<DatabaseKind>) {
         let server = store.nameward(mode);
         wait_for_code(&server, "www.nsec3.test.", 0);
         let mut ours = Server::connect("ours", server.address(), &apexes).unwrap();
-        for ask in questions() {
+        for ask in queries() {
             let (own, other) = (ours.ask(&ask).unwrap(), theirs.ask(&ask).unwrap());
             if own.same(&other) && own.additional == other.additional {
                 continue;
@@ -389,16 +391,16 @@ fn check(kind: Option<DatabaseKind>) {
 }
 
 #[test]
-fn what_pdnsutil_made_in_sqlite_is_answered_as_pdns_server_does() {
+fn zones_of_pdnsutil_in_sqlite_are_answered_as_by_pdns_server() {
     check(None);
 }
 
 #[test]
-fn what_pdnsutil_made_in_postgres_is_answered_as_pdns_server_does() {
+fn zones_of_pdnsutil_in_postgres_are_answered_as_by_pdns_server() {
     check(Some(DatabaseKind::Postgres));
 }
 
 #[test]
-fn what_pdnsutil_made_in_mariadb_is_answered_as_pdns_server_does() {
+fn zones_of_pdnsutil_in_mariadb_are_answered_as_by_pdns_server() {
     check(Some(DatabaseKind::Mariadb));
 }

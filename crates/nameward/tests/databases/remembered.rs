@@ -1,4 +1,4 @@
-//! Databases that are down when the server starts: their zones are known from before.
+//! Databases that are down when the server starts: their zones are known from the previous run.
 
 use super::operation::{REFUSED, SERVFAIL, ask, counter, wait_for, wait_for_code, zone};
 use super::rows::Sqlite;
@@ -6,7 +6,7 @@ use nameward_testkit::{Setup, TestServer};
 use std::fs;
 use std::path::Path;
 
-/// A database and a place for what survives a restart.
+/// A database and a directory for state that survives a restart.
 struct Place {
     directory: tempfile::TempDir,
     database: Sqlite,
@@ -48,7 +48,7 @@ impl Place {
         self.setup().config(&state).start()
     }
 
-    /// Runs a server until it has written what it knows.
+    /// Runs a server until it has stored the list of zones.
     fn teach(&self) {
         let server = self.start();
         wait_for(&server, "www.two.test.", (0, 12));
@@ -108,11 +108,12 @@ fn zones_that_are_known_from_before_fail_until_the_database_answers() {
 }
 
 #[test]
-fn a_server_is_ready_when_zones_in_memory_were_read_however_long_that_takes() {
+fn a_server_is_ready_only_when_resident_zones_were_read() {
     let place = Place::new("resident");
     place.teach();
     let lock = place.database.lock();
-    // Longer than the list is waited for until zones known from before stand in, and shorter than the patience of tests.
+    // Longer than the server waits for the list until remembered zones replace it, and shorter than the timeouts of
+    // tests.
     let release = std::thread::spawn(move || {
         std::thread::sleep(std::time::Duration::from_millis(1500));
         drop(lock);
@@ -128,7 +129,7 @@ fn a_server_is_ready_when_zones_in_memory_were_read_however_long_that_takes() {
 }
 
 #[test]
-fn what_is_remembered_follows_the_database_and_is_not_needed_to_start() {
+fn remembered_zones_follow_the_database_and_are_not_needed_to_start() {
     let place = Place::new("live");
     place.teach();
     let before = fs::read(&files(&place.state())[0]).unwrap();
@@ -141,7 +142,7 @@ fn what_is_remembered_follows_the_database_and_is_not_needed_to_start() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     drop(server);
-    // A file that is broken is said to be, and not used.
+    // A damaged file is reported and not used.
     let file = &files(&place.state())[0];
     let mut bytes = fs::read(file).unwrap();
     let middle = bytes.len() / 2;

@@ -1,11 +1,11 @@
-//! Reads go to a replica, notices of changes come from the primary.
+//! Reads use a replica, notifications of changes come from the primary.
 
 use super::operation::{SERVFAIL, ask, wait_for, wait_for_code, zone};
 use super::servers::{backend, fill, run, started};
 use nameward_testkit::Setup;
 use nameward_testkit::databases::DatabaseKind;
 
-/// Nothing that was read is kept, so that each answer shows where it is read.
+/// Without caches, so that each answer shows which server was read.
 const NO_CACHE: &str =
     "[cache]\nquery_ttl = 0\npacket_ttl = 0\nnegative_ttl = 0\nstale_while_down = 0\n";
 
@@ -35,7 +35,7 @@ fn postgres_is_read_from_a_streaming_replica_and_the_primary_sends_notices_of_ch
     for server in servers.iter().chain([&uncached]) {
         wait_for(server, "www.one.test.", (0, 11));
     }
-    // A replica that is behind shows the change after the notice of it.
+    // A lagging replica shows the change after its notification.
     replica.run("SELECT pg_wal_replay_pause()").unwrap();
     run(
         &primary,
@@ -73,7 +73,7 @@ fn mariadb_is_read_from_the_replica_that_the_configuration_names() {
     let Some(database) = started(kind) else {
         return;
     };
-    // A second database stands for the replica; that it has other contents shows which of them is read.
+    // A second database acts as the replica; its different contents show which server is read.
     run(&database, kind, &fill(&[zone("one.test", "192.0.2.10")]));
     database.run("CREATE DATABASE replica").unwrap();
     for table in [
@@ -138,7 +138,7 @@ fn a_standby_as_the_only_address_shows_changes() {
     for server in &servers {
         wait_for(server, "www.one.test.", (0, 11));
     }
-    // A transaction that was open for long ends after younger ones were seen.
+    // A long transaction ends after younger ones were seen.
     let late = "BEGIN; UPDATE records SET content = '192.0.2.99' WHERE name = 'www.two.test'; \
                 SELECT pg_sleep(3); COMMIT";
     std::thread::scope(|scope| {

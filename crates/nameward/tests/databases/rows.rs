@@ -14,7 +14,7 @@ pub struct Row {
     pub ttl: u32,
 }
 
-/// A name as PowerDNS stores it: lower case, no final dot, few octets escaped.
+/// A name in the format of PowerDNS: lower case, no final dot, few octets escaped.
 pub fn stored(name: Name<'_>) -> String {
     let label = |label: &[u8]| -> String {
         let octet = |&octet: &u8| match octet {
@@ -83,7 +83,7 @@ impl Sqlite {
         self.connection().execute_batch(sql).unwrap();
     }
 
-    /// Keeps all others from reading until it is dropped.
+    /// Blocks all other readers until it is dropped.
     pub fn lock(&self) -> rusqlite::Connection {
         let connection = self.connection();
         connection.execute_batch("BEGIN EXCLUSIVE").unwrap();
@@ -101,7 +101,7 @@ impl Sqlite {
         connection
     }
 
-    /// Drops the triggers that note which zone changed.
+    /// Drops the triggers that record which zone changed.
     pub fn drop_triggers(&self) {
         let connection = self.connection();
         let sql = "SELECT name FROM sqlite_master WHERE type = 'trigger'";

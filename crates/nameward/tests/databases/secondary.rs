@@ -1,4 +1,5 @@
-//! Secondary zones of databases (SLAVE): transferred into the database, in both modes, beside other servers, across restarts.
+//! Secondary zones of databases (SLAVE): transferred into the database, in both modes, with other servers on it,
+//! across restarts.
 
 use super::powerdns::Store;
 use super::rows::Sqlite;
@@ -39,7 +40,7 @@ impl TestDatabase {
         }
     }
 
-    /// The first number that a statement gives.
+    /// The first number in the result of a statement.
     pub fn number(&self, sql: &str) -> Option<i64> {
         match self {
             TestDatabase::Sqlite(sqlite) => {
@@ -66,7 +67,7 @@ impl TestDatabase {
         }
     }
 
-    /// Makes a secondary zone as `pdnsutil create-secondary-zone` and `activate-tsig-key` do.
+    /// Creates a secondary zone like `pdnsutil create-secondary-zone` and `activate-tsig-key`.
     fn add_secondary(&self, primaries: &str) {
         let key = KEY_NAME.trim_end_matches('.');
         self.run(&format!(
@@ -119,7 +120,8 @@ fn rcode(address: SocketAddr, name: &str) -> String {
     status.split(',').next().unwrap_or_default().to_string()
 }
 
-/// An empty zone is transferred at start, changes arrive by NOTIFY and IXFR, and a restart serves what there is.
+/// An empty zone is transferred at start, changes arrive by NOTIFY and IXFR, and after a restart the stored version
+/// is served.
 fn follow(database: &TestDatabase, kind: PeerKind, mode: &str) {
     if kind.require().is_none() {
         return;
@@ -127,7 +129,7 @@ fn follow(database: &TestDatabase, kind: PeerKind, mode: &str) {
     let (there, here) = (free_address().unwrap(), free_address().unwrap());
     let mut zone = ChangingZone::new(ZONE, 4_294_967_290, 150, 11);
     let peer = primary(kind, there, here, &zone.text());
-    // Nobody is at the first address: the second one is asked then.
+    // No server is at the first address: then the second one is queried.
     let nobody = free_address().unwrap();
     database.add_secondary(&format!("{nobody}, {there}"));
     let server = start(database, mode, here);
@@ -154,7 +156,7 @@ fn follow(database: &TestDatabase, kind: PeerKind, mode: &str) {
     server.signal("KILL");
     let _ = server.wait();
     drop(peer);
-    // Its primaries are gone: what the database has is served at once.
+    // Its primaries are unreachable: the stored version is served at once.
     let server = start(database, mode, here);
     assert_eq!(
         serial_at(here, ZONE),
@@ -164,7 +166,7 @@ fn follow(database: &TestDatabase, kind: PeerKind, mode: &str) {
     );
 }
 
-/// Has a zone follow its primary in a database of an engine, if that is installed.
+/// Makes a zone follow its primary in a database of an engine, if that is installed.
 fn follow_on(engine: DatabaseKind, primary: PeerKind, mode: &str) {
     let directory = tempfile::tempdir().unwrap();
     if let Some(database) = TestDatabase::new(Some(engine), directory.path()) {
@@ -201,7 +203,7 @@ fn a_secondary_zone_of_mariadb_that_is_looked_up_follows_its_primary() {
     follow_on(DatabaseKind::Mariadb, PeerKind::Knot, "live");
 }
 
-/// Contents that no primary has confirmed for too long are SERVFAIL, and served again when one does.
+/// Contents that no primary has confirmed for too long are answered SERVFAIL, and served again after a confirmation.
 #[test]
 fn an_expired_zone_of_a_database_is_servfail_until_a_primary_confirms_it() {
     if PeerKind::Knot.require().is_none() {
@@ -227,11 +229,11 @@ fn an_expired_zone_of_a_database_is_servfail_until_a_primary_confirms_it() {
         let _peer = primary(PeerKind::Knot, there, here, &zone.text());
         let _ = server.command(&["zone", "retrieve", ZONE]);
         server.wait_until("NOERROR", || {
-            // A primary that did not answer is left alone for some seconds.
+            // A primary that did not answer is not queried for some seconds.
             let _ = server.command(&["zone", "retrieve", ZONE]);
             rcode(here, ZONE) == "NOERROR"
         });
-        // Another thread writes it, maybe after the first answer.
+        // Another thread writes it, possibly after the first answer.
         server.wait_until("last_check", || {
             let checked = database.number("SELECT last_check FROM domains");
             checked.is_some_and(|at| at > 1_700_000_000)
@@ -239,7 +241,7 @@ fn an_expired_zone_of_a_database_is_servfail_until_a_primary_confirms_it() {
     }
 }
 
-/// Two servers transfer one zone into one database, again and again: the rows are always one version.
+/// Two servers transfer one zone into one database, repeatedly: the rows are always one version.
 #[test]
 fn two_servers_on_one_database_transfer_a_zone_without_harm() {
     if PeerKind::Knot.require().is_none() {
@@ -278,9 +280,9 @@ fn two_servers_on_one_database_transfer_a_zone_without_harm() {
     }
 }
 
-/// A zone with keys in the database is signed while it is served, and its primary knows nothing of that.
+/// A zone with keys in the database is signed inline; its primary is unsigned.
 #[test]
-fn a_secondary_zone_with_keys_is_signed_on_its_way() {
+fn a_secondary_zone_with_keys_is_signed_inline() {
     if PeerKind::Knot.require().is_none() {
         return;
     }
@@ -314,7 +316,7 @@ fn a_secondary_zone_with_keys_is_signed_on_its_way() {
     }
 }
 
-/// After a whole and an incremental transfer the derived columns are those that PowerDNS would make.
+/// After a whole and an incremental transfer the derived columns are the same as in PowerDNS.
 #[test]
 fn pdnsutil_finds_nothing_to_rectify_after_transfers() {
     if PeerKind::Knot.require().is_none() || PeerKind::PowerDns.require().is_none() {

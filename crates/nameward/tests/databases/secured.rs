@@ -1,5 +1,5 @@
-//! Zones that `pdnsutil` secured, in the same database under `pdns_server` and under Nameward: the same keys, signed by
-//! the same keys, the same answers to clients that want DNSSEC, and secure for BIND.
+//! Zones secured by `pdnsutil`, in the same database under `pdns_server` and under Nameward: the same keys,
+//! signatures by the same keys, the same answers to clients with DO, and secure for BIND.
 
 use super::operation::wait_for_code;
 use super::powerdns::{PREFIXES, Store, ZONE, powerdns, run_pdnsutil};
@@ -130,7 +130,7 @@ fn fill(store: &Store, directory: &Path, zones: &[&(&str, Steps)]) {
     }
 }
 
-/// A record as it is compared: of signatures everything but their times and the signature itself.
+/// A record for comparison: of signatures everything except their times and the signature itself.
 fn comparable(record: &Record) -> String {
     if record.rtype != 46 {
         return record.comparable();
@@ -147,8 +147,8 @@ fn comparable(record: &Record) -> String {
     )
 }
 
-/// Returns the parts that have to be the same: the records, who signed them, and that something proves what is not there. How it is
-/// proven is up to each: PowerDNS shows neighbours, we do not.
+/// Returns what must be equal: the records, their signers, and the existence of a denial proof. The proofs themselves
+/// may differ: PowerDNS returns neighbours, we do not.
 fn essence(reply: &Message) -> (u16, bool, BTreeSet<String>, BTreeSet<String>) {
     let is_proof = |record: &&Record| {
         let covered = record
@@ -204,7 +204,7 @@ fn check(kind: Option<DatabaseKind>, modes: &[&str], zones: &[&(&str, Steps)]) {
                     && *name != "retired.test"
                     && is_complete(&ask, &own)
                 {
-                    // RFC 5155 section 9.2: what is denied by Opt-Out is not secure, but not bogus either.
+                    // RFC 5155 section 9.2: names denied by Opt-Out are not secure, but not bogus either.
                     let same_code = format!("codes {:?}", (own.rcode(), own.rcode()));
                     let is_wrong =
                         |said: &String| *name != "optout.test" || !said.contains(&same_code);
@@ -217,7 +217,7 @@ fn check(kind: Option<DatabaseKind>, modes: &[&str], zones: &[&(&str, Steps)]) {
 }
 
 #[test]
-fn what_pdnsutil_secured_in_sqlite_is_secure_and_as_pdns_server_has_it() {
+fn zones_secured_by_pdnsutil_in_sqlite_are_secure_and_answered_as_by_pdns_server() {
     check(
         None,
         &["live", "resident"],
@@ -226,11 +226,11 @@ fn what_pdnsutil_secured_in_sqlite_is_secure_and_as_pdns_server_has_it() {
 }
 
 #[test]
-fn what_pdnsutil_secured_in_postgres_is_secure_and_as_pdns_server_has_it() {
+fn zones_secured_by_pdnsutil_in_postgres_are_secure_and_answered_as_by_pdns_server() {
     check(Some(DatabaseKind::Postgres), &["live"], &ZONES_OF_SERVERS);
 }
 
 #[test]
-fn what_pdnsutil_secured_in_mariadb_is_secure_and_as_pdns_server_has_it() {
+fn zones_secured_by_pdnsutil_in_mariadb_are_secure_and_answered_as_by_pdns_server() {
     check(Some(DatabaseKind::Mariadb), &["live"], &ZONES_OF_SERVERS);
 }

@@ -1,5 +1,5 @@
-//! Incremental transfers of zones that no journal has: signed while they are served, or looked up. A secondary that follows
-//! them by differences alone has a zone that verifies, whatever changed.
+//! Incremental transfers of zones without a journal: signed online, or looked up. A secondary that follows them by
+//! differences alone has a zone that verifies, whatever changed.
 
 use super::rows::Sqlite;
 use super::signed::{add_key, set_meta};
@@ -79,7 +79,7 @@ impl Fleet {
         Fleet { server, ours, peer }
     }
 
-    /// Makes one change, and waits until the peer has it. Some change nothing: what they delete is gone already.
+    /// Makes one change, and waits until the peer has it. Some have no effect: the record to delete does not exist.
     fn change(&self, number: u32) {
         let (host, name) = (number * 7 % 220, format!("h{}", number * 7 % 220));
         let address = format!("192.0.2.{}", number % 250);
@@ -107,7 +107,7 @@ impl Fleet {
         });
     }
 
-    /// The records of each incremental transfer that was completed.
+    /// The record counts of the completed incremental transfers.
     fn incremental(&self) -> Vec<u64> {
         let log = self.server.log();
         let lines = log
@@ -157,7 +157,7 @@ fn follows_by_differences(mode: &str, signed: Signed, kind: PeerKind) {
         dump(fleet.peer.address(), ZONE, &file).unwrap();
         verify(&file);
     }
-    // Some changes come together; none comes as the whole zone of more than 200 records.
+    // Some changes are combined; none is sent as the whole zone of more than 200 records.
     let sizes = fleet.incremental();
     assert!(sizes.len() > CHANGES as usize / 2, "{mode}: {sizes:?}");
     assert!(
@@ -199,7 +199,7 @@ fn bind_follows_a_live_zone_without_signatures() {
 }
 
 #[test]
-fn a_narrow_zone_goes_out_without_signatures_where_that_is_asked_for() {
+fn a_narrow_zone_is_transferred_without_signatures_where_configured() {
     let narrow = |settings: &str| {
         let setup = Setup::new().without_web();
         let database = Sqlite::new(setup.dir());

@@ -1,5 +1,5 @@
-//! Real PostgreSQL and MariaDB under a running server: changes by hand seen by two servers,
-//! and a database that is killed, paused and started again.
+//! Real PostgreSQL and MariaDB under a running server: manual changes visible on two servers, and a database that is
+//! killed, paused and restarted.
 
 use super::operation::{ask, counter, wait_for, zone};
 use super::rows::rows;
@@ -36,7 +36,7 @@ pub fn run(database: &Database, kind: DatabaseKind, sql: &str) {
     database.run(&format!("{mode}{sql}")).unwrap();
 }
 
-/// The statements that put zones in place of all that is there.
+/// The statements that replace all contents by these zones.
 pub fn fill(zones: &[ZoneText]) -> String {
     let mut sql = String::from("DELETE FROM records;\nDELETE FROM domains;\n");
     for (index, zone) in zones.iter().enumerate() {
@@ -70,12 +70,12 @@ pub fn backend(kind: DatabaseKind, url: &str, mode: &str) -> String {
     format!("[[backend]]\ntype = \"{name}\"\nurl = \"{url}\"\nmode = \"{mode}\"\n")
 }
 
-/// The settings for a database that soon counts as down.
+/// The settings for a database that is soon considered down.
 fn hasty(kind: DatabaseKind, database: &Database) -> String {
     backend(kind, &database.url(), "live") + "timeout_ms = 1000\n"
 }
 
-/// A change by hand is answered by every server on the database, in both modes.
+/// A manual change is answered by every server on the database, in both modes.
 fn check_fleet(database: &Database, kind: DatabaseKind) {
     run(database, kind, &fill(&[zone("one.test", "192.0.2.10")]));
     let servers: Vec<_> = ["live", "resident"]
@@ -111,7 +111,7 @@ fn check_fleet(database: &Database, kind: DatabaseKind) {
         .for_each(|server| wait_for(server, "www.two.test.", (0, 12)));
 }
 
-/// Killed, started again, paused: its zones fail meanwhile, others do not notice, and all is whole again.
+/// Killed, restarted, paused: its zones fail in the meantime, others are not affected, and everything recovers.
 fn check_failures(database: &mut Database, kind: DatabaseKind) {
     run(database, kind, &fill(&[zone("one.test", "192.0.2.10")]));
     let config = "[cache]\nquery_ttl = 0\npacket_ttl = 0\nstale_while_down = 0\n[overload]\nquery_timeout_ms = 10000\n";
@@ -127,7 +127,7 @@ fn check_failures(database: &mut Database, kind: DatabaseKind) {
             hasty(kind, database)
         ))
         .start();
-    // The first look-ups may take longer than the second that they have.
+    // The first look-ups may take longer than their timeout of one second.
     wait_for(&server, "www.one.test.", (0, 10));
     wait_for(&stale, "www.one.test.", (0, 10));
     database.kill();
@@ -138,7 +138,7 @@ fn check_failures(database: &mut Database, kind: DatabaseKind) {
     assert!(counter(&server, "servfail-packets") > 0);
     assert!(server.wait_for_log("look-up of"), "{}", server.log());
 
-    // A server that starts meanwhile serves what it can.
+    // A server that starts in the meantime serves what it can.
     let late = Setup::new()
         .without_web()
         .zone("file.test", &zone("file.test", "192.0.2.23").file_text())
@@ -167,7 +167,7 @@ fn check_failures(database: &mut Database, kind: DatabaseKind) {
     wait_for(&stale, "www.one.test.", (0, 10));
 }
 
-/// Everything in one test each: starting a database takes seconds.
+/// One test for everything: starting a database takes seconds.
 fn check(kind: DatabaseKind) {
     if let Some(mut database) = started(kind) {
         check_fleet(&database, kind);

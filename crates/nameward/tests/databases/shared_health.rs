@@ -1,5 +1,5 @@
-//! Servers on one database that share the results of health checks: a target that some of them cannot reach, states that an
-//! operator sets, servers that leave, and a database that is gone for a while.
+//! Servers on one database that share the results of health checks: a target that some of them cannot reach, states
+//! forced by an operator, servers that stop, and a database that is down for a while.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -15,7 +15,7 @@ use crate::operation::secure::done;
 
 const ZONE: &str = "$TTL 300\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns A 127.0.0.1\nwww LUA A \"pool('web')\"\n";
 const FAST: &str = "127.0.0.2";
-/// Answers after [`DELAY`]: servers that wait for less find it down.
+/// Answers after [`DELAY`]: servers with a shorter timeout consider it down.
 const SLOW: &str = "127.0.0.3";
 const DELAY: Duration = Duration::from_secs(2);
 /// Timeouts of servers.
@@ -67,14 +67,14 @@ fn wait_for(server: &TestServer, addresses: &[&str], text: &str) {
     });
 }
 
-/// Votes, states set by an operator, and a server that leaves.
+/// Votes, states forced by an operator, and a server that stops.
 fn check(backend: &str) -> (u16, TestServer, TestServer) {
     let port = targets();
     let one = start(backend, port, HASTY);
     let two = start(backend, port, HASTY);
     wait_for(&one, &[FAST], "up at 0 of 2 servers (timed out)");
     wait_for(&two, &[FAST], "up at 0 of 2 servers (timed out)");
-    // The third one reaches it, and two of three do not.
+    // The third server reaches it, but two of three do not.
     let three = start(backend, port, PATIENT);
     wait_for(&three, &[FAST], "up at 1 of 3 servers");
     assert!(done(&three, &["status"]).contains("shared with 2 other servers"));
@@ -84,7 +84,7 @@ fn check(backend: &str) -> (u16, TestServer, TestServer) {
         done(&three, &["status"]).contains("down at 2 other servers")
     });
 
-    // What an operator sets on one server counts on all of them.
+    // A state forced on one server applies to all of them.
     done(&two, &["health", "force", SLOW, "up"]);
     for server in [&one, &three] {
         wait_for(server, &[FAST, SLOW], "forced up");
@@ -109,7 +109,7 @@ fn started_database(kind: DatabaseKind) -> Option<(Database, String)> {
 }
 
 #[test]
-fn postgres_shares_health_and_without_it_each_server_goes_by_its_own_checks() {
+fn postgres_shares_health_and_without_it_each_server_uses_its_own_checks() {
     let Some((mut database, backend)) = started_database(DatabaseKind::Postgres) else {
         return;
     };
@@ -121,7 +121,7 @@ fn postgres_shares_health_and_without_it_each_server_goes_by_its_own_checks() {
         let status = done(&two, &["status"]);
         status.contains("Results of health checks are not shared through")
     });
-    // The operator's word stays, and the checks of others count for twenty seconds.
+    // The forced state remains, and the checks of others count for twenty seconds.
     wait_for(&two, &[], "down     127.0.0.3");
     wait_for(&three, &[SLOW], "up       127.0.0.3");
     done(&two, &["health", "force", FAST, "auto"]);
@@ -134,7 +134,7 @@ fn postgres_shares_health_and_without_it_each_server_goes_by_its_own_checks() {
     two.wait_until("no fault", || {
         !done(&two, &["status"]).contains("are not shared")
     });
-    // A server that starts has what an operator set before.
+    // A server that starts has the states that an operator forced before.
     done(&two, &["health", "force", FAST, "down"]);
     wait_for(&three, &[SLOW], "up at 1 of 2 servers");
     assert!(two.stop().success());
@@ -157,7 +157,7 @@ fn sqlite_shares_health() {
 }
 
 #[test]
-fn a_database_without_the_tables_is_a_fault_that_says_how_to_create_them() {
+fn a_database_without_the_tables_is_a_fault_with_a_remedy() {
     let directory = tempfile::tempdir().unwrap();
     let database = Sqlite::new(directory.path());
     database.run("DROP TABLE nameward_health; DROP TABLE nameward_health_servers");

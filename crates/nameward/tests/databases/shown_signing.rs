@@ -1,12 +1,11 @@
-//! How zones of databases are signed, as `zone show` and `zone status` tell it: looked up or in memory, by keys of our
-//! commands.
+//! The signing of database zones in `zone show` and `zone status`: looked up or in memory, with keys of our commands.
 
 use super::operation::wait_for_code;
 use super::powerdns::{Store, ZONE};
 use super::zone_keys::{NAME, listed, load_zone, run};
 
 #[test]
-fn zone_show_and_zone_status_tell_how_a_zone_of_a_database_is_signed() {
+fn zone_show_and_zone_status_show_how_a_database_zone_is_signed() {
     for mode in ["live", "resident"] {
         let directory = tempfile::tempdir().unwrap();
         let Some(store) = Store::new(None, directory.path()) else {
@@ -39,7 +38,7 @@ fn zone_show_and_zone_status_tell_how_a_zone_of_a_database_is_signed() {
             assert!(said.contains(&expected), "{mode}: {said} lacks {expected}");
             run(&server, &["zone", "unsecure", NAME, "--force"]);
         }
-        // Without a word a zone that is looked up has white lies, and one in memory the chain.
+        // By default a looked-up zone uses white lies, and one in memory the chain.
         run(&server, &["zone", "secure", NAME]);
         run(
             &server,

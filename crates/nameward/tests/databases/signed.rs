@@ -1,12 +1,12 @@
-//! Zones of databases that are signed while they are served: BIND finds every answer secure, and what the tools of
-//! PowerDNS secured is answered as `pdns_server` does.
+//! Database zones that are signed online: BIND validates every answer, and zones secured by the tools of PowerDNS are
+//! answered like by `pdns_server`.
 
 use super::ask::Asker;
 use super::operation::zone;
 use super::rows::Sqlite;
 use nameward_testkit::conformance::ZoneText;
-use nameward_testkit::differential::questions::Ask;
-use nameward_testkit::differential::{asks, zones};
+use nameward_testkit::differential::queries::Ask;
+use nameward_testkit::differential::{generate_queries, zones};
 use nameward_testkit::peers::PeerKind;
 use nameward_testkit::validator::{Anchor, Validator};
 use nameward_testkit::wait_until;
@@ -55,13 +55,13 @@ pub fn whole(address: SocketAddr, ask: &Ask) -> Message {
     Message::read(&reply.expect("a reply")).unwrap_or_else(|error| panic!("{ask}: {error}"))
 }
 
-/// The entry points among the keys that a server shows.
+/// The entry points among the keys that a server publishes.
 pub fn anchors(address: SocketAddr, zones: &[&str]) -> Vec<Anchor> {
     let of_zone = |zone: &&str| {
         let reply = whole(address, &question(&format!("{zone}."), "DNSKEY"));
         let is_key = |record: &Record| record.rtype == DNSKEY;
         let is_entry_point = |record: &Record| is_key(record) && record.data[1] == 1;
-        // A key that stands alone is the entry point without saying so.
+        // A single key is the entry point without the SEP flag.
         let is_alone = !reply.answer.iter().any(is_entry_point);
         let keys = reply.answer.into_iter();
         let keys = keys.filter(|record| is_entry_point(record) || is_alone && is_key(record));
@@ -75,8 +75,8 @@ pub fn anchors(address: SocketAddr, zones: &[&str]) -> Vec<Anchor> {
     zones.iter().flat_map(of_zone).collect()
 }
 
-/// Whether a resolver in front of the server could give the same answer: no referral, no chain that is not followed to
-/// its end, nothing that belongs to a parent which nobody serves.
+/// Checks whether a resolver in front of the server could give the same answer: no referral, no chain that is not
+/// followed to its end, nothing from a parent that is not served.
 pub fn is_complete(ask: &Ask, own: &Message) -> bool {
     let Question { name, rtype, .. } = &ask.question;
     let has = |rtype| own.authority.iter().any(|record| record.rtype == rtype);
@@ -88,15 +88,15 @@ pub fn is_complete(ask: &Ask, own: &Message) -> bool {
         && (answers(*rtype) || soa.is_some())
         && (!has(NS) || soa.is_some())
         && !is_of_parent
-        // BIND as a resolver takes no alias for an answer to NSEC.
+        // As a resolver, BIND does not accept an alias as an answer to NSEC.
         && !(*rtype == NSEC && answers(CNAME))
         && !(*rtype == DNAME && answers(CNAME))
-        // The DS that an alias leads to may belong to a parent which nobody serves.
+        // The DS that an alias leads to may belong to a parent that is not served.
         && !(*rtype == DS && answers(CNAME))
         && !matches!(*rtype, ANY | RRSIG)
 }
 
-/// Asks the resolver; what it says is wrong, if anything.
+/// Queries the resolver; returns what is wrong with its answer.
 pub fn judge(validator: &Validator, ask: &Ask, own: &Message) -> Option<String> {
     let mut query = ask.encode(8);
     query[2] |= 1;
@@ -139,12 +139,12 @@ pub fn set_meta(database: &Sqlite, zone: &str, kind: &str, content: &str) {
     ));
 }
 
-/// Everything that a seed asks of its zones, with NSEC and NSEC3.
+/// All queries that a seed generates for its zones, with NSEC and NSEC3.
 fn check_generated(seed: u64, mode: &str) {
     check_denial(seed, mode, &[]);
 }
 
-/// As [`check_generated`], all zones with the same metadata, if there is any: Opt-Out, or another style of denial.
+/// Like [`check_generated`], with the same metadata for all zones, if any: Opt-Out, or another denial method.
 fn check_denial(seed: u64, mode: &str, metadata: &[(&str, &str)]) {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
@@ -203,36 +203,37 @@ fn check_denial(seed: u64, mode: &str, metadata: &[(&str, &str)]) {
     let asked = judge_all(
         &validator,
         server.address(),
-        (asks(&made, seed), is_complete),
+        (generate_queries(&made, seed), is_complete),
         expected,
     );
     assert!(asked > 500, "{asked} asked");
 }
 
-/// The judgement that all answers must get.
+/// The expected result for all answers.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Judged {
     /// Secure.
     Secure,
-    /// RFC 5155 section 9.2: what is denied by Opt-Out is not secure, but not bogus either.
+    /// RFC 5155 section 9.2: names denied by Opt-Out are not secure, but not bogus either.
     NotBogus,
 }
 
-/// Asks a server with DO and has the validator judge each answer that it can judge; returns how many those were.
+/// Queries a server with DO and lets the validator check each answer that it can check; returns their number.
 pub fn judge_all(
     validator: &Validator,
     server: SocketAddr,
-    (asks, can_judge): (Vec<Ask>, impl Fn(&Ask, &Message) -> bool),
+    (queries, can_judge): (Vec<Ask>, impl Fn(&Ask, &Message) -> bool),
     expected: Judged,
 ) -> usize {
     let (mut asked, mut wrong) = (0, Vec::new());
-    for mut ask in asks {
+    for mut ask in queries {
         ask.edns = QuestionEdns::Dnssec;
         let own = whole(server, &ask);
         if can_judge(&ask, &own) {
             asked += 1;
             let same_code = format!("codes {:?}", (own.rcode(), own.rcode()));
-            // BIND makes NODATA of a wildcard without records that it knows; ours has an NSEC of its own for each name.
+            // BIND returns NODATA from a wildcard without records that it has cached; ours has a separate NSEC for
+            // each name.
             let mut proofs = own.authority.iter().map(|record| record.rtype);
             let is_made = ask.question.rtype == NSEC && proofs.any(|rtype| rtype == NSEC);
             let is_right = |said: &String| {
@@ -334,12 +335,12 @@ fn caches_of_keys_metadata_and_signatures_are_counted_and_follow_changes() {
     };
     assert_eq!(sizes(), [0, 0, 0, 0]);
     assert_eq!((rrsigs("www.one.test."), rrsigs("www.two.test.")), (1, 0));
-    // That a zone has no keys is kept too.
+    // The absence of keys is cached, too.
     wait_until("the counters", || sizes() == [2, 2, 1, 1]);
     assert_eq!(rrsigs("www.one.test."), 1);
     assert_eq!(sizes()[2..], [1, 1], "the second time from the cache");
 
-    // A second key is followed without a restart, and without the TTL of the caches.
+    // A second key is used without a restart, and before the TTL of the caches expires.
     add_key(&database, "one.test", 257, ED25519);
     wait_until("the new key signs", || rrsigs("www.one.test.") == 2);
     add_key(&database, "two.test", 257, ED25519);
@@ -360,7 +361,7 @@ fn caches_of_keys_metadata_and_signatures_are_counted_and_follow_changes() {
 }
 
 #[test]
-fn a_key_that_cannot_be_used_fails_clients_that_want_signatures_and_only_those() {
+fn an_unusable_key_fails_only_clients_that_request_signatures() {
     for mode in ["live", "resident"] {
         let setup = Setup::new().without_web();
         let database = Sqlite::new(setup.dir());

@@ -1,4 +1,4 @@
-//! The attack on servers that sign while they serve: names that nobody asked for before, with DO. Bounded, on loopback.
+//! The attack on online signers: names that were never queried before, with DO. Limited, on loopback.
 
 use super::operation::zone;
 use super::rows::Sqlite;
@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const RSA: &str = include_str!("../../../serve/tests/rsa2048.private");
-/// How long anybody waits for an answer before it counts as lost.
+/// Timeout after which an answer counts as lost.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Random names in all, and how many at one time; about 2,000 a second.
+/// Random names in total, and how many at a time; about 2,000 per second.
 const NAMES: usize = 4000;
 const AT_ONCE: usize = 10;
 
@@ -34,7 +34,7 @@ fn socket(address: SocketAddr) -> UdpSocket {
     socket
 }
 
-/// Sends the random names at an even pace; returns how many answers came: whole, and cut.
+/// Sends the random names at an even rate; returns the numbers of complete and of truncated answers.
 fn flood(address: SocketAddr) -> (usize, usize) {
     let socket = socket(address);
     socket.set_nonblocking(true).unwrap();
@@ -80,8 +80,8 @@ fn is_alive(server: &TestServer) -> bool {
     stream.read_to_string(&mut reply).is_ok() && reply.starts_with("HTTP/1.0 200")
 }
 
-/// Floods a zone that denies names in this style; returns the questions that waited for signatures or were refused them,
-/// and the signatures that were made.
+/// Floods a zone with this denial method; returns the queries that waited for signatures or were refused them, and
+/// the number of signatures.
 fn check_flood(style: &str) -> (u64, u64) {
     let setup = Setup::new();
     let database = Sqlite::new(setup.dir());
@@ -134,7 +134,7 @@ fn check_flood(style: &str) -> (u64, u64) {
 }
 
 #[test]
-fn a_flood_of_names_to_be_signed_loses_no_question_of_another_zone() {
+fn a_flood_of_names_to_be_signed_loses_no_query_for_another_zone() {
     assert!(check_flood("white-lies").0 > NAMES as u64 / 2);
 }
 

@@ -1,4 +1,4 @@
-//! A digest (ZONEMD) in a live zone that is of another serial: in no answer and no transfer, and the log says so once.
+//! A digest (ZONEMD) in a live zone with another serial: it is in no answer and no transfer, and is logged once.
 
 use std::process::Command;
 

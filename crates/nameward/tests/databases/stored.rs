@@ -1,11 +1,11 @@
-//! Zones that bring their signatures, in files and in databases (PRESIGNED): signed by BIND's tools, and secure for BIND as
-//! a resolver.
+//! Zones with stored signatures, in files and in databases (PRESIGNED): signed by BIND's tools, and secure for BIND
+//! as a resolver.
 
 use super::rows::Sqlite;
 use super::signed::{Judged, anchors, is_complete, judge_all, set_meta};
 use nameward_testkit::conformance::ZoneText;
-use nameward_testkit::differential::questions::Ask;
-use nameward_testkit::differential::{asks, zones};
+use nameward_testkit::differential::queries::Ask;
+use nameward_testkit::differential::{generate_queries, zones};
 use nameward_testkit::validator::Validator;
 use nameward_testkit::wire::Message;
 use nameward_testkit::{Setup, TestFailure};
@@ -24,7 +24,7 @@ fn run(dir: &Path, tool: &str, arguments: &[&str]) -> Result<(), TestFailure> {
     output.status.success().then_some(()).ok_or(said.into())
 }
 
-/// Signs a zone; the text of the signed one.
+/// Signs a zone; returns the signed text.
 fn sign(dir: &Path, zone: &str, text: &str, denial: &[&str]) -> Result<String, TestFailure> {
     let origin = if zone.is_empty() { "." } else { zone };
     for flag in [&["-f", "KSK"][..], &[]] {
@@ -32,7 +32,7 @@ fn sign(dir: &Path, zone: &str, text: &str, denial: &[&str]) -> Result<String, T
         run(dir, "dnssec-keygen", &[&new[..], flag, &[origin]].concat())?;
     }
     std::fs::write(dir.join("unsigned"), text).unwrap();
-    // Smart signing takes the keys of the directory; the full form is one that any server reads.
+    // Smart signing uses the keys in the directory; the full format can be read by any server.
     let arguments = ["-S", "-O", "full", "-o", origin, "-f", "signed"];
     run(
         dir,
@@ -42,8 +42,8 @@ fn sign(dir: &Path, zone: &str, text: &str, denial: &[&str]) -> Result<String, T
     Ok(std::fs::read_to_string(dir.join("signed")).unwrap())
 }
 
-/// Whether BIND as a resolver can judge: it takes no alias for an answer to NSEC, and the DS that an alias leads to may
-/// belong to a parent which nobody serves.
+/// Checks whether BIND as a resolver can validate the answer: it does not accept an alias as an answer to NSEC, and
+/// the DS that an alias leads to may belong to a parent that is not served.
 fn can_judge(ask: &Ask, own: &Message) -> bool {
     let is_alias = own.answer.iter().any(|record| record.rtype == CNAME);
     is_complete(ask, own) && !(is_alias && matches!(ask.question.rtype, NSEC | DS))
@@ -57,7 +57,7 @@ enum Home {
     Database(&'static str),
 }
 
-/// Everything that a seed asks of its zones in files.
+/// All queries that a seed generates for its zones in files.
 fn check(seed: u64, denial: &[&str], expected: Judged) {
     check_at(Home::Files, seed, denial, expected);
 }
@@ -69,7 +69,7 @@ fn check_at(home: Home, seed: u64, denial: &[&str], expected: Judged) {
     let mut signed = Vec::new();
     for zone in &made {
         let dir = tempfile::tempdir().unwrap();
-        // What BIND does not load is not asked for.
+        // Zones that BIND does not load are not queried.
         if let Ok(text) = sign(dir.path(), &zone.name, zone.text(), denial) {
             match home {
                 Home::Files => setup = setup.zone(&zone.name, &text),
@@ -89,9 +89,9 @@ fn check_at(home: Home, seed: u64, denial: &[&str], expected: Judged) {
     let server = setup.start();
     let validator = Validator::start(server.address(), &anchors(server.address(), &signed));
     let validator = validator.expect("named");
-    let asks = (asks(&made, seed), can_judge);
-    let asked = judge_all(&validator, server.address(), asks, expected);
-    assert!(asked > 200, "{asked} asked");
+    let queries = (generate_queries(&made, seed), can_judge);
+    let validated = judge_all(&validator, server.address(), queries, expected);
+    assert!(validated > 200, "{validated} asked");
 }
 
 #[test]

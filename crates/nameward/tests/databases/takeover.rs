@@ -135,7 +135,7 @@ fn take_over(mode: &str) {
     let primary =
         MeshPeer::start(&primary, &fleet.text()).unwrap_or_else(|error| panic!("{error}"));
 
-    // Makes a catalog that is followed here.
+    // Produces a catalog that is followed here.
     let Some(mut producer) = PowerDns::new(there) else {
         return;
     };
@@ -147,7 +147,7 @@ fn take_over(mode: &str) {
     }
     producer.start(&["theirs.test"]);
 
-    // The one that is taken over.
+    // The catalog that is taken over.
     let mut own = PowerDns::new(here).unwrap();
     own.tool(&["import-tsig-key", KEY_NAME, KEY_ALGORITHM, KEY_SECRET]);
     own.add_zone(OWN, "primary");
@@ -215,7 +215,7 @@ fn take_over(mode: &str) {
         wait_with_log(zone, log, || serial_at(here, zone).is_some());
     }
 
-    // Secondaries are notified of what happened meanwhile, and transfer with their key.
+    // Secondaries are notified of changes in the meantime, and transfer with their key.
     for address in [behind, consumer] {
         wait_with_log("the change at the secondaries", log, || {
             serial_at(address, OWN) == Some(serial)
@@ -244,7 +244,7 @@ fn take_over(mode: &str) {
     wait_for_serial(here, FLEET, fleet.serial()).unwrap_or_else(|_| panic!("{}", server.log()));
     compare(knot, here, FLEET).unwrap_or_else(|error| panic!("{mode}: {error}"));
 
-    // The catalog that is followed: a member comes, another one goes, the third stays as it is.
+    // The followed catalog: one member is added, another one removed, the third stays unchanged.
     producer.add_zone("m3.test", "primary");
     producer.tool(&["set-catalog", "m3.test", "theirs.test"]);
     producer.tool(&["set-catalog", "m2.test", ""]);
@@ -258,7 +258,7 @@ fn take_over(mode: &str) {
     let made = own.value("SELECT type || catalog FROM domains WHERE name = 'm3.test'");
     assert_eq!(made.as_deref(), Some("SLAVEtheirs.test"));
 
-    // The catalog that is made: one more member, and the one before is the same zone as before.
+    // The produced catalog: one more member, and the previous one is unchanged.
     own.add_zone("more.test", "primary");
     own.tool(&["set-catalog", "more.test", "ours.test"]);
     wait_with_log(
@@ -271,7 +271,7 @@ fn take_over(mode: &str) {
     assert!(options.unwrap().contains("g2"));
 }
 
-/// AXFR-SOURCE is the address that primaries see, for the question about the serial and for the transfer.
+/// AXFR-SOURCE is the address that primaries see, for the SOA query and for the transfer.
 #[test]
 fn axfr_source_is_the_address_that_a_primary_sees() {
     if PeerKind::PowerDns.require().is_none() {
@@ -300,11 +300,11 @@ fn axfr_source_is_the_address_that_a_primary_sees() {
 }
 
 #[test]
-fn a_database_is_taken_over_from_powerdns_live_and_nobody_notices() {
+fn a_database_is_taken_over_from_powerdns_live_without_interruption() {
     take_over("live");
 }
 
 #[test]
-fn a_database_is_taken_over_from_powerdns_resident_and_nobody_notices() {
+fn a_database_is_taken_over_from_powerdns_resident_without_interruption() {
     take_over("resident");
 }

@@ -1,4 +1,4 @@
-//! Databases over TLS: encrypted and checked, or not at all.
+//! Databases over TLS: encrypted and verified, or not at all.
 
 use super::operation::{wait_for, zone};
 use super::servers::{backend, fill, run, started};
@@ -6,7 +6,7 @@ use nameward_testkit::Setup;
 use nameward_testkit::databases::DatabaseKind;
 use std::process::Command;
 
-/// Checks a database, and returns whether that was possible, and the errors.
+/// Checks a database; returns whether that succeeded, and the errors.
 fn db_check(url: &str) -> (bool, String) {
     let mut command = Command::new(nameward_testkit::server::binary());
     let output = command.args(["db", "check", url]).output().unwrap();
@@ -79,7 +79,7 @@ fn mariadb_is_looked_up_and_followed_over_tls() {
     );
 }
 
-/// A database that demands a certificate from its clients.
+/// A database that requires a client certificate.
 fn check_client_certificate(kind: DatabaseKind) {
     let Some(mut database) = started(kind) else {
         return;

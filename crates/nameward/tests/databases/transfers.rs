@@ -1,4 +1,4 @@
-//! Transfers of zones that are at home in a database, whether they are looked up or in memory.
+//! Transfers of database zones, whether they are looked up or in memory.
 
 use super::operation::{wait_for, zone};
 use super::rows::Sqlite;
@@ -42,7 +42,7 @@ fn check(server: &TestServer, run: impl Fn(&str)) {
         changed.contains("192.0.2.11") && records(&changed) == 5,
         "{changed}"
     );
-    // All records or none (RFC 5936 section 3): a row that cannot be read fails the transfer, and the log says which.
+    // All records or none (RFC 5936 section 3): an invalid row fails the transfer and is logged.
     run("UPDATE records SET content = 'no address' WHERE name = 'ns1.one.test'");
     let start = Instant::now();
     while records(&transfer(server)) > 0 {
@@ -68,7 +68,7 @@ fn zones_of_sqlite_are_transferred_in_both_modes() {
     }
 }
 
-/// AUTO-NS of ALLOW-AXFR-FROM lets the addresses of the zone's NS records in, in both modes.
+/// AUTO-NS of ALLOW-AXFR-FROM permits the addresses of the zone's NS records, in both modes.
 #[test]
 fn auto_ns_lets_the_name_servers_of_a_zone_transfer_it() {
     for mode in ["live", "resident"] {
@@ -92,7 +92,7 @@ fn auto_ns_lets_the_name_servers_of_a_zone_transfer_it() {
     }
 }
 
-/// Zones of a database that name a template have its settings on every server, also when the template changes.
+/// Zones of a database with a template have its settings on every server, even after the template changes.
 #[test]
 fn a_template_in_the_database_lets_two_servers_transfer_its_zones() {
     let kind = DatabaseKind::Postgres;
@@ -129,7 +129,7 @@ fn a_template_in_the_database_lets_two_servers_transfer_its_zones() {
     wait(5);
     metadata(&["set", "model.test", "ALLOW-AXFR-FROM", "192.0.2.0/24"]);
     wait(0);
-    // What a zone has itself is not taken from the template.
+    // Settings of the zone itself take precedence over the template.
     metadata(&["set", "one.test", "ALLOW-AXFR-FROM", "127.0.0.1"]);
     wait(5);
     metadata(&["remove", "one.test", "X-NAMEWARD-TEMPLATE"]);
@@ -143,7 +143,7 @@ fn a_template_in_the_database_lets_two_servers_transfer_its_zones() {
     }
 }
 
-/// TSIG-ALLOW-AXFR lets its key in, and no other: neither one that the server knows, nor its name with another secret.
+/// TSIG-ALLOW-AXFR permits its key and no other: neither another known key, nor its name with another secret.
 #[test]
 fn tsig_allow_axfr_lets_no_other_key_in() {
     let secrets = ["c2VjcmV0IG9mIHRoZSBvbmU=", "c2VjcmV0IG9mIHRoZSBvdGhlcg=="];

@@ -1,5 +1,5 @@
-//! Databases that hang, are restored from a backup, or hold more than an answer can: their own questions suffer as
-//! little as can be, and those of others not at all.
+//! Databases that hang, are restored from a backup, or contain more than fits into an answer: their own queries
+//! suffer as little as possible, and those of others not at all.
 
 use super::operation::{SERVFAIL, ask, counter, wait_for, wait_for_code, zone};
 use super::rows::Sqlite;
@@ -15,12 +15,12 @@ fn backend(database: &Sqlite, mode: &str, more: &str) -> String {
     format!("[[backend]]\ntype = \"sqlite\"\npath = \"{path}\"\nmode = \"{mode}\"\n{more}\n")
 }
 
-/// Without a write-ahead log readers wait for a writer.
+/// Without a write-ahead log, readers wait for a writer.
 fn without_log(database: &Sqlite) {
     database.run("PRAGMA journal_mode = DELETE");
 }
 
-/// Lets all readers wait.
+/// Blocks all readers.
 fn lock(database: &Sqlite) -> rusqlite::Connection {
     let connection = rusqlite::Connection::open(&database.path).unwrap();
     connection.busy_timeout(PATIENCE).unwrap();
@@ -29,7 +29,7 @@ fn lock(database: &Sqlite) -> rusqlite::Connection {
 }
 
 #[test]
-fn a_sqlite_database_that_hangs_keeps_no_other_waiting() {
+fn a_sqlite_database_that_hangs_does_not_delay_others() {
     let setup = Setup::new().without_web();
     let directory = tempfile::tempdir().unwrap();
     let (hung, healthy) = (Sqlite::new(setup.dir()), Sqlite::new(directory.path()));
@@ -56,7 +56,7 @@ fn a_sqlite_database_that_hangs_keeps_no_other_waiting() {
     assert_eq!(counter(&server, "qsize-q"), 5);
     assert_eq!(counter(&server, "overload-drops"), 35);
     drop(lock);
-    // Those that waited have their answers, and there is room again.
+    // The waiting queries have their answers, and new ones are accepted.
     let start = std::time::Instant::now();
     while counter(&server, "qsize-q") > 0 {
         assert!(start.elapsed() < PATIENCE, "{}", server.log());
@@ -75,7 +75,7 @@ fn a_sqlite_database_that_hangs_is_answered_for_with_stale_data() {
     }
     database.add(&text);
     without_log(&database);
-    // The times of waiting are those of the defaults.
+    // Waits with the default timeouts.
     let server = setup
         .config("[cache]\nquery_ttl = 0\npacket_ttl = 0\n")
         .config(&backend(&database, "live", ""))
@@ -107,7 +107,7 @@ fn a_backup_that_is_copied_over_a_database_is_served() {
             .config(&backend(&database, mode, ""))
             .start();
         wait_for(&server, "www.one.test.", (0, 10));
-        // As an operator does who knows of the log.
+        // Like an operator who knows about the log.
         let empty_log = || database.run("PRAGMA wal_checkpoint(TRUNCATE)");
         empty_log();
         let backup = std::fs::read(&database.path).unwrap();
@@ -121,7 +121,7 @@ fn a_backup_that_is_copied_over_a_database_is_served() {
         wait_for(&server, "www.one.test.", (0, 10));
         wait_for_code(&server, "www.two.test.", super::operation::REFUSED);
 
-        // Emptied for a while.
+        // Empty for a while.
         std::fs::write(&database.path, b"").unwrap();
         if mode == "live" {
             server.command(&["cache", "flush"]);
@@ -132,7 +132,7 @@ fn a_backup_that_is_copied_over_a_database_is_served() {
         database.run("UPDATE records SET content = '192.0.2.13' WHERE name = 'www.one.test'");
         wait_for(&server, "www.one.test.", (0, 13));
 
-        // Another file in its place.
+        // Another file at its path.
         let other = setup_path(&database, "other.db");
         std::fs::write(&other, &backup).unwrap();
         for end in ["-wal", "-shm"] {
@@ -160,7 +160,7 @@ fn a_name_with_more_records_than_an_answer_holds_fails_and_costs_little() {
     );
     let server = setup.config(&backend(&database, "live", "")).start();
     wait_for(&server, "www.one.test.", (0, 10));
-    // The first finds out; it may take a few statements, and the names of the zone are read.
+    // The first query detects it, which may take a few statements, and the names of the zone are read.
     wait_for_code(&server, "first.wild.one.test.", SERVFAIL);
     let before = counter(&server, "backend-queries");
     for n in 0..50 {
@@ -180,7 +180,7 @@ fn a_name_with_more_records_than_an_answer_holds_fails_and_costs_little() {
     wait_for(&server, "n1.wild.one.test.", (0, 7));
 }
 
-/// Nothing is asked of the database while its zones are served from memory: only the watch for changes can tell.
+/// The database is not queried while its zones are served from memory: only the watch for changes can detect this.
 #[test]
 fn a_resident_server_whose_database_falls_silent_shows_that_changes_are_not_seen() {
     let kind = DatabaseKind::Postgres;

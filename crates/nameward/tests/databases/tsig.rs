@@ -1,4 +1,4 @@
-//! TSIG keys in a database: made by one server, known to all that use the database, PowerDNS included.
+//! TSIG keys in a database: created by one server, known to all that use the database, PowerDNS included.
 
 use super::operation::{wait_for, zone};
 use super::rows::Sqlite;
@@ -14,7 +14,7 @@ fn output_of(server: &TestServer, arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), text)
 }
 
-/// Makes a key and returns its secret.
+/// Generates a key and returns its secret.
 fn generate(server: &TestServer, arguments: &[&str], place: &str) -> String {
     let words = [&["tsig", "generate"], arguments].concat();
     let (code, text) = output_of(server, &words);
@@ -24,7 +24,7 @@ fn generate(server: &TestServer, arguments: &[&str], place: &str) -> String {
     secret.unwrap().to_string()
 }
 
-/// Whether a transfer that is signed with a key succeeds.
+/// Checks whether a transfer signed with a key succeeds.
 fn transfers(server: &TestServer, key: &str, secret: &str) -> bool {
     let output = Command::new("dig")
         .args(["@127.0.0.1", "-p", &server.address().port().to_string()])
@@ -36,7 +36,7 @@ fn transfers(server: &TestServer, key: &str, secret: &str) -> bool {
     String::from_utf8_lossy(&output.stdout).contains("SOA")
 }
 
-/// A key that one server makes is in force on both at once; it is replaced and removed for both.
+/// A key created on one server is in force on both at once; it is replaced and removed for both.
 fn check_both(servers: &[TestServer]) {
     let [one, other] = servers else {
         panic!("two servers")
@@ -112,7 +112,7 @@ fn keys_in_mariadb_are_shared_by_all_its_servers() {
 }
 
 #[test]
-fn keys_go_into_the_backend_that_is_named_and_powerdns_reads_them() {
+fn keys_are_stored_in_the_given_backend_and_powerdns_reads_them() {
     let setup = Setup::new().without_web();
     std::fs::create_dir(setup.dir().join("second")).unwrap();
     let (first, second) = (
@@ -130,7 +130,7 @@ fn keys_go_into_the_backend_that_is_named_and_powerdns_reads_them() {
         &["tsig", "generate", "third.key", "--backend", "3"],
     );
     assert_ne!(code, Some(0), "{text}");
-    // As pdnsutil does it, a key that is imported takes the place of one.
+    // Like with pdnsutil, an imported key replaces an existing one.
     let imported = [
         "pdnsutil",
         "import-tsig-key",

@@ -1,4 +1,4 @@
-//! Deleted zones are brought back with all that databases keep of them, for as long as copies are kept.
+//! Deleted zones are restored with everything that databases store about them, as long as copies are stored.
 
 use super::attributes::{done, run};
 use super::operation::{ask, zone};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const REFUSED: u8 = 5;
 const PATIENCE: Duration = Duration::from_secs(60);
 const STATE: &str = "[server]\nstate_directory = \"state\"\n";
-/// Every row of every table that has something of a zone; `notified_serial` is written by the server behind it.
+/// Every row of every table with data of a zone; `notified_serial` is written by the server itself.
 const ROWS: [&str; 5] = [
     "SELECT name, master, last_check, type, account, options, catalog FROM domains",
     "SELECT name, type, content, ttl, prio, disabled, ordername, auth FROM records ORDER BY name, type, content",
@@ -32,7 +32,7 @@ fn wait_for(server: &TestServer, name: &str, wanted: (u8, u8)) {
     }
 }
 
-/// Fills a zone with something of each kind, deletes it, brings it back and compares.
+/// Fills a zone with data of each kind, deletes it, restores it and compares.
 fn delete_and_undelete(server: &TestServer, sql: &dyn Fn(&str) -> String) {
     let create = ["zone", "create", "one.test", "--ns", "ns.one.test"];
     done(server, &[&create[..], &["--kind", "primary"]].concat());
@@ -79,7 +79,7 @@ fn delete_and_undelete(server: &TestServer, sql: &dyn Fn(&str) -> String) {
     assert_eq!(done(server, &["zone", "list", "--deleted"]), "");
     let (code, said) = run(server, &["zone", "undelete", "one.test"]);
     assert!(code == Some(5) && said.contains("exists"), "{said}");
-    // A zone that was made anew in between is not written over.
+    // A zone that was created again in the meantime is not overwritten.
     done(server, &["zone", "delete", "one.test"]);
     done(server, &create);
     let (code, said) = run(server, &["zone", "undelete", "one.test"]);
@@ -115,7 +115,7 @@ fn on_sqlite(database: &Sqlite, sql: &str) -> String {
 }
 
 #[test]
-fn a_zone_of_sqlite_comes_back_with_all_that_it_had() {
+fn a_deleted_zone_of_sqlite_is_restored_completely() {
     for mode in ["live", "resident"] {
         let setup = Setup::new().without_web().config(STATE);
         let database = Sqlite::new(setup.dir());
@@ -134,17 +134,17 @@ fn check_engine(kind: DatabaseKind) {
 }
 
 #[test]
-fn a_zone_of_postgres_comes_back_with_all_that_it_had() {
+fn a_deleted_zone_of_postgres_is_restored_completely() {
     check_engine(DatabaseKind::Postgres);
 }
 
 #[test]
-fn a_zone_of_mariadb_comes_back_with_all_that_it_had() {
+fn a_deleted_zone_of_mariadb_is_restored_completely() {
     check_engine(DatabaseKind::Mariadb);
 }
 
 #[test]
-fn the_time_for_which_copies_are_kept_follows_a_reload() {
+fn the_retention_of_copies_follows_a_reload() {
     let setup = Setup::new().without_web().config(STATE);
     let database = Sqlite::new(setup.dir());
     let server = setup.config(&sqlite_backend(&database, "live"));
@@ -170,7 +170,7 @@ fn the_time_for_which_copies_are_kept_follows_a_reload() {
 }
 
 #[test]
-fn without_a_state_directory_a_deletion_says_that_no_copy_is_kept() {
+fn without_a_state_directory_a_deletion_warns_that_no_copy_is_stored() {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.10"));
@@ -227,7 +227,7 @@ fn a_zone_too_large_for_a_copy_stays_and_copies_end_with_their_time() {
     assert_eq!(done(&server, &["zone", "list", "--deleted"]), "");
     let (code, said) = run(&server, &["zone", "undelete", "one.test"]);
     assert!(code == Some(4) && said.contains("no copy"), "{said}");
-    // The next deletion takes it away, and so does the next start.
+    // The next deletion removes it, and so does the next start.
     database.add(&zone("three.test", "192.0.2.30"));
     wait_for(&server, "www.three.test.", (0, 30));
     done(&server, &["zone", "delete", "three.test"]);

@@ -1,4 +1,4 @@
-//! DNS UPDATE of zones in databases: one transaction, seen by the next query here and soon by every other server.
+//! DNS UPDATE of database zones: one transaction, visible in the next query here and soon on every other server.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ fn nsupdate_with(server: &TestServer, arguments: &[&str], lines: &str) -> (bool,
     )
 }
 
-/// Sends an update to a server: whether the tool succeeded, and its words.
+/// Sends an update to a server; returns whether the tool succeeded, and its output.
 pub fn nsupdate_at(at: SocketAddr, arguments: &[&str], lines: &str) -> (bool, String) {
     let mut child = Command::new("nsupdate")
         .args(arguments)
@@ -144,7 +144,7 @@ fn a_secondary_forwards_updates_to_its_primary_and_relays_its_signed_reply() {
     assert_eq!(sent, (true, String::new()), "{}", secondary.log());
     assert_eq!(ask(&primary, "new.one.test."), Some((0, 77)));
     assert_eq!(counter(&secondary, "dnsupdate-answers"), 1);
-    // The primary refuses what is not signed, and the client gets that reply.
+    // The primary refuses unsigned updates, and the client gets that reply.
     let (_, words) = nsupdate(&secondary, "update add more.one.test. 60 A 192.0.2.78");
     assert!(words.contains("REFUSED"), "{words}");
     primary.stop();

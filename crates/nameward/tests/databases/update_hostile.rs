@@ -1,5 +1,5 @@
-//! Malformed and hostile updates, one table for zones of files and of each database: the same response codes, nothing changed, and
-//! a server that goes on.
+//! Malformed and hostile updates, one table for zone files and for each database: the same response codes, nothing
+//! changed, and a server that continues.
 
 #[expect(dead_code, reason = "the table is used as a whole where it stands")]
 #[path = "../../../maintain/tests/update/cases.rs"]
@@ -21,7 +21,7 @@ use super::servers::{backend, fill, run, started};
 use super::update::nsupdate_at;
 
 const ALLOWED: &str = "[[zone]]\nname = \"one.test\"\nallow_update = [\"127.0.0.1\"]\n";
-/// Time for a machine that is busy with other tests.
+/// Timeout for a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn apex() -> NameBuf {
@@ -40,7 +40,7 @@ fn zone() -> ZoneText {
     }
 }
 
-/// Messages that are wrong, with their sentences and response codes.
+/// Invalid messages, with descriptions and response codes.
 fn messages() -> Vec<(String, Vec<u8>, Rcode)> {
     let apex = apex();
     let is_wrong = |code: Rcode| matches!(code, Rcode::FormErr | Rcode::NotZone);
@@ -74,7 +74,7 @@ fn messages() -> Vec<(String, Vec<u8>, Rcode)> {
     let mut none = good.clone();
     none[5] = 0;
     push("no zone", none, Rcode::FormErr);
-    // The owner of the first prerequisite stands behind the zone section.
+    // The owner of the first prerequisite follows the zone section.
     let owner = 12 + apex.as_name().as_wire().len() + 4;
     for (target, sentence) in [
         (owner, "an owner that leads to itself"),
@@ -137,7 +137,7 @@ fn check(server: &TestServer) {
             "{sentence}: a reply of {length} octets"
         );
     }
-    // Nothing has changed: the first good update is the first of all.
+    // Nothing has changed: the first valid update is the first one in the log.
     let good = "zone one.test.\nprereq nxdomain new.one.test.\nprereq yxrrset www.one.test. A 192.0.2.10\n\
                 prereq yxrrset www.one.test. A 192.0.2.11\nprereq yxrrset www.one.test. TXT \"web\"\n\
                 prereq yxrrset one.test. SOA ns1.one.test. host.one.test. 10 3600 600 86400 300\n\

@@ -10,7 +10,7 @@ use super::update::nsupdate_at;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Counts the lines of the log that say that a zone's servers are notified now.
+/// Counts the log lines about NOTIFY messages sent at once for a zone.
 fn notified_count(server: &TestServer, zone: &str) -> usize {
     let log = server.log();
     let lines = log.lines().filter(|line| line.contains(zone));
@@ -31,7 +31,7 @@ fn update(primary: &TestServer, zone: &str) {
 }
 
 #[test]
-fn notify_dnsupdate_says_whether_secondaries_are_notified_of_updates_at_once() {
+fn notify_dnsupdate_controls_whether_secondaries_are_notified_of_updates_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let database = Sqlite::new(directory.path());
     for name in ["at-once.test", "later.test", "unsaid.test"] {
@@ -87,7 +87,7 @@ fn notify_dnsupdate_says_whether_secondaries_are_notified_of_updates_at_once() {
         "{}",
         primary.log()
     );
-    // An operator does not wait for the round.
+    // A request of an operator does not wait for the next round.
     notify(&primary, "later.test");
     wait_for(&secondary, "new.later.test.", (0, 77));
 }

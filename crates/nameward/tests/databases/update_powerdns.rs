@@ -1,8 +1,9 @@
-//! Who may update a zone of a database: Nameward beside PowerDNS, on one database, with the same requests.
+//! Permissions for updates of database zones: Nameward and PowerDNS, on one database, with the same requests.
 //!
-//! Three answers differ, on purpose: PowerDNS adds what its setting `allow-dnsupdate-from` says to every zone, and that is this
-//! machine unless it is emptied. Nameward has no such list, so a zone that says nothing, or names other networks, takes nothing from
-//! this machine. Keys alone count from this machine, as with the setting that PowerDNS has by itself.
+//! Three answers differ intentionally: PowerDNS adds the networks of its setting `allow-dnsupdate-from` to every
+//! zone, which is this machine unless it is emptied. Nameward has no such list, so a zone without networks, or with
+//! other ones, accepts nothing from this machine. Keys alone are sufficient from this machine, as with the default
+//! setting of PowerDNS.
 
 use std::net::SocketAddr;
 
@@ -34,7 +35,7 @@ const ALL: Codes = ["NOERROR", "NOERROR", "NOERROR"];
 const NOBODY: Codes = ["REFUSED", "REFUSED", "REFUSED"];
 const KEY: Codes = ["REFUSED", "NOERROR", "REFUSED"];
 
-/// Zone, PowerDNS as it is, PowerDNS with an empty `allow-dnsupdate-from`, Nameward.
+/// Zone, PowerDNS with its defaults, PowerDNS with an empty `allow-dnsupdate-from`, Nameward.
 const EXPECTED: &[(&str, Codes, Codes, Codes)] = &[
     ("none.test", ALL, NOBODY, NOBODY),
     ("from.test", ALL, ALL, ALL),
@@ -92,7 +93,7 @@ fn codes(at: SocketAddr, zone: &str, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn networks_and_keys_of_a_database_let_in_whom_powerdns_lets_in() {
+fn networks_and_keys_of_a_database_permit_the_same_clients_as_in_powerdns() {
     let directory = tempfile::tempdir().unwrap();
     let Some(store) = Store::new(None, directory.path()) else {
         return;
@@ -130,7 +131,7 @@ fn networks_and_keys_of_a_database_let_in_whom_powerdns_lets_in() {
     }
 }
 
-/// FORWARD-DNSUPDATE of a secondary here has PowerDNS, as its primary, take the update or refuse it.
+/// FORWARD-DNSUPDATE of a secondary here lets PowerDNS, as its primary, accept or refuse the update.
 #[test]
 fn a_secondary_forwards_updates_to_powerdns() {
     let directory = tempfile::tempdir().unwrap();
@@ -139,7 +140,7 @@ fn a_secondary_forwards_updates_to_powerdns() {
     };
     fill(&store);
     let names: Vec<&str> = ZONES.iter().map(|zone| zone.0).collect();
-    // Without caches: an answer that PowerDNS made before the update and caches after it hides the new serial.
+    // Without caches: an answer rendered before the update and cached after it would hide the new serial.
     let more = "dnsupdate=yes\nallow-dnsupdate-from=\n\
                 cache-ttl=0\nquery-cache-ttl=0\nnegquery-cache-ttl=0\n";
     let Some(primary) = powerdns_with(&store, &names, more) else {

@@ -1,4 +1,4 @@
-//! Versions of zones for views from a database: `shop.test..inside` in `domains`, as PowerDNS 5 names variants.
+//! Zone versions for views from a database: `shop.test..inside` in `domains`, as PowerDNS 5 names variants.
 
 use super::alias::with_shop;
 use super::rows::Sqlite;
@@ -17,7 +17,7 @@ const VIEWS: &str = "[[view]]\nname = \"office\"\nnetworks = [\"127.0.0.2\"]\n\
                      zones = [{ name = \"shop.test\", variant = \"inside\" }]\n\
                      [[view]]\nname = \"lost\"\nnetworks = [\"127.0.0.4\"]\nzones = [{ name = \"shop.test\" }]\n";
 
-/// Adds the version `shop.test..inside` beside `shop.test`.
+/// Adds the version `shop.test..inside` to `shop.test`.
 const INSIDE: &str =
     "INSERT INTO domains (id, name, type) VALUES (100, 'shop.test..inside', 'NATIVE');
     INSERT INTO records (domain_id, name, type, content, ttl) VALUES
@@ -72,7 +72,7 @@ fn versions_of_a_database_zone_are_never_mixed() {
         }
         let absent = ask(&server, "127.0.0.2", Transport::Udp, "outside.shop.test");
         assert_eq!(absent, (3, vec![]));
-        // A change of one version, by command, is not seen in the other.
+        // A change of one version, by command, is not visible in the other.
         run(
             &server,
             &[
@@ -192,7 +192,7 @@ fn mariadb_has_versions_of_zones() {
     check_server(DatabaseKind::Mariadb);
 }
 
-/// A version with a few names over the common one, in the same database.
+/// A version with a few names that overlays the common one, in the same database.
 const OVERLAY: &str =
     "INSERT INTO domains (id, name, type) VALUES (101, 'shop.test..over', 'NATIVE');
     INSERT INTO records (domain_id, name, type, content, ttl) VALUES
@@ -202,19 +202,19 @@ const OVERLAY: &str =
 const OVERLAYS: &str = "[cache]\nzone_refresh = 1\n[[view]]\nname = \"over\"\nnetworks = [\"127.0.0.5\"]\n\
                         zones = [{ name = \"shop.test\", variant = \"over\", base = true }]\n";
 
-/// Checks what clients of an overlay get, and that it follows changes of both parts.
+/// Checks the answers of an overlay, and that it follows changes of both versions.
 fn check_overlay(server: &TestServer, change: &dyn Fn(&str)) {
     let ask = |client, name| ask(server, client, Transport::Udp, name);
     server.wait_until("both versions are served", || {
         ask("127.0.0.1", "www.shop.test") == (0, vec![192])
             && ask("127.0.0.5", "www.shop.test") == (0, vec![10])
     });
-    // A name of the common version alone, and one that is hidden.
+    // A name that only the common version has, and one that is hidden.
     assert_eq!(ask("127.0.0.5", "alias.shop.test"), (0, vec![10]));
     assert_eq!(ask("127.0.0.5", "ns.shop.test"), (0, vec![127]));
     assert_eq!(ask("127.0.0.5", "outside.shop.test"), (3, vec![]));
     assert_eq!(ask("127.0.0.1", "outside.shop.test"), (0, vec![]));
-    // A change of the common version in the database is seen in both.
+    // A change of the common version in the database is visible in both.
     change(
         "INSERT INTO records (domain_id, name, type, content, ttl) SELECT id, 'new.shop.test', 'A', '192.0.2.44', 60 \
          FROM domains WHERE name = 'shop.test'; UPDATE records SET content = 'ns.shop.test h.shop.test 2 2 3 4 60' \
@@ -225,7 +225,7 @@ fn check_overlay(server: &TestServer, change: &dyn Fn(&str)) {
             ask(client, "new.shop.test") == (0, vec![192])
         });
     }
-    // A change of the overlay, by command, is seen in it alone.
+    // A change of the overlay, by command, is visible in it alone.
     run(
         server,
         &[

@@ -8,7 +8,7 @@ use nameward_testkit::{Setup, TestServer, server::binary};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Runs a command that has to succeed without a server; returns what it printed.
+/// Runs a command that must succeed without a server; returns its output.
 fn done(home: &Path, arguments: &[&str]) -> String {
     let output = Command::new(binary())
         .args(arguments)
@@ -31,7 +31,7 @@ fn of_server(server: &TestServer, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Does work of every kind without a server, and then looks at it with one.
+/// Makes changes of every kind without a server, and then checks them with one.
 fn work_on(backend: &str, mode: &str) {
     let home = tempfile::tempdir().unwrap();
     let state = home.path().join("state");
@@ -72,7 +72,7 @@ fn work_on(backend: &str, mode: &str) {
     wait_for(&server, "www.one.test.", (0, 8));
     wait_for(&server, "mail.one.test.", (0, 9));
     for (command, without) in commands.iter().zip(without) {
-        // State and signing are known to a server only.
+        // State and signing are known only to a server.
         let columns = |text: String| match command {
             ["zone", "list"] => {
                 let rows = text.lines().map(|row| row.split(' ').take(4));
@@ -86,7 +86,7 @@ fn work_on(backend: &str, mode: &str) {
         assert_eq!(served, columns(without), "{command:?}");
     }
     if let Some(history) = history {
-        // The header and three changes: the journal went on.
+        // The header and three changes: the journal continues.
         assert_eq!(history.lines().count(), 4, "{history}");
         assert_eq!(
             of_server(&server, &["zone", "history", "one.test"]),

@@ -83,7 +83,7 @@ fn a_change_is_in_the_next_answer() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one story from start to end")]
-fn what_cannot_be_changed_is_refused_with_a_reason() {
+fn unsupported_changes_are_refused_with_a_reason() {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.10"));
@@ -182,7 +182,7 @@ fn what_cannot_be_changed_is_refused_with_a_reason() {
 }
 
 #[test]
-fn what_was_acknowledged_survives_the_end_of_the_server() {
+fn acknowledged_updates_survive_the_end_of_the_server() {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.10"));
@@ -251,7 +251,7 @@ fn records_are_listed_whole_and_those_not_served_are_comments() {
 }
 
 #[test]
-fn a_listing_of_more_than_16_mib_comes_to_its_end() {
+fn a_listing_of_more_than_16_mib_is_complete() {
     const ROWS: usize = 9_000;
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
@@ -289,7 +289,7 @@ fn a_clean_stop_leaves_a_file_that_can_be_copied() {
             }
             signal => {
                 server.signal(signal);
-                // Its directory goes with the server, so a reader keeps the file.
+                // Its directory is deleted with the server, so a reader keeps the file open.
                 let path = database.path.clone();
                 let file = std::fs::File::open(&path).unwrap();
                 assert_eq!(server.wait().code(), Some(0));
@@ -303,7 +303,7 @@ fn a_clean_stop_leaves_a_file_that_can_be_copied() {
     }
 }
 
-/// A database made with the schema of PowerDNS, if that is installed, with the triggers of `nameward db init`.
+/// A database with the schema of PowerDNS, if that is installed, with the triggers of `nameward db init`.
 pub fn started(kind: DatabaseKind) -> Option<Database> {
     let database = Database::start(kind)?.unwrap();
     let schema = match kind {
@@ -333,7 +333,7 @@ pub fn backend(kind: DatabaseKind, database: &Database, mode: &str) -> String {
     format!("[[backend]]\ntype = \"{name}\"\nurl = \"{url}\"\nmode = \"{mode}\"\n")
 }
 
-/// How long it takes until a server gives this answer.
+/// Measures how long it takes until a server gives this answer.
 fn time_until(server: &TestServer, name: &str, wanted: (u8, u8)) -> Duration {
     let start = Instant::now();
     while ask(server, name) != Some(wanted) {
@@ -417,7 +417,7 @@ fn check_fleet(kind: DatabaseKind) {
     assert_eq!(count.trim(), "0");
 }
 
-/// The server that writes notifies the others where no trigger does.
+/// The writing server notifies the others where no trigger does.
 fn check_without_triggers(kind: DatabaseKind, database: &Database, servers: &[TestServer; 2]) {
     let sql = match kind {
         DatabaseKind::Postgres => "DROP FUNCTION nameward_changed() CASCADE",
@@ -448,7 +448,7 @@ fn time_until_there(server: &TestServer) {
 }
 
 #[test]
-fn changes_go_to_the_primary_and_are_waited_for_at_the_replica() {
+fn changes_are_written_to_the_primary_and_awaited_on_the_replica() {
     let kind = DatabaseKind::Postgres;
     let Some(primary) = started(kind) else {
         return;

@@ -35,7 +35,7 @@ fn has_metric(server: &TestServer, line: &str) -> bool {
     get(server, "/metrics").lines().any(|found| found == line)
 }
 
-/// A server on a live database with one good zone besides the faulty one that the statements make.
+/// A server on a live database with one valid zone besides the faulty one that the statements create.
 fn server_with(sql: &str) -> (Sqlite, TestServer) {
     let setup = Setup::new();
     let database = Sqlite::new(setup.dir());
@@ -120,7 +120,7 @@ fn a_presigned_zone_that_is_answered_unsigned_is_a_fault() {
 }
 
 #[test]
-fn a_live_database_that_is_lost_makes_the_server_not_ready() {
+fn an_unreachable_live_database_makes_the_server_not_ready() {
     let setup = Setup::new();
     let path = setup.dir().join("missing.db");
     let backend = format!(

@@ -94,7 +94,7 @@ pub(crate) fn validate(validator: &Validator, at: SocketAddr, salt: &str) {
         query[2] |= 1;
         let reply = validator.ask(&query).unwrap();
         let log = validator.log_tail();
-        // What it says may come from proofs in its cache: with compact denial the server itself says NOERROR.
+        // It may answer with proofs from its cache: with compact denial the server itself answers NOERROR.
         let is_answer = matches!(reply.rcode(), 0 | 3);
         assert!(is_answer, "{salt}: {ask}: {}\n{log}", reply.rcode());
         // RFC 5155 section 9.2: with Opt-Out a name that is denied may be an insecure delegation, one for which a wildcard
@@ -106,7 +106,7 @@ pub(crate) fn validate(validator: &Validator, at: SocketAddr, salt: &str) {
     }
 }
 
-/// The columns that PowerDNS derives are those that `pdnsutil rectify-zone` leaves.
+/// The columns derived by PowerDNS are equal to those of `pdnsutil rectify-zone`.
 fn check_rectified(store: &Store, directory: &Path, after: &str) {
     let columns = "SELECT name, COALESCE(type, '-'), auth, COALESCE(ordername, '-') FROM records ORDER BY 1, 2, 4";
     let ours = store.lines(columns);
@@ -154,7 +154,7 @@ fn check(kind: Option<DatabaseKind>, mode: &str) {
     let at = server.address();
     assert!(!is_signed(at));
     let show = || pdnsutil(here, &["show-zone", NAME]);
-    // PowerDNS loads zones without what it derives.
+    // PowerDNS loads zones without the derived records.
     run(&server, &["zone", "rectify", NAME]);
     check_rectified(&store, here, "rectify");
 
@@ -171,7 +171,7 @@ fn check(kind: Option<DatabaseKind>, mode: &str) {
     let metadata = pdnsutil(here, &["get-meta", NAME, "SOA-EDIT"]);
     assert!(metadata.contains("INCEPTION-EPOCH"), "{metadata}");
     assert_eq!(code(&server, &["zone", "secure", NAME]), Some(5));
-    // The keys that this server shows are those that the other one signs with. Both resolvers keep what they saw.
+    // The keys shown by this server sign on the other one. Both resolvers keep their caches.
     let resolvers = [at, peer.addr()].map(|server| {
         let validator = Validator::start(server, &anchors(at, &[NAME])).unwrap();
         validate(&validator, server, "first");
@@ -211,7 +211,7 @@ fn check(kind: Option<DatabaseKind>, mode: &str) {
         validate_all("unset");
     }
 
-    // What only the signer makes is refused, wherever the zone is stored.
+    // Records that only the signer generates are refused, wherever the zone is stored.
     for (owner, rtype, data) in [
         ("@", "NSEC3PARAM", "1 0 5 AB"),
         ("@", "DNSKEY", "257 3 13 AAAA"),
@@ -220,7 +220,7 @@ fn check(kind: Option<DatabaseKind>, mode: &str) {
         let set = ["record", "set", NAME, owner, rtype, "60", data];
         assert_eq!(code(&server, &set), Some(7), "{rtype}");
     }
-    // A zone-signing key comes, and the first key is left with the keys alone.
+    // A zone-signing key is added, and the first key only signs the keys from then on.
     let before = stored_serial(&store);
     run(
         &server,
@@ -289,7 +289,7 @@ fn keys_in_mariadb_by_our_commands_are_those_of_pdnsutil_and_secure() {
     check(Some(DatabaseKind::Mariadb), "resident");
 }
 
-/// Ends a thread that asks, also if the test fails meanwhile.
+/// Ends a querying thread, even if the test fails in the meantime.
 struct Ending<'e>(&'e AtomicBool);
 
 impl Drop for Ending<'_> {

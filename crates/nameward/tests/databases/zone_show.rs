@@ -1,4 +1,4 @@
-//! `nameward zone show` on a running server, for zones that it does not serve or has no contents of.
+//! `nameward zone show` on a running server, for zones that it does not serve or that have no contents.
 
 use nameward_testkit::Setup;
 
@@ -6,7 +6,7 @@ use super::operation::zone;
 use super::rows::Sqlite;
 
 #[test]
-fn zone_show_tells_the_state_of_zones_without_contents() {
+fn zone_show_shows_the_state_of_zones_without_contents() {
     for (mode, expected) in [
         ("live", ["live", "no SOA"]),
         ("resident", ["current", "not ready"]),

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 #[test]
-fn five_hundred_random_questions_have_the_same_answers_on_every_transport() {
+fn five_hundred_random_queries_have_the_same_answers_on_every_transport() {
     let Some(clients) = clients() else {
         return;
     };
@@ -43,7 +43,7 @@ struct Frontend {
 }
 
 impl Frontend {
-    /// Starts a program with a configuration file; `%` in it stands for the port of the program.
+    /// Starts a program with a configuration file; `%` in it is replaced by the port of the program.
     fn start(server: &TestServer, program: &[&str], config: &str) -> Frontend {
         let address = free_address().unwrap();
         let file = server.dir().join(format!("{}.conf", program[0]));
@@ -65,7 +65,7 @@ impl Frontend {
         run_tool(server, &command).1
     }
 
-    /// Waits until it answers with what the server says, for questions that it has not asked before.
+    /// Waits until it returns the server's answers, for queries that it has not sent before.
     fn forwards(&self, server: &TestServer) {
         server.wait_until("the first answer", || {
             self.ask(server, "www.example.org A").contains("192.0.2.1")
@@ -128,7 +128,7 @@ fn dnsdist_forwards_over_tls_and_https() {
         ("TLS", "", "tls-queries"),
         ("HTTPS", ", dohPath='/dns-query'", "https-queries"),
     ] {
-        // Of dnsdist's TLS libraries OpenSSL is the one that Debian builds in.
+        // Of dnsdist's TLS libraries, Debian builds it with OpenSSL.
         let config = format!(
             "setLocal('127.0.0.1:%')\nsetACL({{'127.0.0.0/8'}})\nnewServer({{address='{}', tls='openssl', \
              subjectName='dns.example.org', caStore='{}', validateCertificates=true, \

@@ -163,7 +163,7 @@ fn other_requests_have_their_status_codes_and_reach_nothing_else() {
             );
         }
     }
-    // An UPDATE and a NOTIFY are not taken by GET.
+    // An UPDATE or a NOTIFY is not accepted by GET.
     for opcode in [4, 5] {
         let mut change = query(&["example", "org"], 6);
         change[2] = opcode << 3;
@@ -171,7 +171,7 @@ fn other_requests_have_their_status_codes_and_reach_nothing_else() {
         let output = curl(&server, "", &path);
         assert!(status(&output).starts_with("405"), "{output}");
     }
-    // A transfer has no form here.
+    // A transfer cannot be sent over HTTPS.
     let path = format!(
         "/dns-query?dns={}",
         encode(&query(&["example", "org"], 252))

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 #[test]
-fn a_made_certificate_works_with_its_pin_and_is_never_overwritten() {
+fn a_generated_certificate_works_with_its_pin_and_is_never_overwritten() {
     let setup = Setup::new();
     let make = |names: &[&str]| {
         Command::new(binary())

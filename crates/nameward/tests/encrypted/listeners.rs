@@ -34,7 +34,7 @@ impl Haproxy {
     }
 }
 
-/// Queries as a client with an address of its own; returns what kdig prints.
+/// Queries as a client with its own address; returns the output of kdig.
 fn kdig(server: &TestServer, (client, at): (&str, SocketAddr), transport: &str) -> String {
     let (ip, port) = (at.ip(), at.port());
     // kdig 3.2 crashes if it has to verify the certificate over QUIC.

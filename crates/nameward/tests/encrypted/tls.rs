@@ -55,7 +55,7 @@ impl Connection {
         }
     }
 
-    /// Sends octets, as far as the server takes them, and returns what it sends until it closes the connection.
+    /// Sends octets, as far as the server accepts them, and returns its output until it closes the connection.
     pub fn send_and_read(&mut self, octets: &[u8]) -> Vec<u8> {
         let mut stream = Stream::new(&mut self.tls, &mut self.tcp);
         let _ = stream.write_all(octets).and_then(|()| stream.flush());
@@ -246,7 +246,7 @@ fn peers_that_do_not_finish_a_handshake_are_closed_and_others_are_served() {
     let mut silent: Vec<TcpStream> = (0..200)
         .map(|_| TcpStream::connect(server.encrypted("TLS")).unwrap())
         .collect();
-    // The start of a record that announces more than ever comes.
+    // The start of a record that announces more than is sent.
     for stream in silent.iter_mut().skip(100) {
         stream.write_all(b"\x16\x03\x01\x02\x00\x01\x00").unwrap();
     }
@@ -273,7 +273,7 @@ fn a_client_that_sends_garbage_in_its_connection_is_closed() {
     let config = client(&server);
     let mut connection = Connection::open(&server, &config);
     connection.ask(1);
-    // A record that nobody encrypted.
+    // A record that is not encrypted.
     connection.tcp.write_all(b"\x17\x03\x03\x00\x20").unwrap();
     connection.tcp.write_all(&[7; 32]).unwrap();
     let mut rest = Vec::new();

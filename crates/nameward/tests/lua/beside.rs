@@ -1,4 +1,5 @@
-//! PowerDNS beside us where answers depend on databases and resolvers: the same GeoIP databases, the same resolver, the
+//! Comparison with PowerDNS where answers depend on databases and resolvers: the same GeoIP databases, the same
+//! resolver, the
 //! same automatic hints of SVCB and HTTPS records.
 
 use std::{fs, path::Path, process::Command};
@@ -122,7 +123,7 @@ fn scripts_resolve_names_of_others_as_in_powerdns() {
             assert_eq!(ours, theirs, "{name}\n{}", server.log());
         }
     }
-    // Names of our own zones are found here, and without a resolver others are an error that says so.
+    // Names of our own zones are found here; without a resolver, others are an error with that reason.
     let own = RESOLVING.replace("far.test", "own.test");
     let alone = Setup::new()
         .config("[lua]\nrecords = true\n")
@@ -206,7 +207,7 @@ fn automatic_hints_are_filled_in_as_in_powerdns_wherever_the_zone_is() {
             let ours = ask(server.address(), "127.0.0.1", &question);
             assert_eq!(ours, theirs, "{what} {name}\n{}", server.log());
         }
-        // Other servers get the hints, not the word.
+        // Other servers get the hints, not the keyword.
         let services = transferred(server.address());
         assert_eq!(services.len(), 10, "{what} {services:?}");
         let filled = "two.svc.test. 300 IN SVCB 2 ns.svc.test. ipv4hint=127.0.0.1";

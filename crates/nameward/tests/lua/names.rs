@@ -10,7 +10,7 @@ use crate::operation::secure::done;
 const APEX: &str = "$TTL 300\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns A 127.0.0.1\n";
 
 #[test]
-fn a_failing_wildcard_script_is_one_fault_whatever_names_are_queried() {
+fn a_failing_wildcard_script_is_one_fault_for_all_queried_names() {
     let zone = format!("{APEX}*.w LUA A \"nosuch()\"\n");
     let server = Setup::new()
         .config("[lua]\nrecords = true\n")
@@ -32,7 +32,7 @@ fn a_failing_wildcard_script_is_one_fault_whatever_names_are_queried() {
 }
 
 #[test]
-fn an_alias_to_a_script_has_what_the_script_returns() {
+fn an_alias_to_a_script_has_the_results_of_the_script() {
     let zone = format!(
         "{APEX}@ 60 ALIAS www\nwww LUA A \"{{'192.0.2.1', '192.0.2.2'}}\"\nmixed ALIAS both\n\
          both A 192.0.2.3\nboth LUA A \"'192.0.2.4'\"\nfailing ALIAS bad\nbad LUA A \"nosuch()\"\n\

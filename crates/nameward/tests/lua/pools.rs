@@ -173,7 +173,7 @@ fn targets_of_two_thousand_records_are_checked_before_they_are_queried() {
         let is_checked = |line: &&str| line.starts_with("up ") || line.starts_with("down ");
         list.lines().filter(is_checked).count() == 2000
     });
-    // A record that is added later is no exception.
+    // This also applies to a record that is added later.
     let late = "late LUA A \"ifportup(9, {'127.2.0.1'})\"\n";
     server.write_zone("up.test", &(zone.replace(" 1 3600", " 2 3600") + late));
     done(&server, &["reload"]);
@@ -342,7 +342,7 @@ fn members_are_checked_by_https_with_certificates_that_must_be_valid() {
 }
 
 #[test]
-fn members_fail_and_recover_while_clients_ask() {
+fn members_fail_and_recover_while_clients_query() {
     let listener = TcpListener::bind("127.0.0.2:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let config = format!(

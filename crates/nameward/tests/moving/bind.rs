@@ -68,7 +68,7 @@ fn a_catalog_that_bind_follows_is_followed() {
             zone,
         ],
     );
-    // Members would be asked for at the wrong server.
+    // Members would be transferred from the wrong server.
     let other = dry_run("bind", &conf("192.0.2.9"));
     assert_lines(
         &other,
@@ -111,7 +111,7 @@ fn a_server_that_listens_with_tls_only_does_not_listen_in_the_clear() {
 }
 
 #[test]
-fn tls_of_listeners_and_primaries_is_kept() {
+fn tls_of_listeners_and_primaries_is_converted() {
     let conf = |tls: &str| {
         format!(
             "options {{ directory \"/d\"; listen-on {{ 192.0.2.9; }}; listen-on port 8853 tls local {{ 192.0.2.9; }}; \
@@ -153,7 +153,7 @@ fn tls_of_listeners_and_primaries_is_kept() {
 }
 
 #[test]
-fn https_listeners_are_kept_with_their_path_and_never_in_plain_text() {
+fn https_listeners_are_converted_with_their_path_and_never_in_plain_text() {
     let conf = |listen: &str, http: &str| {
         format!(
             "options {{ listen-on {{ 192.0.2.9; }}; {listen} listen-on-v6 {{ none; }}; }};\n\
@@ -261,7 +261,7 @@ view outside { match-clients { 127.0.0.3; 127.0.0.4; };
 ";
 
 #[test]
-fn all_views_are_kept_in_the_order_of_bind() {
+fn all_views_are_converted_in_the_order_of_bind() {
     let mut files = with_zones(&[("named.conf", VIEWS)], &["two.example"], "");
     for view in ["keyed", "listener", "inside", "outside"] {
         let text = zone("one.example") + &format!("where TXT {view}\n");

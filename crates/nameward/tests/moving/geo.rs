@@ -57,7 +57,7 @@ fn moved(old: &OldServer, kind: &str, file: &str) -> (TestServer, String) {
     (setup.config(&text).start(), report)
 }
 
-/// Asks both servers for each client; those with several possible answers must give one of them.
+/// Queries both servers for each client; where several answers are possible, each must give one of them.
 fn compare(old: SocketAddr, new: &TestServer, questions: &[(&str, &str)]) {
     for client in CLIENTS {
         for (name, rtype) in questions {
@@ -190,7 +190,7 @@ fn names_of_the_geoip_module_answer_as_before() {
 }
 
 #[test]
-fn what_a_geographic_zone_cannot_keep_is_reported_with_its_line() {
+fn unsupported_settings_of_a_geographic_zone_are_reported_with_their_line() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
     fs::write(

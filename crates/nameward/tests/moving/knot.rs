@@ -17,7 +17,7 @@ const CONF: &str = include_str!("conf/knot.conf");
 const MORE: &str = include_str!("conf/knot-more.conf");
 
 #[test]
-fn tls_of_listeners_and_remotes_is_kept() {
+fn tls_of_listeners_and_remotes_is_converted() {
     let pin = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=";
     let rest = format!(
         "remote:\n  - id: pinned\n    address: 192.0.2.1\n    tls: on\n    cert-key: {pin}\n  - id: any\n    address: 192.0.2.2@8853\n    \
@@ -73,7 +73,7 @@ fn tls_of_listeners_and_remotes_is_kept() {
 }
 
 #[test]
-fn interfaces_with_xdp_are_kept() {
+fn interfaces_with_xdp_are_converted() {
     let report = dry_run(
         "knot",
         "server:\n    listen: 192.0.2.9\nxdp:\n    listen: [eth0, eth1@53]\n    route-check: on\n",
@@ -95,7 +95,7 @@ fn answers_transfers_and_refusals_stay() {
         return;
     };
     wait_for_signatures(old.address, "signed.example");
-    // Knot writes the files when it has signed and made the zones.
+    // Knot writes the files after it has signed and generated the zones.
     for (file, text) in [
         ("signed.example", "RRSIG"),
         ("catalog.example", "signed.example."),
@@ -117,7 +117,7 @@ fn answers_transfers_and_refusals_stay() {
         &["one.example", "two.example", "copy.example"],
     );
     compare_signed(before, after, "signed.example");
-    // Consumers know members by their labels. The serial is the time at which the catalog was made.
+    // Consumers identify members by their labels. The serial is the time at which the catalog was generated.
     wait_until("the catalog is made", || {
         serial(after, "catalog.example") > 0
     });
@@ -172,7 +172,7 @@ fn digests_dnstap_and_a_hidden_version_are_converted() {
         "responses = false",
         "zonemd = \"generate\"",
         "zonemd = \"require\"",
-        // Knot without listen: answers nobody.
+        // Without listen, Knot answers no client.
         "listen = [\"127.0.0.1:53\", \"[::1]:53\"]",
     ];
     assert_lines(&report, &lines);
@@ -183,7 +183,7 @@ fn old_server() -> Option<(OldServer, Peer)> {
     let primary = primary_of_copy(PeerKind::Nsd)?;
     let zones = ["one.example", "two.example", "signed.example"];
     let files = with_zones(
-        // Knot does not make the directory of its databases.
+        // Knot does not create the directory of its databases.
         &[
             ("knot.conf", CONF),
             ("more/zones.conf", MORE),
@@ -203,7 +203,7 @@ fn old_server() -> Option<(OldServer, Peer)> {
 }
 
 #[test]
-fn proxies_are_taken_and_must_send_headers() {
+fn proxies_are_converted_and_must_send_headers() {
     let report = dry_run(
         "knot",
         "server:\n    proxy-allowlist: [192.0.2.1, 198.51.100.8-198.51.100.11]\n",

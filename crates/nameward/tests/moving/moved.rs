@@ -1,4 +1,4 @@
-//! One move: files of the other server, its process, the import, our server, and what is asked of both.
+//! One migration: files of the other server, its process, the import, our server, and the queries to both.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 
 use nameward_testkit::{
     Setup, TestServer,
-    differential::{answers::Server, questions::Ask},
+    differential::{answers::Server, queries::Ask},
     peers::{Peer, PeerKind, PeerOptions},
     server::binary,
     wire::{Client, Name, Question, QuestionEdns, Transport, rcode_text, type_from_text},
@@ -29,7 +29,7 @@ pub fn zone(name: &str) -> String {
     )
 }
 
-/// Returns the files of a configuration, and those of zones below `zones/`.
+/// Returns the files of a configuration, and the zone files below `zones/`.
 pub fn with_zones(files: &[(&str, &str)], zones: &[&str], ending: &str) -> Vec<(String, String)> {
     let files = files
         .iter()
@@ -105,7 +105,7 @@ impl OldServer {
             .unwrap()
     }
 
-    /// The report with the directory, ports and addresses of this run taken out.
+    /// Returns the report without the directory, ports and addresses of this run.
     pub fn report(&self, output: &Output, primary: Option<SocketAddr>) -> String {
         let text = [&output.stdout[..], &output.stderr[..]].concat();
         let text = String::from_utf8(text).unwrap();
@@ -150,7 +150,7 @@ impl OldServer {
     }
 }
 
-/// Puts a word in the place of the letters and digits that follow some text.
+/// Replaces the letters and digits that follow some text by a placeholder.
 fn masked(text: &str, before: &str, word: &str) -> String {
     let mut parts = text.split(before);
     let mut masked = parts.next().unwrap_or_default().to_string();
@@ -191,14 +191,14 @@ pub fn dry_run(kind: &str, conf: &str) -> String {
     String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
 }
 
-/// Asserts that a report has each of some lines, or parts of lines.
+/// Asserts that a report contains each of these lines or fragments.
 pub fn assert_lines(report: &str, lines: &[&str]) {
     for line in lines {
         assert!(report.contains(line), "no line {line:?} in\n{report}");
     }
 }
 
-/// Compares a report with the one that is kept; `UPDATE_REPORTS=1` writes it anew.
+/// Compares a report with the stored one; `UPDATE_REPORTS=1` rewrites it.
 pub fn assert_report(name: &str, report: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("tests/moving/conf")
@@ -260,7 +260,7 @@ pub fn rcode(server: SocketAddr, source: &str, name: &str, rtype: &str) -> Strin
     rcode_text(reply.rcode()).to_string()
 }
 
-/// Waits until a secondary zone is filled; a server whose log is quiet does not say so.
+/// Waits until a secondary zone is transferred; a server with a quiet log does not report it.
 pub fn wait_for(server: SocketAddr, zone: &str) {
     let start = std::time::Instant::now();
     while rcode(server, "127.0.0.1", zone, "SOA") != "NOERROR" {
@@ -269,7 +269,7 @@ pub fn wait_for(server: SocketAddr, zone: &str) {
     }
 }
 
-/// The records of a transfer, sorted, or none; signed with the key if asked for.
+/// The records of a transfer, sorted, or none; signed with the key if one is given.
 pub fn transfer(server: SocketAddr, zone: &str, is_signed: bool) -> Vec<String> {
     let mut command = Command::new("dig");
     command
@@ -291,7 +291,7 @@ pub fn transfer(server: SocketAddr, zone: &str, is_signed: bool) -> Vec<String> 
     lines
 }
 
-/// Compares the transfers of one.example, which both servers give to the holder of the key alone.
+/// Compares the transfers of one.example, which both servers permit with the key only.
 pub fn compare_transfers(before: SocketAddr, after: SocketAddr) {
     let signed = transfer(before, "one.example", true);
     assert!(signed.len() > 10, "{signed:?}");

@@ -17,7 +17,7 @@ fn answers_transfers_and_refusals_stay() {
     };
     let output = old.import("nsd", "nsd.conf", &["--dry-run"]);
     assert_report("nsd.report", &old.report(&output, Some(primary.addr())));
-    // A zone of a key for questions is left out.
+    // A zone with a key for queries is not converted.
     assert_eq!(output.status.code(), Some(1));
     let new = old.move_in("nsd", "nsd.conf");
     let (before, after) = (old.address, new.address());
@@ -108,7 +108,7 @@ fn a_port_for_proxies_does_not_become_a_plain_listener() {
 }
 
 #[test]
-fn client_certificates_of_secondaries_are_kept() {
+fn client_certificates_of_secondaries_are_converted() {
     let auth = "tls-auth:\n  name: auth\n  auth-domain-name: ns2.example\n";
     let zone = "zone:\n  name: one.example\n  zonefile: one.zone\n  provide-xfr: 192.0.2.2 NOKEY auth\n  provide-xfr: 192.0.2.3 NOKEY\n";
     let server = "server:\n  tls-service-key: k\n  tls-service-pem: p\n  tls-auth-port: 8853\n  ip-address: 192.0.2.1@8853\n";

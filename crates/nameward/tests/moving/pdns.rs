@@ -40,7 +40,7 @@ fn answers_transfers_and_refusals_stay() {
         // ALLOW-AXFR-FROM of the zone.
         assert!(transfer(server, "two.example", false).len() > 10);
     }
-    // default-soa-edit-signed shows another serial than the one stored.
+    // default-soa-edit-signed changes the served serial.
     let serials = [before, after].map(|server| serial(server, "signed.example"));
     assert_ne!(serials[0], 2_026_111_501);
     assert_eq!(serials[0], serials[1]);
@@ -84,7 +84,7 @@ fn a_switch_without_a_value_is_on() {
         "x.conf:3: not needed: gsqlite3-dnssec",
         "x.conf:4: converted: secondary: secondary zones are transferred from their primaries",
         "x.conf:5: converted: primary: primary zones notify their name servers",
-        // The file is not created to look into it.
+        // The file is not created by reading it.
         "none.sqlite3: cannot be read (no such file)",
     ] {
         assert!(report.contains(line), "{line}\n{report}");

@@ -72,7 +72,7 @@ pub fn compare_signed(before: SocketAddr, after: SocketAddr, zone: &str) {
 }
 
 #[test]
-fn a_signed_zone_whose_keys_are_not_found_is_left_out() {
+fn a_signed_zone_without_its_keys_is_not_imported() {
     let knot = dry_run(
         "knot",
         "zone:\n  - domain: signed.example\n    storage: {DIR}\n    dnssec-signing: on\n",

@@ -1,4 +1,5 @@
-//! Who may ask a zone: lists by zone and for all, on every backend and transport, from caches, across reloads.
+//! Access control for queries: lists per zone and for all zones, on every backend and transport, from caches, across
+//! reloads.
 
 use std::{fs, path::Path, process::Command};
 
@@ -117,7 +118,7 @@ fn a_zone_in_memory_answers_its_clients_and_refuses_others() {
         );
         assert_eq!(rcode(&server, source, "www.public.example"), 0, "{source}");
     }
-    // Names that do not exist are as secret as those that do.
+    // Non-existent names are as secret as existing ones.
     assert_eq!(
         rcode(&server, "127.0.0.1", "nothing.internal.example"),
         REFUSED
@@ -128,7 +129,7 @@ fn a_zone_in_memory_answers_its_clients_and_refuses_others() {
         |denied| *denied >= refused,
     );
     assert_eq!(denied, refused);
-    // The zone is ours, so these are not questions for zones of others.
+    // The zone is ours, so these are not queries for other zones.
     assert_eq!(metric(&server, "pdns_auth_unauth_packets"), 0);
     assert_eq!(
         metric(&server, "nameward_answers_total{rcode=\"REFUSED\"}"),
@@ -137,13 +138,13 @@ fn a_zone_in_memory_answers_its_clients_and_refuses_others() {
 }
 
 #[test]
-fn requests_that_ask_no_zone_are_answered_as_for_everybody() {
+fn requests_outside_all_zones_are_answered_equally_for_all_clients() {
     let server = TestServer::start(
         "[zone_defaults]\nallow_query = []\n",
         &[("internal.example", &zone("www"))],
     );
     let client = Client::new("127.0.0.1", server.address());
-    // NOTIFY: no zone is looked into; this one has no primary, so NOTAUTH says nothing that REFUSED would hide.
+    // NOTIFY reveals nothing: this zone has no primary, so NOTAUTH tells no more than REFUSED.
     let mut notify = question(7, "internal.example", "SOA");
     notify[2] |= 4 << 3;
     let reply = client.exchange(Transport::Udp, &notify).unwrap().unwrap();
@@ -152,7 +153,7 @@ fn requests_that_ask_no_zone_are_answered_as_for_everybody() {
 }
 
 #[test]
-fn an_alias_into_a_zone_that_the_client_may_not_ask_ends_before_it() {
+fn a_cname_into_a_zone_that_denies_the_client_is_not_followed() {
     let alias = format!("{}into CNAME www.internal.example.\n", zone("www"));
     let setup = Setup::new().config(LISTS).zone("public.example", &alias);
     let server = setup.zone("internal.example", &zone("www")).start();
@@ -170,7 +171,7 @@ fn an_alias_into_a_zone_that_the_client_may_not_ask_ends_before_it() {
 }
 
 #[test]
-fn the_parent_is_asked_for_ds_and_its_list_counts() {
+fn the_parent_is_queried_for_ds_according_to_its_list() {
     let lists = "[[zone]]\nname = \"a.example\"\nallow_query = []\n";
     let setup = Setup::new()
         .config(lists)
@@ -185,7 +186,7 @@ fn the_parent_is_asked_for_ds_and_its_list_counts() {
 }
 
 #[test]
-fn a_reload_puts_new_lists_in_force_and_keeps_those_of_zones_that_go() {
+fn a_reload_applies_new_lists_and_keeps_those_of_removed_zones() {
     let setup = Setup::new().config(LISTS);
     let server = setup.zone("internal.example", &zone("www")).start();
     let name = "www.internal.example";
@@ -232,7 +233,7 @@ fn clients_in_the_blackhole_get_nothing() {
     let socket = dropped.send(&message).unwrap();
     let answer = dropped.exchange(Transport::Tcp, &message).unwrap();
     assert!(answer.is_none(), "{answer:?}");
-    // What is no question is dropped too.
+    // Packets that are not queries are dropped, too.
     dropped.send(b"nonsense").unwrap();
     let drops = eventually(
         || metric(&server, "nameward_blackhole_drops_total"),
@@ -275,7 +276,7 @@ fn a_zone_of_a_database_has_its_list_and_its_cached_answers_too() {
         let server = setup.start();
         let name = "www.internal.example";
         eventually(|| rcode(&server, "127.0.0.2", name), |rcode| *rcode == 0);
-        // Asked again and again, so that the last answers of a live zone come from the packet cache.
+        // Repeated, so that the last answers of a live zone are from the packet cache.
         for _ in 0..4 {
             assert_eq!(rcode(&server, "127.0.0.2", name), 0, "{mode}");
             assert_eq!(rcode(&server, "127.0.0.1", name), REFUSED, "{mode}");

@@ -7,7 +7,7 @@ use nameward_testkit::TestServer;
 use super::ask::{answered_address, rcode, serial};
 use super::update::{ZONE, setup};
 
-/// The words of a command that succeeds: those for stdout, and those for stderr.
+/// Runs a command that succeeds; returns its stdout and stderr.
 pub fn done(server: &TestServer, arguments: &[&str]) -> (String, String) {
     let output = server.command(arguments);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -20,7 +20,7 @@ pub fn done(server: &TestServer, arguments: &[&str]) -> (String, String) {
     (said, warned)
 }
 
-/// The exit code and the words of a command that fails.
+/// Runs a command that fails; returns its exit code and output.
 pub fn failed(server: &TestServer, arguments: &[&str]) -> (i32, String) {
     let output = server.command(arguments);
     let code = output.status.code().unwrap_or(-1);
@@ -37,7 +37,7 @@ pub fn written(server: &TestServer, name: &str, text: &str) -> String {
 }
 
 #[test]
-fn records_of_a_zone_file_are_set_added_deleted_and_written_into_it_when_asked() {
+fn records_of_a_zone_file_are_set_added_deleted_and_written_into_it_on_request() {
     let server = setup("").start();
     let at = server.address();
     let (said, warned) = done(
@@ -71,7 +71,7 @@ fn records_of_a_zone_file_are_set_added_deleted_and_written_into_it_when_asked()
     let (said, _) = done(&server, &["zone", "show", "dyn.example", "--json"]);
     let expected = "\"serial\":12,\"records\":5,\"disabled\":0";
     assert!(said.contains(expected), "{said}");
-    // The file has what it had, until it is written.
+    // The file is unchanged until it is written.
     let file = server.dir().join("zones/dyn.example.zone");
     assert_eq!(fs::read_to_string(&file).unwrap(), ZONE);
     done(&server, &["zone", "sync", "dyn.example"]);
@@ -87,7 +87,7 @@ fn records_of_a_zone_file_are_set_added_deleted_and_written_into_it_when_asked()
 }
 
 #[test]
-fn a_batch_is_tried_and_made_and_all_or_nothing() {
+fn a_batch_is_tried_and_applied_all_or_nothing() {
     let server = setup("").start();
     let at = server.address();
     let batch =
@@ -197,7 +197,7 @@ fn changes_that_are_not_meant_are_warned_of_on_stderr() {
 }
 
 #[test]
-fn zones_that_are_not_changed_here_say_why() {
+fn zones_that_cannot_be_changed_here_are_refused_with_the_reason() {
     let set = |zone| ["record", "set", zone, "www", "A", "60", "192.0.2.1"];
     let server = setup("").start();
     done(&server, &["zone", "freeze", "dyn.example"]);

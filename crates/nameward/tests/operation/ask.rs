@@ -13,7 +13,7 @@ use std::{
 use nameward_testkit::TestFailure;
 use nameward_testkit::wire::{Message, Name, Question, encode_question, type_from_text};
 
-/// A zone with an address record of its own, so that versions differ.
+/// A zone with a distinct address record, so that versions differ.
 pub fn zone(host: &str) -> String {
     format!("$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n{host} A 192.0.2.2\n")
 }
@@ -65,7 +65,7 @@ fn exchange_of(
     }
 }
 
-/// The answer to a question for an address.
+/// Returns the answer to a query for an address.
 pub fn ask(server: SocketAddr, name: &str) -> Message {
     exchange(&client(server), 7, name).expect("the server answers")
 }
@@ -110,8 +110,8 @@ pub fn serial_if_served(server: SocketAddr, zone: &str) -> Option<u32> {
     Some(u32::from_be_bytes(soa[at..at + 4].try_into().unwrap()))
 }
 
-/// Waits until `read` gives what is `wanted`, and returns the last that it gave. A worker counts a
-/// question after its answer has left, so a client may look before the count is there.
+/// Waits until `read` returns a value that `wanted` accepts, and returns the last value. A worker counts a query
+/// after its answer was sent, so a client may read the counter before that.
 pub fn eventually<T>(mut read: impl FnMut() -> T, wanted: impl Fn(&T) -> bool) -> T {
     for _ in 0..3000 {
         let value = read();
@@ -123,7 +123,7 @@ pub fn eventually<T>(mut read: impl FnMut() -> T, wanted: impl Fn(&T) -> bool) -
     read()
 }
 
-/// Asks one question after the other until it is stopped.
+/// Sends one query after the other until it is stopped.
 pub struct ConstantClient {
     stop: Arc<AtomicBool>,
     asked: Arc<AtomicU64>,
@@ -157,7 +157,7 @@ impl ConstantClient {
         }
     }
 
-    /// Waits until it has asked so many more questions.
+    /// Waits until it has sent this many more queries.
     pub fn wait_for(&self, more: u64) {
         let goal = self.asked.load(Ordering::Relaxed) + more;
         while self.asked.load(Ordering::Relaxed) < goal && !self.thread.is_finished() {
@@ -165,7 +165,7 @@ impl ConstantClient {
         }
     }
 
-    /// Stops and says what went wrong, if anything did.
+    /// Stops and returns what went wrong, if anything.
     pub fn stop(self) -> Result<(), TestFailure> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()

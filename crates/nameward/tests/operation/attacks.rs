@@ -11,7 +11,7 @@ use nameward_testkit::TestServer;
 
 use super::ask::{rcode, zone};
 
-/// Datagrams on their way at one time: few enough for any socket buffer.
+/// Datagrams in flight: few enough for any socket buffer.
 const WINDOW: usize = 64;
 
 /// Sends every message and waits for an answer to each; the ids are set here.

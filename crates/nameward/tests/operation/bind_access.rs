@@ -17,7 +17,7 @@ use super::ask::zone;
 
 const SOURCES: [&str; 4] = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "::1"];
 
-/// Zones by name, with what they say about who may ask.
+/// Zones by name, with their access lists.
 const ZONES: [(&str, &str); 17] = [
     ("open.example", "allow-query { any; };"),
     ("inherited.example", ""),
@@ -32,7 +32,7 @@ const ZONES: [(&str, &str); 17] = [
     ("notlocal.example", "allow-query { !localhost; any; };"),
     ("named.example", "allow-query { friends; };"),
     ("notnamed.example", "allow-query { !Friends; any; };"),
-    // A list that leaves a client out, in a list that lets everybody in.
+    // A list that excludes a client, within a list that permits all clients.
     (
         "double.example",
         "allow-query { { !127.0.0.2; 127/8; }; any; };",
@@ -54,7 +54,7 @@ acl \"friends\" { 127.0.0.2; ::1; };
 key k { algorithm hmac-sha256; secret \"c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0\"; };
 ";
 
-/// The options that BIND needs to be a quiet peer, and who may ask where a zone says nothing.
+/// The options that BIND needs to be a quiet peer, and the access list of zones without their own.
 fn options(directory: &Path, port: u16, rest: &str) -> String {
     let directory = directory.display();
     format!(

@@ -73,7 +73,7 @@ fn a_file_that_is_broken_at_start_is_served_as_it_last_was_with_its_journal() {
     let at = server.address();
     assert_eq!(serial(at, "one.test"), 12);
     assert_eq!(answered_address(at, "more.one.test"), Some([192, 0, 2, 78]));
-    // A good file takes over, with what it lacks.
+    // A valid file takes over, with the changes that it lacks.
     write(home, &ZONE.replace("192.0.2.10", "192.0.2.11"));
     done(&server, &["reload"]);
     server.wait_until("the good file", || {
@@ -85,7 +85,7 @@ fn a_file_that_is_broken_at_start_is_served_as_it_last_was_with_its_journal() {
 }
 
 #[test]
-fn a_copy_follows_what_is_written_to_the_file_and_edited_in_it() {
+fn a_copy_follows_writes_and_edits_of_the_file() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
     let server = setup(home, "").start();
@@ -156,7 +156,7 @@ fn without_copies_a_server_whose_only_file_is_broken_does_not_start() {
 }
 
 #[test]
-fn the_copy_of_a_zone_goes_with_its_file() {
+fn the_copy_of_a_zone_is_removed_with_its_file() {
     let setup = Setup::new().without_web();
     let state = setup.dir().join("state");
     let config = format!("[server]\nstate_directory = {state:?}\n");

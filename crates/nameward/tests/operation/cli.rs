@@ -65,7 +65,7 @@ fn the_version_is_printed() {
 }
 
 #[test]
-fn a_wrong_argument_ends_with_code_2_and_says_what_was_expected() {
+fn an_invalid_argument_exits_with_code_2_and_names_the_expected_value() {
     for (arguments, expected) in [
         (
             &["serve", "--listen", "localhost"][..],
@@ -92,7 +92,7 @@ fn a_missing_configuration_is_one_line() {
 }
 
 #[test]
-fn an_unknown_key_is_one_line_with_its_place() {
+fn an_unknown_key_is_one_line_with_its_position() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("nameward.toml");
     fs::write(&path, "[server]\nlisten = []\nworker = 2\n").unwrap();
@@ -144,7 +144,7 @@ fn a_command_for_a_server_that_is_not_there_is_one_line() {
 }
 
 #[test]
-fn check_accepts_good_zones_and_counts_them() {
+fn check_accepts_valid_zones_and_counts_them() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("good");
     fs::write(&path, super::ask::zone("www")).unwrap();
@@ -231,7 +231,7 @@ fn the_manual_page_is_a_manual_page() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_reader_that_disconnects_is_not_an_error() {
     let mut child = Command::new(binary())
         .args(["completions", "bash"])
         .stdout(Stdio::piped())

@@ -1,4 +1,4 @@
-//! Configuration and state store of earlier versions: a newer server goes on where the older one stopped.
+//! Configuration and state store of earlier versions: a newer server continues from them.
 
 use std::{fs, path::Path, process::Command};
 
@@ -47,7 +47,7 @@ fn setup_of_0_1_0() -> Setup {
 }
 
 #[test]
-fn a_server_goes_on_with_the_configuration_and_the_state_of_0_1_0() {
+fn a_server_continues_with_the_configuration_and_state_of_0_1_0() {
     let server = setup_of_0_1_0().start();
     let at = server.address();
     // Changes by update and by command, from the journal.

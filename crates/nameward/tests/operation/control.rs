@@ -24,7 +24,7 @@ fn config_of(server: &TestServer) -> String {
 }
 
 #[test]
-fn status_shows_what_is_served_and_what_is_wrong() {
+fn status_shows_served_zones_and_faults() {
     let bad = "@ SOA broken\n";
     let server = TestServer::start(
         "[server]\nnsid = \"ns7\"\nworkers = 1\n[web]\nready_faults = [\"zone_empty\"]\n",
@@ -85,7 +85,7 @@ fn status_shows_what_is_served_and_what_is_wrong() {
     assert!(server.command(&["reload"]).status.success());
     let text = stdout(&server.command(&["status"]));
     assert!(text.ends_with("\nfaults: none\n"), "{text}");
-    // Reading the state for the command has made it known to the page.
+    // Reading the state for the command has updated it for the page.
     assert!(get(server.web(), "/readyz").ends_with("\nready\n"));
     assert!(
         get(server.web(), "/")
@@ -171,7 +171,7 @@ fn the_list_of_zones_is_searched_and_turned_by_pages() {
 }
 
 #[test]
-fn a_zone_has_a_page_of_its_state_and_its_recent_questions() {
+fn a_zone_has_a_page_with_its_state_and_recent_queries() {
     let server = TestServer::start(
         "[server]\nnsid = \"ns7\"\n",
         &[
@@ -188,7 +188,7 @@ fn a_zone_has_a_page_of_its_state_and_its_recent_questions() {
     ] {
         rcode(server.address(), name);
     }
-    // A worker counts a question after its answer has left.
+    // A worker counts a query after its answer was sent.
     let read = || get(server.web(), "/?zone=ONE.example");
     let has_all =
         |page: &String| page.contains("of 4 in the ring") && page.contains("of 1 in the ring");
@@ -207,7 +207,7 @@ fn a_zone_has_a_page_of_its_state_and_its_recent_questions() {
     ] {
         assert!(page.contains(wanted), "{wanted}\n{page}");
     }
-    // Neither another zone nor a child that is a zone of its own counts.
+    // Neither another zone nor a child zone counts.
     assert!(
         !page.contains("two.example") && !page.contains("child.one"),
         "{page}"
@@ -218,7 +218,7 @@ fn a_zone_has_a_page_of_its_state_and_its_recent_questions() {
         assert!(reply.contains("This server does not serve a zone "));
         assert!(!reply.contains("<b>"), "{reply}");
     }
-    // A part of a name leads to the zones that have it.
+    // A fragment of a name leads to the zones that contain it.
     let reply = get(server.web(), "/?zone=one");
     assert!(reply.starts_with("HTTP/1.0 404 "), "{reply}");
     assert!(
@@ -272,7 +272,7 @@ fn a_command_for_another_configuration_does_not_reach_this_server() {
         assert!(error.contains(&config_of(&server)), "{error}");
     }
     assert_eq!(rcode(server.address(), "www.one.example"), 0);
-    // By its own configuration it is reached, whatever the path is called.
+    // It is reached with its own configuration, by any path of the file.
     let own = config_of(&server);
     let link = server.dir().join("link.toml");
     std::os::unix::fs::symlink(&own, &link).unwrap();
@@ -383,7 +383,7 @@ fn every_command_that_prints_data_prints_json() {
 }
 
 #[test]
-fn clients_that_say_nothing_do_not_keep_it_from_stopping() {
+fn silent_clients_do_not_prevent_a_stop() {
     let server = TestServer::start("", &[("one.example", &zone("www"))]);
     let socket = server.dir().join("control.sock");
     let silent: Vec<_> = (0..40)

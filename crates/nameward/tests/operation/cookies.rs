@@ -55,7 +55,7 @@ fn exchange(address: std::net::SocketAddr, cookie: &[u8]) -> (u16, Vec<u8>) {
 }
 
 #[test]
-fn dig_gets_a_good_cookie_and_retries_when_one_is_required() {
+fn dig_gets_a_valid_cookie_and_retries_when_one_is_required() {
     let plain = server("");
     let printed = dig(&plain, &[]);
     assert!(printed.contains("(good)"), "{printed}");
@@ -110,7 +110,7 @@ fn a_secret_that_is_none_is_an_error_that_does_not_show_it() {
     assert!(!text.contains("5ecre7"), "{text}");
 }
 
-/// Starts a server of another brand that requires cookies made with the secret.
+/// Starts another name server that requires cookies generated with the secret.
 fn start_peer(kind: PeerKind) -> Option<Peer> {
     let program = kind.require()?;
     let peer = Peer::launch(

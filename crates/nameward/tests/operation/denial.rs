@@ -22,7 +22,7 @@ const UPDATES: [&str; 6] = [
     "update delete a.b.c.dyn.example.\nupdate delete *.c.dyn.example.\nupdate delete d.dyn.example.",
 ];
 
-/// Whether BIND's validator finds answers around what the updates touch secure, or at least not bogus.
+/// Checks whether BIND's validator finds answers near the updated names secure, or at least not bogus.
 fn check_answers(at: SocketAddr, anchor: &Path, may_be_insecure: bool) {
     for (name, rtype) in [
         ("\\001.dyn.example", "A"),
@@ -37,7 +37,7 @@ fn check_answers(at: SocketAddr, anchor: &Path, may_be_insecure: bool) {
         if said.contains("fully validated") || is_insecure {
             continue;
         }
-        // What is delegated is nobody's here.
+        // Delegated names do not belong to this zone.
         let own = dig(at, &[name, rtype]);
         assert!(
             !own.contains("flags: qr aa"),
@@ -83,9 +83,9 @@ fn a_chain_of_nsec3_with_opt_out_follows_every_update() {
     check_series("nsec3-opt-out");
 }
 
-/// RFC 3007 section 4.3: whoever signs the zone makes these records.
+/// RFC 3007 section 4.3: the zone's signer generates these records.
 #[test]
-fn records_that_signing_makes_are_not_taken_from_updates() {
+fn records_that_signing_generates_are_not_accepted_from_updates() {
     let server = setup(TERMS).start();
     done(&server, &["zone", "secure", "dyn.example"]);
     for record in [

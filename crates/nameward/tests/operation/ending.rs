@@ -25,7 +25,7 @@ fn the_stop_command_ends_with_exit_code_0() {
 }
 
 #[test]
-fn open_connections_do_not_keep_it_from_ending() {
+fn open_connections_do_not_prevent_shutdown() {
     let server = TestServer::start("", &[("one.example", &zone("www"))]);
     let idle: Vec<_> = (0..20)
         .map(|_| TcpStream::connect(server.address()).unwrap())

@@ -169,7 +169,7 @@ fn without_descriptors_or_memory_datagrams_are_answered_and_connections_wait() {
 }
 
 #[test]
-fn signatures_are_valid_whatever_the_clock_does() {
+fn signatures_are_valid_whenever_the_clock_is_set() {
     let (home, tools) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let system = FaultySystem::new(tools.path(), home.path());
     let policy = "dnssec_policy = \"p\"\n[[dnssec_policy]]\nname = \"p\"\n";
@@ -206,7 +206,7 @@ fn signatures_are_valid_whatever_the_clock_does() {
 fn time(text: &str) -> i64 {
     let number = |from: usize, to: usize| text[from..to].parse::<i64>().unwrap();
     let (year, month, day) = (number(0, 4), number(4, 6), number(6, 8));
-    // Days since 1970 by the rule for Gregorian years that begin in March.
+    // Days since 1970 by the rule for Gregorian years that start in March.
     let (year, month) = if month > 2 {
         (year, month - 3)
     } else {

@@ -1,4 +1,4 @@
-//! The history of a zone says who made each change, and why.
+//! The history of a zone contains the author of each change, and the reason.
 
 use std::{fs, process::Command};
 
@@ -17,14 +17,14 @@ fn history(server: &TestServer, zone: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The name of the user who runs the tests, as commands show it.
+/// The name of the user who runs the tests, as shown by commands.
 fn user() -> String {
     let output = Command::new("id").arg("-un").output().unwrap();
     format!("user {}", String::from_utf8_lossy(&output.stdout).trim())
 }
 
 #[test]
-fn commands_updates_and_edits_of_files_are_told_apart_and_reasons_are_kept() {
+fn commands_updates_and_file_edits_are_distinguished_and_reasons_are_stored() {
     let server = setup("allow_update = [\"key:ddns.example.\"]").start();
     let set = ["record", "set", "dyn.example", "www", "A", "60"];
     let hostile = "ticket 7\u{1b}[2J\nSERIAL";
@@ -57,7 +57,7 @@ fn commands_updates_and_edits_of_files_are_told_apart_and_reasons_are_kept() {
         &[&set[..], &["192.0.2.79", "--message", &long]].concat(),
     );
     assert!(code == 6 && said.contains("1000 octets"), "{said}");
-    // The file of the zone has all changes, and then one of its own.
+    // The zone file has all changes, and then an edit.
     done(&server, &["zone", "sync", "dyn.example"]);
     let file = server.dir().join("zones/dyn.example.zone");
     let text = fs::read_to_string(&file).unwrap();

@@ -17,7 +17,7 @@ fn run(tool: &str, server: &TestServer, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn dig_is_told_the_idle_timeout_and_keeps_its_connection() {
+fn dig_gets_the_idle_timeout_and_keeps_its_connection() {
     let config = "[server]\ntcp_idle_timeout_ms = 7500\n";
     let setup = Setup::new()
         .config(config)

@@ -82,7 +82,7 @@ impl Parent {
         records(self.peer.addr(), "one.test", "DS")
     }
 
-    /// Does what CDS says (RFC 7344 section 6.2, RFC 8078 section 4).
+    /// Applies CDS at the parent (RFC 7344 section 6.2, RFC 8078 section 4).
     fn follow(&mut self, server: SocketAddr) {
         let wanted = match records(server, "one.test", "CDS") {
             cds if cds.is_empty() => return,
@@ -123,7 +123,7 @@ impl Chain {
         Setup::new().without_web().config(&config).start()
     }
 
-    /// One look at everything: the parent acts, and the zone validates.
+    /// One check of everything: the parent acts, and the zone validates.
     fn look(&mut self, server: &TestServer) {
         self.parent.follow(server.address());
         self.validate(server);
@@ -173,7 +173,7 @@ impl Chain {
         )
     }
 
-    /// Looks until the keys are as wanted.
+    /// Checks until the keys are as wanted.
     fn look_until(&mut self, server: &TestServer, wanted: impl Fn(&[String], &[String]) -> bool) {
         for _ in 0..600 {
             self.look(server);

@@ -25,7 +25,7 @@ fn slow_signer(hosts: usize) -> (TestServer, tempfile::TempDir) {
     (server, home)
 }
 
-/// Has a zone with so many hosts transferred and verified while it is signed.
+/// Transfers and verifies a zone with this many hosts while it is signed.
 fn check_slow_transfer(hosts: usize) {
     let (server, home) = slow_signer(hosts);
     check_transfer(server.address(), ZONE, home.path());

@@ -75,7 +75,7 @@ fn lines_of_the_log_are_json_or_have_the_level_before_them() {
 }
 
 #[test]
-fn answers_are_logged_as_long_as_and_as_far_as_somebody_wants_it() {
+fn answers_are_logged_as_requested() {
     let setup = Setup::new();
     let file = setup.dir().join("queries.log");
     let config = format!("[query_log]\nfile = \"{}\"\n", file.display());
@@ -110,7 +110,7 @@ fn answers_are_logged_as_long_as_and_as_far_as_somebody_wants_it() {
     eventually(read, |text| text.contains(expected));
     assert!(read().contains(" over udp: NXDOMAIN, "), "{}", read());
     assert_eq!(read().lines().count(), 1, "{}", read());
-    // A file that was moved away is made anew.
+    // A file that was renamed is created again.
     fs::rename(&file, server.dir().join("queries.old")).unwrap();
     let ask_and_read = || {
         assert_eq!(rcode(server.address_v6(), "www.one.example"), 0);
@@ -138,7 +138,7 @@ fn answers_are_logged_as_long_as_and_as_far_as_somebody_wants_it() {
     assert!(!read().contains("ns.one.example"), "{}", read());
 }
 
-/// The reading end of Frame Streams: hands each frame of data over, and says whether the other end took leave.
+/// The reading end of Frame Streams: passes on each data frame, and whether the other end sent STOP.
 fn collect(mut stream: UnixStream, frames: &mpsc::Sender<Vec<u8>>) -> bool {
     stream.set_read_timeout(Some(LONG)).unwrap();
     let content = b"\0\0\0\x01\0\0\0\x16protobuf:dnstap.Dnstap";
@@ -171,7 +171,7 @@ fn read_frame(stream: &mut UnixStream) -> Option<Vec<u8>> {
     Some(frame)
 }
 
-/// A question for `www.one.example` A over TCP; the reply is read.
+/// Sends a query for `www.one.example` A over TCP, and reads the reply.
 fn ask_over_tcp(server: &TestServer) {
     let query = b"\0\x21\x77\x77\0\0\0\x01\0\0\0\0\0\0\x03www\x03one\x07example\0\0\x01\0\x01";
     let mut stream = TcpStream::connect(server.address()).unwrap();
@@ -195,7 +195,7 @@ fn a_collector_of_dnstap_gets_requests_and_replies_that_other_tools_can_read() {
         .config(&config)
         .zone("one.example", &zone("www"))
         .start();
-    // What comes before the collector has agreed is dropped.
+    // Messages before the collector's handshake are dropped.
     let ask_and_wait = || {
         assert_eq!(rcode(server.address(), "early.one.example"), 3);
         frames.recv_timeout(Duration::from_millis(100)).is_ok()
@@ -208,7 +208,7 @@ fn a_collector_of_dnstap_gets_requests_and_replies_that_other_tools_can_read() {
         let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
         status["dnstap"].clone()
     };
-    // A frame may come before the server has counted it.
+    // A frame may arrive before the server has counted it.
     let is_counted = |dnstap: &serde_json::Value| dnstap["sent"].as_u64() > Some(0);
     assert!(is_counted(&eventually(dnstap, is_counted)));
     assert_eq!(dnstap()["is_connected"], true);

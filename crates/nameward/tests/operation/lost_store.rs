@@ -1,4 +1,4 @@
-//! A state store whose file is taken away, replaced or emptied, and what is in its place when a server starts.
+//! A state store whose file is removed, replaced or emptied, and other files at its path when a server starts.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use super::secure::{dig, done};
 const ZONE: &str =
     "$TTL 300\n@ SOA ns1 hostmaster 10 3600 600 86400 60\n@ NS ns1\nns1 A 192.0.2.1\n";
 
-/// Has the zone signed by a policy, which makes keys where there are none.
+/// Lets a policy sign the zone, which generates keys if there are none.
 const POLICY: &str = "dnssec_policy = \"p\"\n[[dnssec_policy]]\nname = \"p\"";
 
 /// A server with one zone; the directory with all its files outlives it.
@@ -108,7 +108,7 @@ fn harmed(home: &Path, harm: impl FnOnce(&Path), word: &str) -> TestServer {
     server.wait_until("a fault about the state store", || {
         done(&server, &["status"]).contains(word)
     });
-    // Whatever is not kept is not acknowledged.
+    // Changes that are not durable are not acknowledged.
     let (is_good, text) = add(&server, "second");
     assert!(!is_good && text.contains(word), "{text}");
     assert_eq!(rcode(server.address(), "second.one.test"), 3);

@@ -1,5 +1,5 @@
-//! Records that only the signer of a zone makes: no command brings them into a zone that is signed here, and those that a
-//! file has are not served beside the ones that are made.
+//! Records that only a zone's signer generates: no command adds them to a zone that is signed here, and those in a
+//! file are not served in addition to the generated ones.
 
 use std::{fs, path::Path};
 
@@ -22,7 +22,7 @@ fn start(home: &Path, text: &str) -> TestServer {
 
 const DIGEST: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// Owner, type and data of records that a signer makes.
+/// Owner, type and data of records that a signer generates.
 fn made_records() -> Vec<(&'static str, &'static str, String)> {
     let key = "257 3 13 mdsswUyr3DPW132mOi8V9xESWE8jTo0dxCjjnopKl+GqJxpVXckHAeF+KkxLbxILfDLUT0rAK9iUzy1L53eKGQ==";
     vec![
@@ -41,7 +41,7 @@ fn made_records() -> Vec<(&'static str, &'static str, String)> {
 }
 
 #[test]
-fn a_zone_signed_here_takes_no_record_that_signing_makes() {
+fn a_zone_signed_here_accepts_no_records_that_signing_generates() {
     let home = tempfile::tempdir().unwrap();
     let server = start(home.path(), ZONE);
     done(&server, &["zone", "secure", "one.test"]);
@@ -87,7 +87,7 @@ fn an_unsigned_zone_takes_keys_and_cds_but_neither_signatures_nor_denial() {
 }
 
 #[test]
-fn what_a_file_brings_of_made_records_is_not_served_beside_them() {
+fn records_in_a_file_that_signing_generates_are_not_served() {
     let home = tempfile::tempdir().unwrap();
     let text = format!("{ZONE}@ NSEC3PARAM 1 0 5 AB\n@ CDS 1 13 2 {DIGEST}\n");
     let server = start(home.path(), &text);

@@ -33,7 +33,7 @@ fn setup() -> Setup {
     Setup::new().environment("MIMALLOC_ARENA_RESERVE", "16384")
 }
 
-/// Limits the address space of a server to what it has and so many MiB; `None` lifts the limit.
+/// Limits the address space of a server to its current size and this many MiB; `None` lifts the limit.
 fn limit(server: &TestServer, left: Option<u64>) {
     let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"));

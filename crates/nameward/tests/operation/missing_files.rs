@@ -1,4 +1,4 @@
-//! Zone files that vanish: for a moment, for good, one by one and all at once.
+//! Zone files that vanish: temporarily, permanently, one by one and all at once.
 
 use std::{
     fs,
@@ -171,7 +171,7 @@ fn a_directory_that_loses_most_of_its_files_is_served_until_an_operator_confirms
         assert_eq!(rcode(server.address(), &format!("www.{name}")), 0);
     }
     update(&server, &add(2));
-    // Two of five come back: the others are still most of them.
+    // Two of five are restored: the others are still the majority.
     for name in ["a.example", "dyn.example"] {
         let from = away.join(format!("zones/{name}.zone"));
         fs::copy(from, zone_path(&server, name)).unwrap();
@@ -250,7 +250,7 @@ fn a_directory_that_is_empty_at_the_start_is_a_fault_and_its_zones_are_served_fr
     server.wait_until("no fault", || status(&server).contains("faults: none"));
     assert_host(&server, 1);
     assert!(server.stop().success());
-    // An operator who means it confirms the loss.
+    // An operator confirms the loss.
     fs::remove_dir_all(&zones).unwrap();
     fs::create_dir(&zones).unwrap();
     let server = start();
@@ -289,7 +289,7 @@ fn a_returning_file_that_contradicts_the_journal_is_a_fault_until_the_file_settl
         "{metrics}"
     );
     assert!(get(&server, "/").contains("contradict each other"));
-    // What the remedy says.
+    // The remedy in the fault.
     let settled = edited.replace("\t10 ;", "\t20 ;");
     assert_ne!(settled, edited);
     server.write_zone("dyn.example", &settled);

@@ -1,4 +1,4 @@
-//! Zones of a BIND configuration: served as they stand, followed by a reload, checked with file and line.
+//! Zones of a BIND configuration: served unchanged, followed by a reload, checked with file and line.
 
 use std::{fs, path::Path};
 
@@ -72,7 +72,7 @@ fn its_zones_are_served_and_a_reload_follows_it() {
 }
 
 #[test]
-fn a_mistake_in_it_changes_nothing_and_is_reported_with_its_place() {
+fn an_invalid_configuration_changes_nothing_and_is_reported_with_its_position() {
     let server = setup().start();
     let directory = server.dir().join("bind/db");
     write(
@@ -124,7 +124,7 @@ fn a_mistake_in_it_is_one_line_at_start_and_one_of_the_check() {
 }
 
 #[test]
-fn the_check_names_what_is_not_taken_and_secondaries_without_a_copy() {
+fn the_check_lists_unsupported_settings_and_secondaries_without_a_copy() {
     let setup = setup();
     let config = setup.dir().join("nameward.toml");
     fs::write(&config, "[[backend]]\nnamed_conf = \"bind/named.conf\"\n").unwrap();

@@ -19,7 +19,7 @@ pub fn counter(server: &TestServer, name: &str) -> u64 {
 }
 
 #[test]
-fn a_zone_with_errors_is_answered_servfail_until_it_is_mended() {
+fn a_zone_with_errors_is_answered_servfail_until_it_is_fixed() {
     let server = Setup::new()
         .zone("good.example", &zone("www"))
         .zone("bad.example", &broken())

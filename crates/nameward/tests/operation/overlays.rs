@@ -15,7 +15,7 @@ const COMMON: &str = "$TTL 60\n@ SOA ns h 100 7200 3600 604800 60\n@ NS ns\n@ MX
     sub.old TXT below\n*.wild TXT public\n";
 const INSIDE: &str = "$TTL 60\n@ SOA ns.inside h 7 7200 3600 604800 60\nwww A 10.0.0.3\nwww HIDE AAAA\n\
     alias A 10.0.0.4\nold HIDE ANY\nonly.here A 10.0.0.5\nx.wild A 10.0.0.6\n";
-/// What clients of the view get, as another server would be told.
+/// The answers that clients of the view get, in the format for another server.
 const MERGED: &str = "$TTL 60\n@ SOA ns.inside h 107 7200 3600 604800 60\n@ NS ns\n@ MX 10 mail\nns A 192.0.2.1\n\
     mail A 192.0.2.2\nwww A 10.0.0.3\nwww TXT public\nalias A 10.0.0.4\nsub.old TXT below\n*.wild TXT public\n\
     only.here A 10.0.0.5\nx.wild A 10.0.0.6\n";
@@ -100,7 +100,7 @@ fn bind(port: u16) -> Option<Peer> {
 }
 
 #[test]
-fn clients_get_what_bind_answers_from_the_merged_zone() {
+fn clients_get_the_answers_of_bind_from_the_merged_zone() {
     let Some(_bind) = bind(OURS + 10) else { return };
     let server = setup(&config("")).start();
     for (client, _) in CLIENTS {
@@ -147,7 +147,7 @@ fn clients_get_what_bind_answers_from_the_merged_zone() {
 }
 
 #[test]
-fn an_overlay_follows_both_its_parts_and_a_missing_one_is_servfail() {
+fn an_overlay_follows_both_its_versions_and_a_missing_one_is_servfail() {
     let server = setup(&config("")).start();
     let (common, inside) = (server.dir().join("common"), server.dir().join("inside"));
     let changed = COMMON

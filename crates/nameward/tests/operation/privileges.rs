@@ -1,4 +1,4 @@
-//! The change of user. These tests need root and say so when they have to pass over themselves.
+//! The change of user. These tests require root and report when they are skipped.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -28,7 +28,7 @@ pub fn id_of(kind: &str, name: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_string()
 }
 
-/// A server that becomes nobody, in a directory that nobody can read.
+/// A server that runs as the user `nobody`, in a directory that this user cannot read.
 fn server_of_nobody() -> Setup {
     let setup = Setup::new()
         .zone("one.example", &zone("www"))
@@ -38,7 +38,7 @@ fn server_of_nobody() -> Setup {
 }
 
 #[test]
-fn root_is_given_up_for_good_after_binding() {
+fn root_privileges_are_dropped_for_good_after_binding() {
     if require(is_root().then_some(()), "root (to become another user)").is_none() {
         return;
     }
@@ -84,7 +84,7 @@ fn a_reload_works_after_the_change_of_user() {
 }
 
 #[test]
-fn who_is_not_root_cannot_become_another_user_and_gets_an_error() {
+fn an_unprivileged_user_cannot_become_another_user_and_gets_an_error() {
     if require(is_root().then_some(()), "root (to become another user)").is_none() {
         return;
     }

@@ -67,7 +67,7 @@ fn rcode(source: &str, proxy: SocketAddr, transport: Transport, name: &str) -> O
     Some(u16::from(reply[3] & 15))
 }
 
-/// Waits until a proxy answers, and checks that the server tells its clients apart.
+/// Waits until a proxy answers, and checks that the server distinguishes its clients.
 fn clients_are_told_apart(proxy: SocketAddr, transports: &[Transport]) {
     for &transport in transports {
         wait_until("the proxy forwards queries", || {
@@ -150,7 +150,7 @@ fn a_proxy_without_a_header_is_dropped_and_headers_of_others_are_not_believed() 
     });
     let log = server.log();
     assert_eq!(log.matches("no valid PROXY header").count(), 1, "{log}");
-    // From others a header is not a query, whatever it says.
+    // From other senders a header is not a query, whatever it contains.
     let ends = [127, 0, 0, 2, 127, 0, 0, 1, 0, 9, 0, 53];
     let forged = question(7, "www.example.org", "A");
     let forged = [SIGNATURE, &[0x21, 0x12, 0, 12], &ends, &forged].concat();

@@ -1,4 +1,4 @@
-//! Reloads under constant questions: nothing is lost, good versions come, broken ones do not.
+//! Reloads under constant queries: none is lost, valid versions are served, broken ones are not.
 
 use std::fs;
 
@@ -59,7 +59,7 @@ fn sighup_reloads_without_losing_a_query() {
 }
 
 #[test]
-fn a_broken_new_version_keeps_the_old_one_and_says_where() {
+fn a_broken_new_version_is_reported_and_the_old_one_stays() {
     let server = TestServer::start("", &[("one.example", &zone("www"))]);
     let client = ConstantClient::start(server.address(), "www.one.example");
     server.write_zone(
@@ -87,7 +87,7 @@ fn a_broken_new_version_keeps_the_old_one_and_says_where() {
 }
 
 #[test]
-fn a_new_zone_appears_and_a_removed_one_goes() {
+fn a_new_zone_is_added_and_a_removed_one_withdrawn() {
     let server = TestServer::start("", &[("one.example", &zone("www"))]);
     let client = ConstantClient::start(server.address(), "www.one.example");
     assert_eq!(rcode(server.address(), "www.two.example"), 5);
@@ -102,7 +102,7 @@ fn a_new_zone_appears_and_a_removed_one_goes() {
 }
 
 #[test]
-fn a_changed_configuration_is_taken_where_it_can_be() {
+fn a_changed_configuration_is_applied_where_possible() {
     let server = Setup::new().zone("one.example", &zone("www")).start();
     let path = server.dir().join("nameward.toml");
     let text = fs::read_to_string(&path).unwrap();

@@ -115,7 +115,7 @@ impl Fleet {
         }
     }
 
-    /// Checks the copies, and reports the DS that is waited for, until the keys are as wanted.
+    /// Checks the copies, and reports the awaited DS, until the keys are as wanted.
     fn until(&mut self, what: &str, wanted: impl Fn(&[KeyLine]) -> bool) {
         let start = Instant::now();
         loop {
@@ -221,7 +221,7 @@ fn check_rollovers(denial: &str) {
         fleet.until(&format!("the rollover of the {role}"), is_rolled);
         fleet.await_copies();
     }
-    // The first keys, those after one rollover and those after both are three sets at least.
+    // The initial keys, those after one rollover and those after both are at least three sets.
     assert!(fleet.seen.len() >= 3, "{:?}", fleet.seen);
     let log = fleet.server.log();
     assert!(has_small_transfer(&log), "{log}");

@@ -1,4 +1,4 @@
-//! The sandbox: what a running server has given up, and that it still does its work.
+//! The sandbox: the privileges that a running server has dropped, and that it still works.
 
 use std::{fs, os::unix::fs::symlink, process::Output};
 
@@ -95,7 +95,7 @@ fn a_file_outside_is_refused_with_the_reason_and_a_restart_can_use_it() {
 }
 
 #[test]
-fn what_zone_files_refer_to_at_the_start_can_be_read() {
+fn files_included_by_zone_files_at_start_are_readable() {
     let outside = tempfile::tempdir().unwrap();
     let include = outside.path().join("names.inc");
     fs::write(&include, "extra A 192.0.2.9\n").unwrap();

@@ -1,4 +1,4 @@
-//! Secrets in the memory of a running server: those in use are there, those of the past are not.
+//! Secrets in the memory of a running server: current ones are there, past ones are not.
 
 use std::fs::{self, File};
 use std::io::Read;

@@ -143,7 +143,7 @@ fn reason_of_no_start(home: &Path) -> String {
     }
 }
 
-/// The answer of dig to a question with DO.
+/// Returns the answer of dig to a query with DO.
 pub fn dig(at: SocketAddr, question: &[&str]) -> String {
     let (ip, port) = (format!("@{}", at.ip()), at.port().to_string());
     let arguments = [&[ip.as_str(), "-p", &port, "+dnssec"], question].concat();
@@ -154,7 +154,7 @@ pub fn dig(at: SocketAddr, question: &[&str]) -> String {
 fn a_server_that_cannot_open_the_store_of_its_keys_does_not_start() {
     let home = tempfile::tempdir().unwrap();
     let first = start(home.path());
-    // Nothing is signed yet: a second server has no journal and serves.
+    // Nothing is signed yet: a second server has no journal, but serves.
     let second = start(home.path());
     assert!(
         second
@@ -189,7 +189,7 @@ fn a_server_that_cannot_open_the_store_of_its_keys_does_not_start() {
 }
 
 #[test]
-fn a_key_that_cannot_be_read_makes_its_zone_fail_and_no_other() {
+fn an_unreadable_key_fails_its_zone_and_no_other() {
     let home = tempfile::tempdir().unwrap();
     let server = start(home.path());
     for zone in ["one.test", "two.test"] {
@@ -321,7 +321,7 @@ fn keys_are_added_moved_and_removed_and_the_zone_stays_secure() {
     secure();
     done(&server, &["key", "remove", "one.test", "2"]);
     secure();
-    // A key of another tool, and ours in the hands of another zone: the tag is kept.
+    // A key of another tool, and our key imported into another zone: the tag stays the same.
     let directory = home.path().to_str().unwrap();
     let (is_good, stem) = run(
         "dnssec-keygen",
@@ -357,7 +357,7 @@ fn keys_are_added_moved_and_removed_and_the_zone_stays_secure() {
     let tag_of = |text: &str| text.split(' ').nth(2).unwrap().to_string();
     let listed = done(&server, &["key", "list", "one.test"]);
     assert_eq!(tag_of(&moved), tag_of(&listed));
-    // The last key that signs is not taken away by mistake, and secrets are not in the log.
+    // The last signing key is not removed by mistake, and secrets are not logged.
     done(&server, &["key", "remove", "two.test", "2"]);
     let (code, printed) = command(&server, &["key", "remove", "two.test", "1"]);
     assert!(
@@ -377,7 +377,7 @@ fn keys_are_added_moved_and_removed_and_the_zone_stays_secure() {
 }
 
 #[test]
-fn a_secondary_is_signed_on_its_way_and_follows_its_primary() {
+fn a_secondary_is_signed_inline_and_follows_its_primary() {
     let home = tempfile::tempdir().unwrap();
     let (upstream, own) = (home.path().join("upstream"), home.path().join("own"));
     fs::create_dir(&upstream).unwrap();
@@ -409,7 +409,7 @@ fn a_secondary_is_signed_on_its_way_and_follows_its_primary() {
 }
 
 #[test]
-fn zone_show_says_whether_and_how_a_zone_is_signed() {
+fn zone_show_shows_whether_and_how_a_zone_is_signed() {
     let home = tempfile::tempdir().unwrap();
     let server = setup_with_page(home.path()).start();
     let shown = done(&server, &["zone", "show", "one.test"]);

@@ -1,4 +1,4 @@
-//! Signatures that zone files bring with them: what is wrong with them is said by the log, `check` and a number.
+//! Stored signatures in zone files: their faults are logged, reported by `check` and counted.
 
 use nameward_testkit::TestServer;
 

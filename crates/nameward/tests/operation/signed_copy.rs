@@ -1,4 +1,5 @@
-//! Zones that BIND signs, served beside it from its signed copy and its journal: the same answers, before and after a change.
+//! Zones signed by BIND, served alongside it from its signed copy and its journal: the same answers, before and after
+//! a change.
 
 use std::{
     fs,
@@ -11,7 +12,7 @@ use std::{
 
 use nameward_testkit::{
     Setup, TestServer,
-    differential::questions::Ask,
+    differential::queries::Ask,
     peers::{Peer, PeerKind, PeerOptions},
     wire::{Client, Name, Question, QuestionEdns, Transport, type_from_text},
 };
@@ -58,9 +59,9 @@ fn answer(server: SocketAddr, name: &str, rtype: &str) -> Option<(u16, Vec<Strin
     is_signed.then(|| (reply.rcode(), records))
 }
 
-/// Waits until both servers give the same signed answers, of which the first one has this code.
+/// Waits until both servers give the same signed answers, the first of which has this code.
 fn wait_for_same(bind: &Peer, server: &TestServer, first: (&str, u16)) {
-    let questions = [
+    let queries = [
         (first.0, "A"),
         ("copy.example.", "SOA"),
         ("copy.example.", "DNSKEY"),
@@ -71,7 +72,7 @@ fn wait_for_same(bind: &Peer, server: &TestServer, first: (&str, u16)) {
     let start = Instant::now();
     loop {
         let [theirs, ours] = [bind.addr(), server.address()].map(|address| {
-            let answers = questions.map(|(name, rtype)| answer(address, name, rtype));
+            let answers = queries.map(|(name, rtype)| answer(address, name, rtype));
             answers.into_iter().collect::<Option<Vec<_>>>()
         });
         let has_code = theirs.as_ref().is_some_and(|list| list[0].0 == first.1);

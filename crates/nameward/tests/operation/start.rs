@@ -13,7 +13,7 @@ use nameward_testkit::{Setup, TestServer};
 use super::ask::{eventually, get, rcode, zone};
 
 #[test]
-fn the_built_in_example_answers_and_says_where() {
+fn the_built_in_example_answers_and_prints_its_address() {
     // Not through a configuration file, which would not be the example.
     let mut child = Command::new(nameward_testkit::server::binary())
         .args(["serve", "--listen", "127.0.0.1:0", "--web", "127.0.0.1:0"])
@@ -127,7 +127,7 @@ fn a_server_that_can_serve_none_of_its_zones_does_not_start() {
 }
 
 #[test]
-fn one_broken_zone_among_good_ones_does_not_stop_the_start() {
+fn one_broken_zone_does_not_prevent_the_start() {
     let broken = zone("www").replace("192.0.2.2", "here");
     let server = TestServer::start(
         "",
@@ -173,7 +173,7 @@ fn counters_can_be_read_over_the_control_socket() {
 }
 
 #[test]
-fn the_process_id_is_written_and_taken_away() {
+fn the_process_id_file_is_written_and_removed() {
     let server = Setup::new()
         .config("[server]\npid_file = \"nameward.pid\"\n")
         .start();
@@ -189,7 +189,7 @@ fn the_process_id_is_written_and_taken_away() {
 }
 
 #[test]
-fn the_status_page_shows_questions_and_log_lines_of_this_server() {
+fn the_status_page_shows_queries_and_log_lines_of_this_server() {
     let server = TestServer::start(
         "[rings]\nnxdomain-queries = 7\n",
         &[("one.example", &zone("www"))],
@@ -212,7 +212,7 @@ fn the_status_page_shows_questions_and_log_lines_of_this_server() {
 }
 
 #[test]
-fn the_web_password_and_access_list_come_from_the_configuration() {
+fn the_web_password_and_access_list_are_configured() {
     let config = "[web]\npassword = \"secret\"\n";
     let server = TestServer::start(config, &[("one.example", &zone("www"))]);
     assert!(get(server.web(), "/").starts_with("HTTP/1.0 401 "));

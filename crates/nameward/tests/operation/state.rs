@@ -40,7 +40,7 @@ fn the_state_store_is_checked_compacted_and_copied() {
 }
 
 #[test]
-fn a_damaged_state_store_is_an_error_in_words() {
+fn a_damaged_state_store_is_a_readable_error() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("state.db");
     std::fs::write(&file, [b'x'; 9000]).unwrap();

@@ -99,7 +99,7 @@ fn versions_views_and_networks_are_set_by_command_at_once_and_outlive_a_kill() {
 }
 
 #[test]
-fn what_the_configuration_says_is_changed_there_and_pdnsutil_speaks_of_views() {
+fn configured_views_are_changed_in_the_configuration_and_pdnsutil_supports_views() {
     let (state, zones) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(zones.path().join("split.example.zone"), COMMON).unwrap();
     let server = start(state.path(), zones.path());

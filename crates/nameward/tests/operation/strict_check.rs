@@ -1,4 +1,4 @@
-//! `nameward check` refuses what `nameward serve` refuses, with the same words.
+//! `nameward check` refuses everything that `nameward serve` refuses, with the same messages.
 
 use std::{fs, process::Command};
 

@@ -1,4 +1,4 @@
-//! Keys of TSIG that an operator makes, lists and removes while the server runs.
+//! TSIG keys that an operator creates, lists and removes while the server runs.
 
 use nameward_testkit::{Setup, TestServer};
 
@@ -10,7 +10,7 @@ fn output_of(server: &TestServer, arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn keys_are_kept_across_a_restart_and_secrets_are_shown_only_when_asked_for() {
+fn keys_survive_a_restart_and_secrets_are_shown_only_on_request() {
     let state = tempfile::tempdir().unwrap();
     let start = || {
         let directory = state.path().display();
@@ -78,7 +78,7 @@ fn keys_are_kept_across_a_restart_and_secrets_are_shown_only_when_asked_for() {
 }
 
 #[test]
-fn without_a_state_directory_a_key_cannot_be_kept_and_the_command_says_so() {
+fn without_a_state_directory_a_key_is_refused_with_the_reason() {
     let server = Setup::new().start();
     let (code, printed) = output_of(&server, &["tsig", "generate", "k.example"]);
     assert!(

@@ -1,4 +1,4 @@
-//! The tutorial of the guide, command by command as it is printed.
+//! The tutorial of the guide, command by command as printed.
 
 use std::{
     env, fs,

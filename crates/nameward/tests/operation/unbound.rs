@@ -29,14 +29,14 @@ fn zone_text() -> String {
 const CHILD: &str =
     "$TTL 300\n@ SOA ns hostmaster 1 3600 600 86400 60\n@ NS ns\nns A 127.0.0.1\nwww A 192.0.2.9\n";
 
-/// The status that unbound is to give a question.
+/// The expected status of a query in unbound.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// There is an answer, and it is secure.
     Secure,
     /// The same, and the proof has the next closer name covered: with Opt-Out it is insecure (RFC 5155 section 9.2).
     Covered,
-    /// The name does not exist. Compact denial says that it has no such type (RFC 9824).
+    /// The name does not exist. Compact denial proves that it has no such type (RFC 9824).
     Absent,
     /// An answer from below a delegation without DS.
     Insecure,
@@ -162,7 +162,7 @@ fn setup() -> TestServer {
 }
 
 #[test]
-fn unbound_finds_answers_secure_whichever_way_names_are_denied_and_refuses_those_of_another_key() {
+fn unbound_validates_answers_with_every_denial_method_and_rejects_those_of_another_key() {
     let server = setup();
     let (mut zones, mut anchors) = (vec![BROKEN.to_string()], Vec::new());
     for way in WAYS {
@@ -172,7 +172,7 @@ fn unbound_finds_answers_secure_whichever_way_names_are_denied_and_refuses_those
         zones.extend([format!("child.{zone}"), zone]);
     }
     done(&server, &["zone", "secure", BROKEN]);
-    // The digest of a key that nobody has.
+    // The digest of an unknown key.
     let mut anchor = ds(&server, BROKEN);
     let last = anchor.pop();
     anchor.push(if last == Some('0') { '1' } else { '0' });

@@ -1,4 +1,4 @@
-//! The end of signing: not while the parent has a DS for the zone, or while nobody can say so.
+//! The end of signing: refused while the parent has a DS for the zone, or while this cannot be determined.
 
 use nameward_testkit::{Setup, TestServer};
 
@@ -36,7 +36,7 @@ fn a_zone_whose_parent_here_has_a_ds_stays_signed_without_force() {
 }
 
 #[test]
-fn the_parent_is_asked_through_the_recursor() {
+fn the_parent_is_queried_through_the_recursor() {
     let resolver = Setup::new().without_web().zone("test", &parent(DS)).start();
     let recursor = format!("[recursor]\naddress = \"{}\"\n", resolver.address());
     let server = signed(Setup::new().config(&recursor));
@@ -49,7 +49,7 @@ fn the_parent_is_asked_through_the_recursor() {
     done(&resolver, &["reload"]);
     done(&server, &["zone", "unsecure", "child.test"]);
     assert!(!has_record(server.address(), "child.test", "DNSKEY"));
-    // Without an answer nobody knows.
+    // Without an answer the state is unknown.
     done(&server, &["zone", "secure", "child.test"]);
     resolver.write_zone("test", "broken");
     resolver.remove_zone("test");
@@ -62,7 +62,7 @@ fn the_parent_is_asked_through_the_recursor() {
 }
 
 #[test]
-fn where_nobody_can_be_asked_signing_ends_by_force_alone() {
+fn without_servers_for_the_parent_signing_ends_only_by_force() {
     let server = signed(Setup::new());
     let (code, said) = failed(&server, &["zone", "unsecure", "child.test"]);
     assert!(

@@ -15,11 +15,11 @@ use super::not_ready::counter;
 const SECRET: &str = "MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI=";
 const NXDOMAIN: u16 = 3;
 
-/// A zone with comments and a layout of its own.
+/// A zone with comments and its own layout.
 pub const ZONE: &str = "; our zone\n$TTL 300\n@ IN SOA ns1 host (\n\t10 ; serial\n\t3600 600 86400 300 )\n  NS ns1\n\
                         ns1 A 192.0.2.1\nwww A 192.0.2.10 ; the web\n    A 192.0.2.11\n";
 
-/// A server with a zone that the key may update, and a state directory beside its zones.
+/// A server with a zone that the key may update, and a state directory next to its zones.
 pub fn setup(terms: &str) -> Setup {
     let setup = Setup::new();
     let state = setup.dir().join("state");
@@ -33,7 +33,7 @@ pub fn setup(terms: &str) -> Setup {
     setup.config(&config).zone("dyn.example", ZONE)
 }
 
-/// The words of an update tool: whether it succeeded, and its words.
+/// Runs an update tool; returns whether it succeeded, and its output.
 pub fn run(tool: &str, arguments: &[&str], server: SocketAddr, lines: &str) -> (bool, String) {
     let mut child = Command::new(tool)
         .args(arguments)
@@ -111,7 +111,7 @@ fn knsupdate_changes_a_zone() {
 }
 
 #[test]
-fn dhcp_servers_keep_names_apart_by_dhcid() {
+fn dhcp_servers_distinguish_names_by_dhcid() {
     // RFC 4703 section 5.3: a client takes a name that is free, or that it has itself.
     const OWN: &str = "AAIBY2/AuCccgoJbsaxcQc9TUapptP69lOjxfNuVAA2kjEA=";
     const OTHER: &str = "AAEBOSD+XR3Os/0LozeXVqcNc7FwCfQdWL3b/NaiUDlW2No=";
@@ -138,14 +138,14 @@ fn dhcp_servers_keep_names_apart_by_dhcid() {
         answered_address(at, "lease.dyn.example"),
         Some([192, 0, 2, 52])
     );
-    // The lease ends: the name goes only with the client that has it.
+    // The lease ends: only the client that has the name removes it.
     let lines = format!("prereq yxrrset {lease} DHCID {OWN}\nupdate delete {lease}");
     assert_eq!(nsupdate(&server, &lines), (true, String::new()));
     assert_eq!(rcode(at, "lease.dyn.example"), NXDOMAIN);
 }
 
 #[test]
-fn nobody_updates_a_zone_unless_it_says_so_and_refusals_say_why() {
+fn a_zone_accepts_no_updates_unless_configured_and_refusals_give_the_reason() {
     let server = setup("").start();
     let (_, words) = nsupdate(&server, "update add a.dyn.example. 60 A 192.0.2.1");
     assert!(words.contains("REFUSED"), "{words}");
@@ -186,7 +186,7 @@ fn a_rule_lets_its_key_change_its_names_and_types_and_nothing_else() {
 }
 
 #[test]
-fn an_update_that_cannot_be_kept_fails_and_says_what_is_missing() {
+fn an_update_without_durable_storage_fails_and_names_the_missing_setting() {
     let terms = "[[zone]]\nname = \"dyn.example\"\nallow_update = [\"127.0.0.1\"]\n";
     let server = Setup::new().config(terms).zone("dyn.example", ZONE).start();
     let lines = "update add a.dyn.example. 60 A 192.0.2.1";

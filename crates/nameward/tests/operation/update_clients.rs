@@ -1,4 +1,4 @@
-//! The orders of messages that external-dns and cert-manager send: both list or look first, then update with the same key.
+//! The message sequences of external-dns and cert-manager: both list or look up first, then update with the same key.
 
 use std::process::Command;
 
@@ -36,7 +36,7 @@ fn external_dns_lists_the_zone_by_axfr_and_updates_it_with_the_same_key() {
     let before = dig(&server, &signed);
     assert_eq!(before.len(), 6, "{before:?}");
     assert_eq!(dig(&server, "dyn.example AXFR"), [""; 0], "not signed");
-    // One message for a name and for the record that says whose it is, over UDP and over TCP.
+    // One message for a name and its ownership record, over UDP and over TCP.
     let key = format!("hmac-sha256:ddns.example.:{SECRET}");
     for (number, transport) in [&["-t", "30"][..], &["-v", "-t", "30"]].iter().enumerate() {
         let arguments = [transport, &["-y", key.as_str()][..]].concat();
@@ -49,7 +49,7 @@ fn external_dns_lists_the_zone_by_axfr_and_updates_it_with_the_same_key() {
             run("nsupdate", &arguments, at, &lines),
             (true, String::new())
         );
-        // A changed target: the old records go and the new ones come in one message.
+        // A changed target: the old records are removed and the new ones added in one message.
         let lines =
             format!("update delete {host} A 192.0.2.50\nupdate add {host} 300 A 192.0.2.51");
         assert_eq!(
@@ -84,7 +84,7 @@ fn cert_manager_finds_the_zone_puts_a_challenge_and_takes_it_away() {
     )
     .start();
     let challenge = "_acme-challenge.www.dyn.example";
-    // It asks for the SOA upwards until one is the answer.
+    // It queries the SOA at each ancestor until one is found.
     assert_eq!(dig(&server, &format!("{challenge} SOA")), [""; 0]);
     assert_eq!(dig(&server, "www.dyn.example SOA"), [""; 0]);
     assert_eq!(dig(&server, "dyn.example SOA").len(), 1);
@@ -98,7 +98,7 @@ fn cert_manager_finds_the_zone_puts_a_challenge_and_takes_it_away() {
     let lines = format!("update delete {challenge}. TXT \"second\"");
     assert_eq!(nsupdate(&server, &lines), (true, String::new()));
     assert_eq!(rcode(server.address(), challenge), 3);
-    // The key is good for the challenge alone.
+    // The key is only valid for the challenge.
     let lines = "update add www.dyn.example. 60 A 192.0.2.66";
     assert!(nsupdate(&server, lines).1.contains("REFUSED"));
     let answer = answered_address(server.address(), "www.dyn.example");

@@ -1,4 +1,5 @@
-//! Zone files whose zones were updated: written by `nameward zone sync`, edited by hand meanwhile, frozen and thawed.
+//! Zone files whose zones were updated: written by `nameward zone sync`, edited manually in the meantime, frozen and
+//! thawed.
 
 use std::{
     fs,
@@ -17,7 +18,7 @@ fn file(server: &TestServer) -> PathBuf {
     server.dir().join("zones/dyn.example.zone")
 }
 
-/// The words of a command, and whether it succeeded.
+/// Runs a command; returns its output, and whether it succeeded.
 fn command(server: &TestServer, arguments: &[&str]) -> (bool, String) {
     let output = server.command(arguments);
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
@@ -34,7 +35,7 @@ fn updated(server: &TestServer, lines: &str) {
 }
 
 #[test]
-fn zone_sync_writes_what_the_file_lacks_and_keeps_its_comments_and_layout() {
+fn zone_sync_writes_missing_changes_and_keeps_comments_and_layout() {
     let server = setup(ALLOWED).start();
     updated(
         &server,
@@ -73,7 +74,7 @@ fn zone_files_are_written_on_a_schedule() {
 }
 
 #[test]
-fn a_file_that_was_edited_while_it_lacked_changes_is_merged_and_the_journal_goes_on() {
+fn a_file_edited_without_journalled_changes_is_merged_and_the_journal_continues() {
     let server = setup(&format!("{ALLOWED}\nallow_transfer = [\"127.0.0.1\"]")).start();
     let at = server.address();
     updated(&server, "update add new.dyn.example. 60 A 192.0.2.77");
@@ -165,7 +166,7 @@ fn an_edit_that_clashes_with_an_update_is_refused_and_never_overwritten_silently
 fn a_zone_whose_file_cannot_be_written_is_not_frozen() {
     let server = setup(ALLOWED).start();
     updated(&server, "update add new.dyn.example. 60 A 192.0.2.77");
-    // In the place of the new file, which is written beside the old one.
+    // At the path of the new file, which is written next to the old one.
     let blocked = server.dir().join("zones/.dyn.example.zone.nameward-new");
     fs::create_dir(&blocked).unwrap();
     let (is_good, text) = command(&server, &["zone", "freeze", "dyn.example"]);
@@ -252,7 +253,7 @@ fn a_merged_version_outlives_the_server_and_so_do_the_updates_after_it() {
     assert_eq!(found, 12, "{}", server.log());
     updated(&server, "update add later.dyn.example. 60 A 192.0.2.78");
     server.stop();
-    // Edited again while the server is down: what the file lacks is known.
+    // Edited again while the server is down: the changes that the file lacks are known.
     let edits = ["", "again A 192.0.2.67\n"];
     for (round, edit) in edits.into_iter().enumerate() {
         fs::write(&zone, format!("{ZONE}hand A 192.0.2.66\n{edit}")).unwrap();
@@ -306,17 +307,17 @@ fn a_file_that_was_edited_while_the_server_was_down_is_merged_at_its_start() {
 }
 
 #[test]
-fn a_file_that_lacks_changes_is_loaded_again_without_a_word_about_its_serial() {
+fn a_file_without_journalled_changes_is_reloaded_without_a_serial_warning() {
     let server = setup(ALLOWED).start();
     updated(&server, "update add new.dyn.example. 60 A 192.0.2.77");
     assert_eq!(serial(server.address(), "dyn.example"), 11);
-    // As after `zone sync` when further updates came while the file was written.
+    // As after `zone sync`, if further updates arrived while the file was written.
     fs::write(file(&server), format!("{ZONE}; touched\n")).unwrap();
     let (is_good, text) = command(&server, &["reload"]);
     assert!(is_good, "{text}");
     assert_eq!(serial(server.address(), "dyn.example"), 11);
     assert!(!server.log().contains("decreased"), "{}", server.log());
-    // One that goes back by itself is a warning.
+    // A serial that decreases is reported as a warning.
     fs::write(file(&server), ZONE.replace("\t10 ; serial", "\t9 ; serial")).unwrap();
     let (is_good, text) = command(&server, &["reload"]);
     assert!(is_good, "{text}");

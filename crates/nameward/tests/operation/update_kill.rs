@@ -76,7 +76,7 @@ pub fn address_of(number: u32) -> [u8; 4] {
     [10, b, c, d]
 }
 
-/// Rounds by `NAMEWARD_KILL_ROUNDS`; `scripts/update-kill-loop` asks for many.
+/// The number of rounds is `NAMEWARD_KILL_ROUNDS`; `scripts/update-kill-loop` runs many.
 #[test]
 fn nothing_that_was_acknowledged_is_lost_by_kill_9_and_the_serial_never_goes_back() {
     let rounds = std::env::var("NAMEWARD_KILL_ROUNDS").ok();

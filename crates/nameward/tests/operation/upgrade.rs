@@ -1,4 +1,4 @@
-//! `nameward upgrade`: a new process takes over while clients ask.
+//! `nameward upgrade`: a new process takes over while clients send queries.
 
 mod failures;
 pub mod load;
@@ -14,17 +14,17 @@ use super::update_kill::{address_of, client, update};
 use crate::api::tls::make_certificate;
 use load::Load;
 
-/// Returns how many upgrades the tests under load make; `scripts/upgrade-loop` sets it.
+/// Returns the number of upgrades in the tests under load; `scripts/upgrade-loop` sets it.
 pub fn upgrades() -> usize {
     let wanted = std::env::var("NAMEWARD_UPGRADES").ok();
     wanted.and_then(|text| text.parse().ok()).unwrap_or(3)
 }
 
-/// Ends a server that has taken over: it is not a child of the test.
+/// Stops a server that has taken over: it is not a child of the test.
 struct Successor(u32);
 
 impl Successor {
-    /// Leaves a server that another one has taken over from: its ID may belong to another process later.
+    /// Forgets a server that was taken over: its process ID may be reused later.
     fn leave(self) {
         std::mem::forget(self);
     }

@@ -14,7 +14,7 @@ const BINDS: u16 = 5320;
 const SECRET: &str = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0";
 const VIEWS: [&str; 5] = ["common", "keyed", "listener", "narrow", "wide"];
 
-/// A zone whose records tell which version it is.
+/// A zone whose records identify the version.
 fn version(text: &str) -> String {
     format!(
         "$TTL 60\n@ SOA ns h 1 7200 3600 604800 60\n@ NS ns\nns A 192.0.2.1\nwhere TXT {text}\n\
@@ -113,7 +113,7 @@ fn server(config: &str) -> TestServer {
     setup.listen(&[&one, &other]).start()
 }
 
-/// Where a question is sent to and from.
+/// The source and destination of a query.
 #[derive(Clone, Copy, Debug)]
 pub struct Route<'r> {
     pub port: u16,

@@ -60,7 +60,7 @@ fn new_changed_renamed_and_removed_files_are_seen() {
     becomes(&server, "www.two.example", REFUSED);
     server.remove_zone("three.example");
     becomes(&server, "www.three.example", REFUSED);
-    // As editors do: a new file takes the place of the old one.
+    // Like editors: a new file replaces the old one.
     let new = zones(&server).join(".one.example.zone.swp");
     fs::write(&new, with("newer")).unwrap();
     fs::rename(new, zones(&server).join("one.example.zone")).unwrap();
@@ -70,7 +70,7 @@ fn new_changed_renamed_and_removed_files_are_seen() {
 }
 
 #[test]
-fn a_broken_version_keeps_the_old_one_and_a_mended_one_is_taken() {
+fn a_broken_version_is_not_served_and_a_fixed_one_is() {
     let server = Setup::new()
         .watched()
         .zone("one.example", &zone("www"))
@@ -88,7 +88,7 @@ fn a_broken_version_keeps_the_old_one_and_a_mended_one_is_taken() {
 }
 
 #[test]
-fn directories_that_come_and_go_are_seen_with_all_that_is_in_them() {
+fn directories_that_appear_and_disappear_are_detected_with_their_contents() {
     let server = without_grace().zone("one.example", &zone("www")).start();
     let deep = zones(&server).join("a/b");
     write(&deep.join("deep.example.zone"), &zone("www"));
@@ -96,7 +96,7 @@ fn directories_that_come_and_go_are_seen_with_all_that_is_in_them() {
     // The new directory is watched by now.
     write(&deep.join("deep.example.zone"), &with("new"));
     becomes(&server, "new.deep.example", 0);
-    // A tree that was made elsewhere comes at once.
+    // A tree that was created elsewhere is detected at once.
     let made = server.dir().join("made");
     write(&made.join("c/moved.example.zone"), &zone("www"));
     fs::rename(&made, zones(&server).join("moved")).unwrap();
@@ -177,7 +177,7 @@ fn directories_that_are_replaced_as_a_whole_are_seen() {
 }
 
 #[test]
-fn a_backend_that_is_not_watched_is_left_alone() {
+fn a_backend_that_is_not_watched_is_not_read() {
     let setup = Setup::new()
         .zone("still.example", &zone("www"))
         .config("[[backend]]\ndirectory = \"more\"\n");
@@ -186,7 +186,7 @@ fn a_backend_that_is_not_watched_is_left_alone() {
     server.write_zone("still.example", &with("new"));
     server.remove_zone("still.example");
     server.write_zone("other.example", &zone("www"));
-    // A new directory has the watched backend looked at as a whole.
+    // A new directory makes the watch scan the whole backend.
     write(
         &server.dir().join("more/sub/two.example.zone"),
         &zone("www"),
@@ -195,14 +195,14 @@ fn a_backend_that_is_not_watched_is_left_alone() {
     assert_eq!(rcode(server.address(), "www.still.example"), 0);
     assert_eq!(rcode(server.address(), "new.still.example"), NXDOMAIN);
     assert_eq!(rcode(server.address(), "www.other.example"), REFUSED);
-    // Until a reload asks for it.
+    // Until a reload requests it.
     assert!(server.command(&["reload"]).status.success());
     assert_eq!(rcode(server.address(), "www.still.example"), REFUSED);
     assert_eq!(rcode(server.address(), "www.other.example"), 0);
 }
 
 #[test]
-fn a_file_that_is_rewritten_all_the_time_is_taken() {
+fn a_file_that_is_rewritten_continuously_is_loaded() {
     let server = Setup::new()
         .watched()
         .zone("one.example", &zone("www"))

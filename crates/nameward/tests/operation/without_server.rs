@@ -63,7 +63,7 @@ impl Home {
         self.begin(arguments).wait_with_output().unwrap()
     }
 
-    /// Returns the output of a command that has to succeed, and to say that it worked on the stores.
+    /// Runs a command that must succeed and report that it worked on the stores; returns its output.
     fn done(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {output:?}");
@@ -149,7 +149,7 @@ fn errors_and_json_are_those_of_a_server() {
             "{said}"
         );
     }
-    // A zone file that cannot be read says where.
+    // An invalid zone file is reported with its position.
     fs::write(
         home.path("one.test.zone"),
         format!("{ZONE}www A 192.0.2.1000\n"),
@@ -163,7 +163,7 @@ fn errors_and_json_are_those_of_a_server() {
 }
 
 #[test]
-fn a_running_server_is_asked_and_one_that_does_not_answer_keeps_its_stores() {
+fn a_running_server_gets_the_request_and_an_unresponsive_one_keeps_its_stores() {
     let home = Home::new("");
     let server = home.serve();
     let own = server.dir().join("nameward.toml");
@@ -188,7 +188,7 @@ fn commands_at_the_same_time_follow_each_other_and_a_server_waits_for_them() {
         home.begin(&["record", "add", "one.test", "all", "A", "60", &address])
     };
     let first: Vec<Child> = (1..=4).map(add).collect();
-    // The server may find the store in use; commands that come later may find the server.
+    // The server may find the store in use; later commands may find the server.
     let server = home.serve();
     let own = server.dir().join("nameward.toml");
     let later = ["record", "add", "one.test", "all", "A", "60", "192.0.2.5"];
@@ -248,7 +248,7 @@ fn a_command_that_is_killed_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn the_next_start_notifies_of_a_change_that_was_made_without_a_server() {
+fn the_next_start_notifies_of_a_change_made_without_a_server() {
     let secondary = UdpSocket::bind("127.0.0.1:0").unwrap();
     let patience = Some(Duration::from_secs(60));
     secondary.set_read_timeout(patience).unwrap();
@@ -284,7 +284,7 @@ fn owner(path: &str) -> String {
 }
 
 #[test]
-fn files_that_a_command_of_root_makes_belong_to_the_user_of_the_server() {
+fn files_created_by_a_command_of_root_belong_to_the_user_of_the_server() {
     if require(is_root().then_some(()), "root (to become somebody else)").is_none() {
         return;
     }

@@ -65,9 +65,9 @@ fn is_attached() -> bool {
 }
 
 #[test]
-fn the_server_answers_over_xdp_as_the_suite_says() {
-    run_over_xdp("conformance::the_server_answers_as_the_suite_says");
-    run_over_xdp("conformance::the_server_answers_over_ipv6_as_the_suite_says");
+fn the_server_conforms_to_the_suite_over_xdp() {
+    run_over_xdp("conformance::the_server_conforms_to_the_suite");
+    run_over_xdp("conformance::the_server_conforms_to_the_suite_over_ipv6");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn datagrams_take_the_rings_or_the_sockets() {
     assert_eq!(datagrams_of_sockets(&server), 3);
 }
 
-/// Sends a query with so many octets of padding (RFC 7830), with IP options if they are named. It has to be answered over UDP.
+/// Sends a query with this much padding (RFC 7830), with IP options if given. It must be answered over UDP.
 fn ask(at: SocketAddr, with: &[&str]) {
     let script = "import socket, sys\n\
         family = socket.AF_INET6 if ':' in sys.argv[1] else socket.AF_INET\n\
@@ -189,7 +189,7 @@ fn rules_for_datagrams_of_rings() {
         truncated += usize::from(len < 50 && reply[2] & 2 != 0);
     }
     assert!(truncated > 50, "{truncated}");
-    // A client with a good cookie is not limited.
+    // A client with a valid cookie is not limited.
     let good = dig(
         server.address(),
         &["www.one.example", "A", "+cookie", "+tries=1"],
@@ -212,7 +212,7 @@ fn rules_for_datagrams_of_rings() {
 }
 
 #[test]
-fn the_filter_goes_with_the_server_and_is_not_put_over_another() {
+fn the_filter_is_removed_with_the_server_and_replaces_no_other() {
     run_over_xdp("operation::xdp::filters_of_servers_that_end_and_of_others");
 }
 
@@ -284,7 +284,7 @@ fn drops_of_a_full_ring() {
 }
 
 #[test]
-fn replies_go_by_the_routing_table_if_routes_are_checked() {
+fn replies_follow_the_routing_table_if_routes_are_checked() {
     run_over_xdp("operation::xdp::replies_by_route");
 }
 
@@ -422,7 +422,7 @@ fn kxdpgun_sends_and_receives_by_xdp() {
     let server = server();
     let queries = server.dir().join("queries");
     fs::write(&queries, "www.one.example. A\nnone.one.example. AAAA\n").unwrap();
-    // It looks for the station of the address first.
+    // First it resolves the MAC address of the destination.
     is_answered(server.address(), &[]);
     let port = server.address().port().to_string();
     let output = Command::new("kxdpgun")

@@ -89,7 +89,7 @@ fn a_zone_is_created_as_a_file_served_at_once_and_after_a_restart() {
             "192.0.2.1",
         ],
     );
-    // Without name servers it is a zone, too, and the command says what it lacks.
+    // A zone without name servers is created, too, and the command warns about it.
     let (_, warned) = done(&server, &["zone", "create", "bare.test"]);
     assert!(
         warned.contains("zone bare.test. has no NS records yet"),
@@ -134,7 +134,7 @@ fn a_zone_is_created_as_a_file_served_at_once_and_after_a_restart() {
 }
 
 #[test]
-fn a_deleted_file_zone_comes_back_with_its_changes_its_keys_and_its_kind() {
+fn a_deleted_file_zone_is_restored_with_its_changes_keys_and_kind() {
     let home = Home::new("");
     let server = home.serve();
     let at = server.address();
@@ -303,7 +303,7 @@ fn a_secondary_is_created_changed_deleted_and_brought_back_without_its_primary()
     );
     done(&server, &["zone", "delete", "sec.test"]);
     assert_eq!(rcode(server.address(), "sec.test"), REFUSED);
-    // Its primary is gone; what it had is there again.
+    // Its primary is gone; its contents are restored.
     drop(first);
     done(&server, &["zone", "undelete", "sec.test"]);
     wait(&server, Some(7));
@@ -386,7 +386,7 @@ fn a_zone_file_becomes_a_secondary_and_a_file_again_without_a_gap() {
     let set = ["zone", "set", "sec.test", "--kind", "secondary"];
     let (code, said) = failed(&server, &set);
     assert!(code == 6 && said.contains("needs a primary"), "{said}");
-    // A primary that nobody can reach: what the file had is served, also after a restart.
+    // An unreachable primary: the contents of the file are served, also after a restart.
     let nowhere = [&set[..], &["--primary", "127.0.0.1:1"]].concat();
     let (said, warned) = done(&server, &nowhere);
     assert_eq!(said, "zone sec.test: changed, serial 6\n");
@@ -416,7 +416,7 @@ fn a_zone_file_becomes_a_secondary_and_a_file_again_without_a_gap() {
         || serial_if_served(at, "sec.test") == Some(6),
     );
     assert_eq!(answered_address(at, "www.sec.test"), Some([192, 0, 2, 7]));
-    // The first transfer takes their place.
+    // The first transfer replaces them.
     let with_key = format!("{},k.test", first.address());
     done(
         &server,
@@ -428,7 +428,7 @@ fn a_zone_file_becomes_a_secondary_and_a_file_again_without_a_gap() {
         || serial_if_served(at, "sec.test") == Some(7),
     );
     assert_eq!(answered_address(at, "ns.sec.test"), Some([192, 0, 2, 1]));
-    // And back: a file with what was transferred, beside the one from before.
+    // And back: a file with the transferred contents, next to the previous one.
     done(&server, &["zone", "set", "sec.test", "--kind", "native"]);
     assert_eq!(answered_address(at, "ns.sec.test"), Some([192, 0, 2, 1]));
     assert!(home.file("sec.test").exists() && copy.exists());
@@ -652,7 +652,7 @@ fn without_a_server_zones_are_created_and_deleted_too() {
 }
 
 #[test]
-fn a_server_makes_a_catalog_of_zones_that_commands_created() {
+fn a_server_produces_a_catalog_of_zones_created_by_commands() {
     let home = Home::new("");
     let server = home.serve();
     done(

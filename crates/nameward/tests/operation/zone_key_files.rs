@@ -1,5 +1,5 @@
-//! Keys in a directory, as BIND's tools make and read them: the zone is signed as the times in the files say, commands change the
-//! files, and a file that is no key leaves the keys of the zone as they were.
+//! Keys in a directory in the format of BIND's tools: the zone is signed according to the times in the files,
+//! commands change the files, and an invalid key file leaves the keys of the zone unchanged.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use super::secure::{check_transfer, delv, dig, done, write_anchor};
 
 const ZONE: &str = "$TTL 300\n@ SOA ns1 hostmaster 10 3600 600 86400 60\n@ NS ns1\nns1 A 192.0.2.1\nmail A 192.0.2.2\n";
 
-/// Runs a tool of BIND and returns what it printed.
+/// Runs a tool of BIND and returns its output.
 fn bind_tool(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     let output =
@@ -63,7 +63,7 @@ impl KeyPlace {
         setup.config(&self.config()).start()
     }
 
-    /// Runs `nameward check`; whether it is content, and what it prints.
+    /// Runs `nameward check`; returns whether it succeeded, and its output.
     fn check(&self) -> (bool, String) {
         let config = self.path("nameward.toml");
         fs::write(&config, self.config()).unwrap();
@@ -124,7 +124,7 @@ fn sorted(paths: &[&PathBuf]) -> Vec<u16> {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one story from start to end")]
-fn keys_of_dnssec_keygen_sign_as_their_times_say_and_bind_reads_what_commands_write() {
+fn keys_of_dnssec_keygen_sign_by_their_timing_metadata_and_bind_reads_the_keys_of_commands() {
     let place = KeyPlace::new();
     let ksk = place.keygen(&["-a", "13", "-f", "KSK", "-P", "sync", "now"]);
     let zsk = place.keygen(&["-a", "13"]);
@@ -139,7 +139,7 @@ fn keys_of_dnssec_keygen_sign_as_their_times_say_and_bind_reads_what_commands_wr
     let listed = done(&server, &["key", "list", "one.test"]);
     assert_eq!(listed.lines().count(), 3, "{listed}");
 
-    // A time that passes is noticed by itself; what another tool says, after a reload.
+    // A passing time is noticed automatically; changes by other tools, after a reload.
     let soon = place.keygen(&["-a", "13", "-P", "+2", "-A", "none"]);
     done(&server, &["reload"]);
     let wanted = sorted(&[&ksk, &zsk, &soon]);
@@ -206,7 +206,7 @@ fn keys_of_dnssec_keygen_sign_as_their_times_say_and_bind_reads_what_commands_wr
     place.check_secure(&server);
     done(&server, &["key", "remove", "one.test", number]);
     assert!(!private_file(&path).exists() && !tags(&server).contains(&tag));
-    // After a restart, with another state store even, the zone is what its files say.
+    // After a restart, even with another state store, the zone follows its files.
     let wanted = tags(&server);
     assert!(server.stop().success());
     fs::remove_dir_all(place.path("state")).unwrap();
@@ -219,7 +219,7 @@ fn keys_of_dnssec_keygen_sign_as_their_times_say_and_bind_reads_what_commands_wr
 }
 
 #[test]
-fn a_file_that_is_no_key_is_reported_and_the_zone_keeps_its_keys_or_fails() {
+fn an_invalid_key_file_is_reported_and_the_zone_keeps_its_keys_or_fails() {
     let place = KeyPlace::new();
     let key = place.keygen(&["-a", "13", "-f", "KSK"]);
     let server = place.server();
@@ -231,7 +231,7 @@ fn a_file_that_is_no_key_is_reported_and_the_zone_keeps_its_keys_or_fails() {
     let cds = dig(server.address(), &["+short", "one.test", "CDS"]);
     assert!(cds.trim().is_empty(), "{cds}");
 
-    // A running server goes on with the keys that it has, whatever becomes of their files.
+    // A running server continues with its current keys, whatever happens to their files.
     set_mode(0o640);
     done(&server, &["reload"]);
     assert!(
@@ -256,7 +256,7 @@ fn a_file_that_is_no_key_is_reported_and_the_zone_keeps_its_keys_or_fails() {
     assert!(server.wait_for_log("is missing, but the zone is signed with it"));
     place.check_secure(&server);
     move_all(&aside, &keys);
-    // A further file that is no key is left out: an algorithm that nobody here signs with, a half, a key of another name.
+    // Another invalid key file is ignored: an unsupported algorithm, a missing private key, a key of another name.
     let unknown = place.keygen(&["-a", "16"]);
     let half = place.keygen(&["-a", "13"]);
     fs::remove_file(public_file(&half)).unwrap();
@@ -280,7 +280,7 @@ fn a_file_that_is_no_key_is_reported_and_the_zone_keeps_its_keys_or_fails() {
     }
     assert!(server.stop().success());
 
-    // A server that starts has no keys to go on with: nothing is served unsigned.
+    // A server that starts has no previous keys: nothing is served unsigned.
     set_mode(0o644);
     let server = place.server();
     let answer = dig(server.address(), &["mail.one.test", "A"]);
@@ -317,7 +317,7 @@ fn check_reads_the_files_of_keys() {
     );
     let (is_good, text) = place.check();
     assert!(!is_good && text.contains(&fault), "{text}");
-    // With another key the zone is signed all the same.
+    // With another key the zone is still signed.
     place.keygen(&["-a", "13"]);
     let (is_good, text) = place.check();
     assert!(

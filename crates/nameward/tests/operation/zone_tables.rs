@@ -36,7 +36,7 @@ fn a_declared_zone_is_served_from_its_file_watched_and_removed_by_a_reload() {
 }
 
 #[test]
-fn a_reload_with_a_mistake_about_zones_says_where_and_changes_nothing() {
+fn a_reload_with_an_invalid_zone_reports_its_position_and_changes_nothing() {
     let server = Setup::new().zone("one.example", &zone("www")).start();
     let config = server.dir().join("nameward.toml");
     let text = fs::read_to_string(&config).unwrap();
@@ -84,7 +84,7 @@ fn the_copy_of_a_secondary_is_no_zone_of_the_directory_it_lies_in() {
 }
 
 #[test]
-fn a_key_that_nobody_knows_is_reported() {
+fn an_unknown_key_is_reported() {
     let setup = Setup::new().zone("one.example", &zone("www"));
     let state = setup.dir().join("state");
     let server = setup

@@ -31,7 +31,7 @@ fn start(settings: &str, config: &str) -> TestServer {
     setup.config(&config).start()
 }
 
-/// Returns whether a command fails, and what it prints.
+/// Returns whether a command fails, and its output.
 fn refused(server: &TestServer, arguments: &[&str]) -> String {
     let output = server.command(arguments);
     assert!(!output.status.success(), "{output:?}");

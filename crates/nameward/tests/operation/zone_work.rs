@@ -1,4 +1,4 @@
-//! Whole zones by commands: exported, compared, imported, edited, their history and the way back.
+//! Commands on whole zones: export, comparison, import, editing, history and rollback.
 
 use std::{
     fs,
@@ -149,7 +149,7 @@ fn a_zone_is_exported_compared_imported_and_checked() {
     );
 }
 
-/// Runs `zone edit` with an editor that is a script, and an answer to its questions.
+/// Runs `zone edit` with a script as the editor, and an answer to its prompts.
 fn edit(server: &TestServer, script: &str, answer: &str) -> Output {
     let editor = written(server, "editor", &format!("#!/bin/sh\n{script}\n"));
     let edited = server.dir().join("edited");
@@ -166,14 +166,14 @@ fn edit(server: &TestServer, script: &str, answer: &str) -> Output {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // It may have no question.
+    // It may not prompt.
     let _ = stdin.write_all(answer.as_bytes());
     drop(stdin);
     child.wait_with_output().unwrap()
 }
 
 #[test]
-fn an_edited_zone_is_shown_asked_for_and_refused_if_it_changed_meanwhile() {
+fn an_edited_zone_is_shown_confirmed_and_refused_if_it_changed_in_the_meantime() {
     let server = setup("").start();
     let at = server.address();
     let change = "sed -i s/192.0.2.10/192.0.2.66/ \"$1\"";

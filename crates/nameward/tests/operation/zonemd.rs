@@ -27,7 +27,7 @@ fn run(directory: &Path, program: &str, arguments: &[&str]) -> String {
     text
 }
 
-/// A version of the zone with digests that ldns has made: signed with a key, or not.
+/// A version of the zone with digests computed by ldns: signed with a key, or not.
 fn version(serial: u32, key: Option<&str>, directory: &Path) -> String {
     let hosts: String = (0..serial % 10)
         .map(|host| format!("Host{host} 300 A 192.0.2.{host}\n"))
@@ -128,7 +128,7 @@ fn secondary_of(zone: &str, primary: &TestServer, rule: &str) -> TestServer {
     setup.config(&config).start()
 }
 
-/// Whole and incremental transfers of versions with and without good digests.
+/// Whole and incremental transfers of versions with and without valid digests.
 fn check_transfers(key: Option<&str>, directory: &Path) {
     let made = |serial| version(serial, key, directory);
     let setup = Setup::new().without_web();
@@ -238,7 +238,7 @@ fn check_answered(server: &TestServer, expected: &str) {
     );
 }
 
-/// A zone with digests that are made here, through updates, with a secondary that insists on them.
+/// A zone with digests computed here, with updates and a secondary that requires them.
 fn check_generated(denial: Option<&str>) {
     let directory = tempfile::tempdir().unwrap();
     let terms = "allow_update = [\"key:ddns.example.\"]\nallow_transfer = [\"127.0.0.1\"]\nzonemd = \"generate\"";
@@ -283,14 +283,14 @@ fn a_zone_that_is_not_signed_gets_a_digest_with_every_version() {
 }
 
 #[test]
-fn a_digest_is_over_the_signatures_that_are_made_here() {
+fn a_digest_covers_the_signatures_generated_here() {
     for denial in ["nsec", "nsec3"] {
         check_generated(Some(denial));
     }
 }
 
 #[test]
-fn the_digest_that_a_zone_brings_gives_way_to_one_that_is_made_and_goes_when_the_zone_is_signed() {
+fn a_digest_in_a_zone_file_is_replaced_by_a_computed_one_and_removed_when_the_zone_is_signed() {
     let directory = tempfile::tempdir().unwrap();
     let setup = Setup::new();
     let state = setup.dir().join("state");
@@ -342,7 +342,7 @@ fn a_digest_of_another_version_is_not_served() {
         transfer.contains("192.0.2.7") && !transfer.contains(" 1 1 1 "),
         "{transfer}"
     );
-    // One that is made here is of the version that is served, or there is none.
+    // A digest computed here is that of the served version, or there is none.
     let terms = "allow_update = [\"key:ddns.example.\"]\nzonemd = \"generate\"";
     let busy = setup(terms).start();
     for number in 0..50 {

@@ -9,7 +9,7 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../control/tests/brow
 const LOG: &str = "#rows-logmessages";
 const NOTICE: &str = "#security";
 
-/// A browser that looks at the page until it shows what it should.
+/// A browser that checks the page until it shows the expected text.
 struct WatchingBrowser {
     child: Child,
     input: Option<ChildStdin>,
@@ -123,7 +123,7 @@ fn each_answer_to_a_poll_is_seen_on_the_page_in_a_browser() {
     polled.remove_zone("polls.test");
     assert!(polled.command(&["reload"]).status.success());
     browser.see("refused", 3, &[mandatory, (LOG, "RCODE was Refused")]);
-    // A zone that never could be loaded: SERVFAIL. The command says what is wrong with it.
+    // A zone that was never loaded: SERVFAIL. The command reports its errors.
     polled.write_zone("polls.test", "@ SOA this is no zone\n");
     assert!(!polled.command(&["reload"]).status.success());
     browser.see(

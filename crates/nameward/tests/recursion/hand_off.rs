@@ -1,4 +1,4 @@
-//! Questions that are handed to a recursor: for whom, over what, and what happens when it does not answer.
+//! Queries forwarded to a recursor: for which clients, over which transport, and without a response.
 
 use std::{
     net::{SocketAddr, UdpSocket},
@@ -18,7 +18,7 @@ const BOTH: [Transport; 2] = [Transport::Udp, Transport::Tcp];
 /// RA of RFC 1035 section 4.1.1.
 const RA: u16 = 0x80;
 
-/// A server with one zone and these resolvers, patient enough for a busy machine unless a test says otherwise.
+/// A server with one zone and these resolvers, with long timeouts for a busy machine unless a test sets others.
 pub fn server(resolvers: &[SocketAddr], settings: &str) -> TestServer {
     let resolvers: Vec<String> = resolvers.iter().map(SocketAddr::to_string).collect();
     let timeout = if settings.contains("timeout_ms") {
@@ -30,7 +30,7 @@ pub fn server(resolvers: &[SocketAddr], settings: &str) -> TestServer {
     Setup::new().zone("example", ZONE).config(&config).start()
 }
 
-/// A question with RD.
+/// A query with RD.
 pub fn recursive(id: u16, name: &str, rtype: &str) -> Vec<u8> {
     let mut message = question(id, name, rtype);
     message[2] |= 1;
@@ -43,7 +43,7 @@ pub fn ask(server: &TestServer, transport: Transport, name: &str) -> Message {
     answer.expect("it is answered").expect("a message")
 }
 
-/// The page once the hand-off has settled: each question is answered or given up.
+/// The page once forwarding has settled: each query was answered or given up.
 pub fn settled(server: &TestServer, questions: u64) -> Page {
     for _ in 0..1200 {
         let page = Page::read(server.web(), "/");
@@ -93,7 +93,7 @@ fn a_client_gets_the_answer_of_the_recursor_over_every_transport() {
 }
 
 #[test]
-fn a_recursor_is_asked_over_ipv6_as_over_ipv4() {
+fn a_recursor_is_queried_over_ipv6_and_ipv4() {
     let resolver = ScriptedResolver::start_at("[::1]:0", |query, transport| match transport {
         // Over TCP as well.
         Transport::Udp if query[13..].starts_with(b"cut") => {
@@ -114,7 +114,7 @@ fn a_recursor_is_asked_over_ipv6_as_over_ipv4() {
 }
 
 #[test]
-fn recursion_is_for_those_who_may_have_it_and_ask_for_it() {
+fn recursion_is_for_allowed_clients_that_request_it() {
     let resolver = ScriptedResolver::start(|query, _| vec![address(query, 7)]);
     let server = server(&[resolver.address], "allow_from = [\"127.0.0.1\"]");
     let may = Client::new("127.0.0.1", server.address());
@@ -124,7 +124,7 @@ fn recursion_is_for_those_who_may_have_it_and_ask_for_it() {
             let answer = client.exchange(transport, &query).unwrap().unwrap();
             (answer.rcode(), answer.flags & RA != 0)
         };
-        // Our own zones are answered here, and say whether there is recursion.
+        // Our own zones are answered here, with RA if there is recursion.
         assert_eq!(ask(&may, recursive(1, "www.example", "A")), (0, true));
         assert_eq!(ask(&may, question(1, "www.example", "A")), (0, true));
         assert_eq!(ask(&may, recursive(1, "no.example", "A")), (3, true));
@@ -146,7 +146,7 @@ fn the_next_recursor_answers_for_one_that_does_not() {
     let silent = ScriptedResolver::start(|_, _| Replies::new());
     let failing = ScriptedResolver::start(|query, _| vec![reply(query, 2, &[])]);
     let good = ScriptedResolver::start(|query, _| vec![address(query, 9)]);
-    // A port that nobody has: the kernel says so.
+    // A port without a socket: the kernel reports it.
     let closed = UdpSocket::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -193,7 +193,7 @@ fn the_code_of_the_only_recursor_is_handed_on() {
 }
 
 #[test]
-fn a_dead_recursor_costs_its_client_a_servfail_and_nobody_else_anything() {
+fn a_dead_recursor_costs_only_its_client_a_servfail() {
     let resolver = ScriptedResolver::start(|_, _| Replies::new());
     let server = server(&[resolver.address], "timeout_ms = 3000");
     let client = Client::new("127.0.0.1", server.address());
@@ -229,7 +229,7 @@ fn a_dead_recursor_costs_its_client_a_servfail_and_nobody_else_anything() {
 }
 
 #[test]
-fn equal_questions_share_one_and_each_client_gets_its_own_reply() {
+fn equal_queries_share_one_and_each_client_gets_its_own_reply() {
     let resolver = ScriptedResolver::start(|query, _| {
         thread::sleep(Duration::from_secs(2));
         vec![address(query, 5)]
@@ -261,9 +261,9 @@ fn equal_questions_share_one_and_each_client_gets_its_own_reply() {
     assert_eq!(settled(&server, 60).value("recursing-answers"), 60);
 }
 
-/// A client that asks again at once must not be taken for one that waits for the answer before.
+/// A client that queries again at once must not be mistaken for one that waits for the previous answer.
 #[test]
-fn the_same_question_right_after_its_answer_is_answered_too() {
+fn a_query_repeated_right_after_its_answer_is_answered() {
     let resolver = ScriptedResolver::start(|query, _| vec![address(query, 7)]);
     let server = server(&[resolver.address], "");
     let clients = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"];
@@ -283,7 +283,7 @@ fn the_same_question_right_after_its_answer_is_answered_too() {
 }
 
 #[test]
-fn questions_beyond_the_bound_get_servfail_at_once() {
+fn queries_beyond_the_limit_get_servfail_at_once() {
     let resolver = ScriptedResolver::start(|_, _| Replies::new());
     let server = server(
         &[resolver.address],
@@ -310,8 +310,8 @@ fn questions_beyond_the_bound_get_servfail_at_once() {
 }
 
 #[test]
-fn one_client_leaves_room_for_others_however_much_it_asks() {
-    // Names that begin with "good" are answered, all others are left without a reply.
+fn one_client_cannot_use_up_the_slots_of_others() {
+    // Names that start with "good" are answered, all others get no reply.
     let resolver = ScriptedResolver::start(|query, _| {
         if query[13..].starts_with(b"good") {
             vec![address(query, 7)]
@@ -319,13 +319,13 @@ fn one_client_leaves_room_for_others_however_much_it_asks() {
             Replies::new()
         }
     });
-    // A quarter of all places is for one client, since nothing else is said.
+    // A quarter of all slots is for one client by default.
     let settings = "in_flight_max = 24\nrandomize_case = false\ntimeout_ms = 60000";
     let server = server(&[resolver.address], settings);
     let greedy = Client::new("127.0.0.1", server.address());
     let sockets: Vec<_> = (0..50)
         .map(|n| {
-            // Equal questions count as well.
+            // Equal queries count as well.
             let name = format!("n{}.test", n / 2);
             greedy.send(&recursive(n, &name, "A")).unwrap()
         })

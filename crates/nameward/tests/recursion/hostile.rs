@@ -1,4 +1,4 @@
-//! Forged, wrong and unreadable replies, and questions that go in circles.
+//! Forged, wrong and malformed replies, and queries that loop.
 
 use std::{collections::BTreeSet, net::UdpSocket, thread, time::Duration};
 
@@ -10,7 +10,7 @@ use super::hand_off::{ask, recursive, server, settled};
 use super::scripted::{Replies, ScriptedResolver, address, last_octet};
 
 #[test]
-fn only_a_reply_with_the_id_and_the_question_that_were_sent_is_taken() {
+fn only_a_reply_with_the_sent_id_and_question_is_accepted() {
     let resolver = ScriptedResolver::start(|query, transport| {
         if transport == Transport::Tcp {
             return Replies::new();
@@ -45,7 +45,7 @@ fn only_a_reply_with_the_id_and_the_question_that_were_sent_is_taken() {
 }
 
 #[test]
-fn whoever_guesses_long_enough_makes_the_question_go_over_tcp() {
+fn repeated_forgeries_make_the_query_use_tcp() {
     let resolver = ScriptedResolver::start(|query, transport| match transport {
         Transport::Udp => {
             let forge = |n: u8| {
@@ -63,8 +63,8 @@ fn whoever_guesses_long_enough_makes_the_question_go_over_tcp() {
 }
 
 #[test]
-fn a_reply_from_another_port_is_not_taken() {
-    // The kernel drops it: the socket of the question is connected to the resolver.
+fn a_reply_from_another_port_is_not_accepted() {
+    // The kernel drops it: the socket of the query is connected to the resolver.
     let resolver = ScriptedResolver::start(|_, _| Replies::new());
     let server = server(&[resolver.address], "timeout_ms = 3000");
     let forger = thread::spawn({
@@ -106,7 +106,7 @@ fn replies_that_cannot_be_read_are_a_servfail() {
 }
 
 #[test]
-fn every_question_has_a_port_an_id_and_letters_of_its_own() {
+fn every_query_has_its_own_port_id_and_letter_case() {
     let resolver = ScriptedResolver::start(|query, _| vec![address(query, 1)]);
     let server = server(&[resolver.address], "");
     for n in 0..40 {
@@ -131,7 +131,7 @@ fn every_question_has_a_port_an_id_and_letters_of_its_own() {
 }
 
 #[test]
-fn a_recursor_that_sends_questions_back_to_us_ends_in_one_servfail() {
+fn a_recursor_that_sends_queries_back_to_us_ends_in_one_servfail() {
     let resolver = ScriptedResolver::start(|_, _| Replies::new());
     let server = server(&[resolver.address], "timeout_ms = 3000");
     let ours = server.address();

@@ -1,10 +1,10 @@
-//! NOTIFY to name servers whose addresses are in no zone here: asked of the recursor, and of nobody if there is none.
+//! NOTIFY to name servers whose addresses are outside our zones: resolved by the recursor, or not at all without one.
 
 use nameward_testkit::Setup;
 
 use super::scripted::{ScriptedResolver, reply};
 
-/// A primary zone whose name servers are elsewhere, but the one that its SOA names.
+/// A primary zone whose name servers are external, except for the one in its SOA.
 fn primary(recursor: &str) -> Setup {
     let zone = "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\n@ NS ns1.elsewhere.test.\n@ NS ns2.elsewhere.test.\nns A 192.0.2.1\n";
     let setup = Setup::new().without_web().zone("example", zone);
@@ -15,11 +15,11 @@ fn primary(recursor: &str) -> Setup {
 }
 
 #[test]
-fn name_servers_elsewhere_are_found_through_the_recursor() {
+fn external_name_servers_are_resolved_through_the_recursor() {
     let resolver = ScriptedResolver::start(|query, _| {
-        // Letters of the question come in any case.
+        // The letter case of the question is random.
         let is_first = query[12..16].eq_ignore_ascii_case(b"\x03ns1");
-        // The type stands before the class at the end of the question; an OPT record follows.
+        // The type precedes the class at the end of the question; an OPT record follows.
         let is_address = query.windows(5).any(|octets| octets == [0, 0, 1, 0, 1]);
         match (is_first, is_address) {
             (true, true) => vec![reply(query, 0, &[(1, vec![127, 0, 0, 53])])],
@@ -38,7 +38,7 @@ fn name_servers_elsewhere_are_found_through_the_recursor() {
 }
 
 #[test]
-fn without_a_recursor_the_log_says_once_who_is_not_notified() {
+fn without_a_recursor_servers_that_are_not_notified_are_logged_once() {
     let server = primary("").start();
     let text = "cannot send NOTIFY to name server ns1.elsewhere.test.: its address is not in a zone of this server";
     assert!(server.wait_for_log(text), "{}", server.log());

@@ -31,7 +31,7 @@ impl Reloaded {
         fs::write(self.server.dir().join("nameward.toml"), text).unwrap();
     }
 
-    /// Reloads with these sections; gives back what the command says.
+    /// Reloads with these sections; returns the output of the command.
     fn reload(&self, sections: &str) -> String {
         self.write(sections);
         let output = self.server.command(&["reload"]);
@@ -80,7 +80,7 @@ fn a_reload_changes_recursors_and_their_clients_at_once() {
     let refused = other.exchange(Transport::Udp, &recursive(1, "a.test", "A"));
     assert_eq!(refused.unwrap().unwrap().rcode(), 5);
 
-    // An address of our own is not taken, and says so.
+    // One of our own addresses is rejected with the reason.
     let own = reloaded.server.address();
     let said = reloaded.reload(&format!("[recursor]\naddress = \"{own}\"\n"));
     let expected = format!("recursor.address: {own} is an address of this server");
@@ -99,7 +99,7 @@ fn a_reload_changes_recursors_and_their_clients_at_once() {
 }
 
 #[test]
-fn a_question_under_way_is_answered_although_the_recursor_changes() {
+fn a_query_in_flight_is_answered_although_the_recursor_changes() {
     let slow = ScriptedResolver::start(|query, _| {
         std::thread::sleep(Duration::from_secs(3));
         vec![address(query, 7)]
@@ -132,7 +132,7 @@ fn a_reload_turns_the_security_poll_on_and_off() {
     };
     reloaded.reload(&poll("polls.test"));
     reloaded.wait_for_status(2);
-    // What is bad stays bad when the same is asked and the answer fails.
+    // A bad status stays if the same name is queried and the answer fails.
     resolver.change(|query, _| vec![super::scripted::reply(query, 5, &[])]);
     let asked = resolver.questions();
     reloaded.reload(&poll("polls.test").replace("86400", "86300"));

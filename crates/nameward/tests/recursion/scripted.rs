@@ -16,7 +16,7 @@ use nameward_testkit::wire::{Message, Transport};
 /// The TTL of all records.
 const TTL: u8 = 5;
 
-/// Messages that a question is answered with; none is silence.
+/// The replies to a query; none is a timeout.
 pub type Replies = Vec<Vec<u8>>;
 type Script = dyn Fn(&[u8], Transport) -> Replies + Send + Sync;
 
@@ -40,7 +40,7 @@ impl ScriptedResolver {
         address: &str,
         script: impl Fn(&[u8], Transport) -> Replies + Send + Sync + 'static,
     ) -> Self {
-        // The port has to be free for both: more than one try, since others take ports too.
+        // The port must be free for both: more than one attempt, since other processes use ports, too.
         let (udp, tcp) = (0..50)
             .find_map(|_| {
                 let udp = UdpSocket::bind(address).ok()?;
@@ -139,7 +139,7 @@ fn question_end(query: &[u8]) -> usize {
     at + 5
 }
 
-/// A reply to a question: a response code, and records of the answer as type and data.
+/// A reply to a query: a response code, and answer records as type and data.
 pub fn reply(query: &[u8], rcode: u8, records: &[(u16, Vec<u8>)]) -> Vec<u8> {
     let mut reply = query[..question_end(query)].to_vec();
     reply[2] = 0x81;

@@ -50,7 +50,7 @@ fn assert_failure_is_logged(server: &TestServer, rcode: &str) {
 }
 
 #[test]
-fn every_status_is_shown_and_a_failure_keeps_only_what_is_bad() {
+fn every_status_is_shown_and_a_failure_keeps_only_a_bad_one() {
     let resolver = ScriptedResolver::start(|query, _| vec![text(query, "1 no known problems")]);
     let server = start(&resolver);
     let page = page_with(&server, 1);
@@ -88,7 +88,7 @@ fn every_status_is_shown_and_a_failure_keeps_only_what_is_bad() {
 }
 
 #[test]
-fn silence_is_logged_as_a_timeout_and_the_server_answers_meanwhile() {
+fn silence_is_logged_as_a_timeout_while_the_server_answers() {
     let resolver = ScriptedResolver::start(|_, _| Replies::new());
     let config = format!(
         "[recursor]\naddress = \"{}\"\ntimeout_ms = 6000\n[security_poll]\nsuffix = \"polls.test.\"\n",
@@ -111,7 +111,7 @@ fn silence_is_logged_as_a_timeout_and_the_server_answers_meanwhile() {
 }
 
 #[test]
-fn nothing_is_asked_without_a_suffix() {
+fn nothing_is_queried_without_a_suffix() {
     let resolver = ScriptedResolver::start(|query, _| vec![text(query, "1 ok")]);
     let config = format!("[recursor]\naddress = \"{}\"\n", resolver.address);
     let server = Setup::new().config(&config).start();

@@ -1,4 +1,4 @@
-//! Debian's unbound as the recursor. It knows one zone, from a second server of ours, and asks nobody else.
+//! Debian's unbound as the recursor. It resolves one zone from a second server of ours, and queries no other.
 
 use std::{path::Path, process::Command};
 

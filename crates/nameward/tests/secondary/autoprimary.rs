@@ -62,12 +62,13 @@ fn notify(server: SocketAddr, zone: &str) -> u16 {
     Message::read(&buffer[..length]).unwrap().rcode()
 }
 
-/// How often the log says something.
+/// Counts the occurrences of a text in the log.
 fn said(server: &TestServer, text: &str) -> usize {
     server.log().matches(text).count()
 }
 
-/// The NOTIFY that a peer sends with its key makes the zone, which is there again after a restart without its primary.
+/// The NOTIFY that a peer sends with its key creates the zone, which is served again after a restart without its
+/// primary.
 fn makes_a_secondary(kind: PeerKind) {
     if kind.require().is_none() {
         return;
@@ -90,23 +91,23 @@ fn makes_a_secondary(kind: PeerKind) {
     assert!(server.stop().success());
     let server = start(state.path(), here, &listed);
     assert_eq!(serial(here, ZONE), Some(zone.serial()), "{}", server.log());
-    // The template of the entry lets the client in.
+    // The template of the entry permits the client.
     let transferred = nameward_testkit::mesh::dump(here, ZONE, &state.path().join("dump"));
     transferred.unwrap_or_else(|error| panic!("{error}\n{}", server.log()));
 }
 
 #[test]
-fn a_notify_of_bind_makes_a_secondary_that_survives_a_restart() {
+fn a_notify_of_bind_creates_a_secondary_that_survives_a_restart() {
     makes_a_secondary(PeerKind::Bind);
 }
 
 #[test]
-fn a_notify_of_knot_makes_a_secondary_that_survives_a_restart() {
+fn a_notify_of_knot_creates_a_secondary_that_survives_a_restart() {
     makes_a_secondary(PeerKind::Knot);
 }
 
 #[test]
-fn a_notify_from_another_address_makes_nothing() {
+fn a_notify_from_another_address_creates_no_zone() {
     let state = tempfile::tempdir().unwrap();
     let here = free_address().unwrap();
     let listed = format!("address = \"127.0.0.77\"\nname_server = \"{NAME_SERVER}\"");
@@ -119,7 +120,7 @@ fn a_notify_from_another_address_makes_nothing() {
 }
 
 #[test]
-fn a_notify_without_the_key_of_the_autoprimary_makes_nothing() {
+fn a_notify_without_the_key_of_the_autoprimary_creates_no_zone() {
     let state = tempfile::tempdir().unwrap();
     let here = free_address().unwrap();
     let listed =
@@ -134,7 +135,7 @@ fn a_notify_without_the_key_of_the_autoprimary_makes_nothing() {
 }
 
 #[test]
-fn a_zone_without_the_listed_name_server_is_not_made() {
+fn a_zone_without_the_listed_name_server_is_not_created() {
     if PeerKind::Knot.require().is_none() {
         return;
     }
@@ -148,7 +149,7 @@ fn a_zone_without_the_listed_name_server_is_not_made() {
     assert_eq!(notify(here, ZONE), NOERROR);
     assert!(server.wait_for_log(reason));
     assert_eq!(notify(here, ZONE), NOERROR);
-    // A zone that the peer does not have is asked for later, so the second question has been answered by then.
+    // A zone that the peer does not have is queried later, so the second query has been answered by then.
     assert_eq!(notify(here, "unknown.example"), NOERROR);
     assert!(server.wait_for_log("zone unknown.example.: not created for autoprimary"));
     assert_eq!(said(&server, reason), 1);

@@ -56,7 +56,7 @@ fn a_primary_with_a_lower_serial_is_a_fault_and_a_forced_transfer_takes_its_vers
     server.wait_until("no fault", || {
         !run(&server, &["status"]).contains("primary_behind")
     });
-    // The same serial with other contents is taken as well, by the command of PowerDNS.
+    // The same serial with other contents is accepted as well, by the command of PowerDNS.
     primary.set_serial(4);
     run(&server, &["pdns_control", "retrieve", "example", "--force"]);
     becomes(&server, 4);
@@ -67,7 +67,7 @@ fn a_primary_with_a_lower_serial_is_a_fault_and_a_forced_transfer_takes_its_vers
     });
     becomes(&server, 4);
     assert!(server.stop().success());
-    // It is what the state store has.
+    // The state store has it.
     let server = start(&primary, state.path());
     becomes(&server, 4);
 }

@@ -118,7 +118,7 @@ fn notifies_updates_and_transfers(listener: &'static str, transport: &'static st
         address(secondary.address(), &format!("new.{ZONE}")) == Some(77)
     });
     assert_eq!(counted(&primary, "dnsupdate-changes"), 1);
-    // One for the change, one for the update; the one at start may have come before the secondary.
+    // One for the change, one for the update; the one at start may have been sent before the secondary ran.
     let notified = counted(&secondary, "incoming-notifications");
     assert!(notified >= 2, "{notified}");
     let name = listener.trim_start_matches("listen_");
@@ -222,7 +222,7 @@ fn a_certificate_of_another_name_is_a_fault_of_both_sides_until_it_is_replaced()
     }
 }
 
-/// A primary that transfers its zone over TLS only, and the setting by which others know it.
+/// A primary that transfers its zone over TLS only, and the setting that describes it for others.
 fn tls_primary(directory: &Path) -> (TestServer, SocketAddr, String) {
     let authority = Authority::new(directory, "authority").unwrap();
     let own = FleetServer {

@@ -17,7 +17,7 @@ const ZONE: &str = "fleet.example";
 /// The expire field of the zones of a mesh.
 const SOA_EXPIRE: u32 = 86_400;
 
-/// The seconds after which a server says that its copy expires.
+/// The seconds after which a server reports that its copy expires.
 fn expire_at(server: SocketAddr) -> Option<u32> {
     let output = Command::new("dig")
         .args(["+expire", "+norec", "+tries=1", "+time=5", "-p"])
@@ -81,7 +81,7 @@ fn a_chain_of_secondaries_expires_with_its_first() {
     let ours = expire_at(here).expect("the server answers the option");
     assert!(ours <= SOA_EXPIRE - 2, "{ours} of {SOA_EXPIRE}");
     assert!(ours.abs_diff(there) <= 30, "{ours} here, {there} at BIND");
-    // A check that finds the same version goes by the option, too.
+    // A check that finds the same version applies the option, too.
     assert!(server.command(&["zone", "retrieve", ZONE]).status.success());
     let _follower = peer((PeerKind::Knot, MeshRole::Secondary), last, here, "");
     wait_for_serial(last, ZONE, 7).unwrap();

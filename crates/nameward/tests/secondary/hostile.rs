@@ -1,4 +1,5 @@
-//! A hostile primary: whatever it sends, the old version is served throughout, and a good one is taken afterwards.
+//! A hostile primary: whatever it sends, the old version is served throughout, and a valid one is accepted
+//! afterwards.
 
 use super::primary::{
     AXFR, Asked, Primary, Reply, ReplyEnd, Version, frame, honest, host, message, record, records,
@@ -286,7 +287,7 @@ fn the_old_zone_is_served_whatever_the_messages_of_a_transfer_are() {
         ("too large", "exceeds 1 MiB"),
         endless,
     );
-    // No IXFR known to it: the whole zone comes over a second connection.
+    // It does not support IXFR: the whole zone is transferred over a second connection.
     let old = |asked: &Asked| match asked.qtype {
         AXFR => honest(asked),
         _ => {
@@ -325,7 +326,7 @@ fn a_zone_expires_without_its_primary_and_is_served_again_with_it() {
 }
 
 #[test]
-fn a_transfer_without_the_signature_that_was_asked_for_is_not_taken() {
+fn a_transfer_without_the_required_signature_is_not_accepted() {
     let primary = Primary::start(version(1));
     let key =
         "[[key]]\nname = \"k.example.\"\nalgorithm = \"hmac-sha256\"\nsecret = \"c2VjcmV0\"\n";
@@ -337,7 +338,7 @@ fn a_transfer_without_the_signature_that_was_asked_for_is_not_taken() {
 }
 
 #[test]
-fn without_a_state_directory_a_secondary_zone_is_an_error_that_says_so() {
+fn without_a_state_directory_a_secondary_zone_is_an_error_with_the_reason() {
     let setup = Setup::new().config(
         "[[zone]]\nname = \"example\"\nkind = \"secondary\"\nprimaries = [{ address = \"127.0.0.1:9\" }]\n",
     );

@@ -1,4 +1,4 @@
-//! RRsets that fit into no message and come by transfer: the log names them, as it does for zone files.
+//! RRsets that fit into no message and are transferred: they are logged, as for zone files.
 
 use nameward_testkit::Setup;
 

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// NOTIFY messages that came, in their order.
+/// Received NOTIFY messages, in order.
 type Notified = Arc<Mutex<Vec<Vec<u8>>>>;
 
 /// A secondary that answers the NOTIFY messages from the `first` on.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const ZONE: &str = "fleet.example";
 const ROUNDS: usize = 4;
 
-/// Compares two zone files; an error says what differs.
+/// Compares two zone files; an error describes the difference.
 fn compare(one: &Path, other: &Path) -> Result<(), TestFailure> {
     let output = Command::new("ldns-compare-zones")
         .args(["-a", "-s"])
@@ -80,7 +80,7 @@ fn follow(kind: PeerKind) {
     }
     let log = server.log();
     assert!(log.contains("AXFR"), "{kind}: {log}");
-    // PowerDNS keeps no differences.
+    // PowerDNS stores no differences.
     if kind != PeerKind::PowerDns {
         assert!(log.contains("IXFR"), "{kind}: {log}");
     }

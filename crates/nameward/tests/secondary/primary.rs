@@ -30,7 +30,7 @@ pub struct Asked {
     pub version: Version,
 }
 
-/// The reply to a request for a transfer: octets as they are, and what comes after them.
+/// The reply to a transfer request: raw octets, and what happens after them.
 pub struct Reply {
     pub octets: Vec<u8>,
     pub end: ReplyEnd,
@@ -102,7 +102,7 @@ impl Primary {
         self.state.lock().unwrap().version.serial = serial;
     }
 
-    /// Sets what it answers to requests for transfers.
+    /// Sets the replies to transfer requests.
     pub fn set_script(&self, script: impl Fn(&Asked) -> Reply + Send + Sync + 'static) {
         self.state.lock().unwrap().script = Arc::new(script);
     }
@@ -151,7 +151,7 @@ fn answer_transfer(
     let reply = script(&Asked {
         id: [request[0], request[1]],
         qtype,
-        // Behind the question a pointer, type, class, TTL and length, then two names of one octet.
+        // After the question a pointer, type, class, TTL and length, then two names of one octet.
         have: request
             .get(39..43)
             .map(|serial| u32::from_be_bytes(serial.try_into().unwrap())),
@@ -161,7 +161,7 @@ fn answer_transfer(
     match reply.end {
         ReplyEnd::Close => {}
         ReplyEnd::Stall => {
-            // Until the other side gives up.
+            // Until the peer gives up.
             let _ = stream.set_read_timeout(Some(Duration::from_secs(60)));
             let _ = stream.read(&mut length);
         }
@@ -196,7 +196,7 @@ pub fn records(version: Version) -> Vec<Vec<u8>> {
     ]
 }
 
-/// The address that says the serial.
+/// The address that encodes the serial.
 pub fn host(version: Version) -> Vec<u8> {
     record(b"\x03www\xc0\x0c", 1, &[192, 0, 2, version.serial as u8])
 }
@@ -240,7 +240,7 @@ pub fn message(id: [u8; 2], qtype: u16, records: &[Vec<u8>]) -> Vec<u8> {
     out
 }
 
-/// A message behind its length.
+/// A message with its length prefix.
 pub fn frame(message: &[u8]) -> Vec<u8> {
     let mut out = (message.len() as u16).to_be_bytes().to_vec();
     out.extend_from_slice(message);

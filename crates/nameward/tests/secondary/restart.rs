@@ -33,7 +33,7 @@ fn start(state: &std::path::Path, primary: &Primary) -> TestServer {
 }
 
 #[test]
-fn a_secondary_that_is_killed_goes_on_where_it_was() {
+fn a_secondary_that_is_killed_continues_from_its_last_version() {
     let rounds = std::env::var("KILLS").ok();
     let rounds: u64 = rounds.and_then(|text| text.parse().ok()).unwrap_or(3);
     let state = tempfile::tempdir().unwrap();

@@ -28,15 +28,15 @@ pub(crate) enum UnresolvedTarget {
     Malformed(#[from] MessageError),
 }
 
-/// Reads the addresses from a response; it may also say that there are none.
+/// Reads the addresses from a response. A negative response yields no addresses and is not an error.
 pub(crate) fn read_addresses(
     reply: &UpstreamReply,
-    question: &UpstreamMessage,
+    query: &UpstreamMessage,
 ) -> Result<AliasAddresses, UnresolvedTarget> {
     if !matches!(reply.rcode(), 0 | 3) {
         return Err(UnresolvedTarget::Rcode(reply.rcode()));
     }
-    let rtype = question.qtype();
+    let rtype = query.qtype();
     let message = Message::parse(reply.octets())?;
     let (mut records, mut ttl, mut negative) = (Vec::new(), TTL_MAX, NEGATIVE_TTL);
     for record in message.records() {
@@ -48,7 +48,7 @@ pub(crate) fn read_addresses(
             (MessageSection::Answer, found) if found == rtype => {
                 let mut data = Vec::new();
                 if records.len() < ADDRESSES_MAX && record.expand_data(&mut data).is_ok() {
-                    // Names may be pointers to the question, whose case is random.
+                    // Compressed names may point into the question, whose letter case is random.
                     rdata::canonicalise(rtype, &mut data);
                     records.push(data);
                     ttl = ttl.min(record.ttl);
@@ -73,11 +73,11 @@ pub(crate) fn read_addresses(
         ttl = ttl.min(negative);
     }
     Ok(AliasAddresses {
-        target: question.name().into(),
+        target: query.name().into(),
         rtype,
         ttl: ttl.clamp(TTL_MIN, TTL_MAX),
         records,
-        // A resolver that does not say has answered as for everybody (RFC 7871 section 7.3).
-        client_bits: question.has_subnet().then(|| reply.scope().unwrap_or(0)),
+        // A response without the option is valid for all clients (RFC 7871 section 7.3).
+        client_bits: query.has_subnet().then(|| reply.scope().unwrap_or(0)),
     })
 }

@@ -17,7 +17,7 @@ const TTL: u64 = 100;
 
 /// A resolver that returns the number of the query as the last octet of an address.
 struct CountingResolver {
-    asked: Arc<AtomicUsize>,
+    received: Arc<AtomicUsize>,
     /// Held by the test to stop answers from leaving.
     gate: Arc<Mutex<()>>,
 }
@@ -30,14 +30,14 @@ fn start(runtime: &Runtime) -> (CountingResolver, Arc<AliasResolver>, Arc<Servin
         randomize_case: true,
     };
     let counting = CountingResolver {
-        asked: Arc::default(),
+        received: Arc::default(),
         gate: Arc::default(),
     };
-    let (asked, gate) = (Arc::clone(&counting.asked), Arc::clone(&counting.gate));
+    let (received, gate) = (Arc::clone(&counting.received), Arc::clone(&counting.gate));
     std::thread::spawn(move || {
         let mut buffer = [0; 512];
         while let Ok((len, client)) = socket.recv_from(&mut buffer) {
-            let number = asked.fetch_add(1, Ordering::SeqCst) as u8;
+            let number = received.fetch_add(1, Ordering::SeqCst) as u8;
             // All but the OPT record.
             let mut reply = buffer[..len - 11].to_vec();
             reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
@@ -53,14 +53,14 @@ fn start(runtime: &Runtime) -> (CountingResolver, Arc<AliasResolver>, Arc<Servin
     (counting, aliases, shared)
 }
 
-fn question() -> UpstreamMessage {
+fn query() -> UpstreamMessage {
     let name: NameBuf = "target.elsewhere.test.".parse().unwrap();
     UpstreamMessage::new(name.as_name(), Type::A)
 }
 
 /// Returns the last octet of the cached address.
-fn known(aliases: &Arc<AliasResolver>, now: Instant) -> Option<u8> {
-    match aliases.find(&question(), now) {
+fn cached(aliases: &Arc<AliasResolver>, now: Instant) -> Option<u8> {
+    match aliases.find(&query(), now) {
         TargetFound::Known(addresses) => addresses.records[0].last().copied(),
         TargetFound::Missing | TargetFound::Failed => None,
     }
@@ -75,33 +75,33 @@ fn wait_until(is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_target_that_is_asked_for_is_refreshed_before_its_time_is_over_and_nobody_waits() {
+fn a_target_that_is_queried_is_refreshed_before_it_expires_and_no_query_waits() {
     let runtime = Runtime::new().unwrap();
     let (resolver, aliases, _shared) = start(&runtime);
-    let asked = || resolver.asked.load(Ordering::SeqCst);
-    assert_eq!(known(&aliases, Instant::now()), None);
-    let first = runtime.block_on(aliases.resolve_now(&question())).unwrap();
-    assert_eq!((first.records[0][3], asked()), (0, 1));
+    let received = || resolver.received.load(Ordering::SeqCst);
+    assert_eq!(cached(&aliases, Instant::now()), None);
+    let first = runtime.block_on(aliases.resolve_now(&query())).unwrap();
+    assert_eq!((first.records[0][3], received()), (0, 1));
     let kept = Instant::now();
     let after = |seconds: u64| kept + Duration::from_secs(seconds);
 
     // Well before expiry nothing is sent.
-    assert_eq!(known(&aliases, after(TTL / 2)), Some(0));
+    assert_eq!(cached(&aliases, after(TTL / 2)), Some(0));
     // In the last quarter a single query is sent, and all clients are answered from the cache.
     let closed = resolver.gate.lock();
     for _ in 0..100 {
-        assert_eq!(known(&aliases, after(TTL * 3 / 4)), Some(0));
+        assert_eq!(cached(&aliases, after(TTL * 3 / 4)), Some(0));
     }
-    wait_until(|| asked() == 2);
-    assert_eq!(known(&aliases, after(TTL * 9 / 10)), Some(0));
-    assert_eq!(asked(), 2);
+    wait_until(|| received() == 2);
+    assert_eq!(cached(&aliases, after(TTL * 9 / 10)), Some(0));
+    assert_eq!(received(), 2);
     drop(closed);
-    wait_until(|| known(&aliases, Instant::now()) == Some(1));
-    assert_eq!(asked(), 2, "the time begins anew");
+    wait_until(|| cached(&aliases, Instant::now()) == Some(1));
+    assert_eq!(received(), 2, "the TTL starts again");
     // No query arrived in the last quarter: the next one has to wait.
     assert_eq!(
-        known(&aliases, Instant::now() + Duration::from_secs(TTL)),
+        cached(&aliases, Instant::now() + Duration::from_secs(TTL)),
         None
     );
-    assert_eq!(asked(), 2);
+    assert_eq!(received(), 2);
 }

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 const CONTENT: &[u8] = b"\0\0\0\x01\0\0\0\x16protobuf:dnstap.Dnstap";
 const LONG: Duration = Duration::from_secs(60);
 
-/// The reading side of Frame Streams, written from its specification and not from the writer.
+/// The reading side of Frame Streams, written from the specification and not from our writer.
 struct Collector(UnixStream);
 
 impl Collector {
@@ -19,7 +19,7 @@ impl Collector {
         stream.set_read_timeout(Some(LONG)).unwrap();
         let mut collector = Collector(stream);
         assert_eq!(collector.control(), [&b"\0\0\0\x04"[..], CONTENT].concat());
-        collector.say(&[&b"\0\0\0\x01"[..], CONTENT].concat());
+        collector.send(&[&b"\0\0\0\x01"[..], CONTENT].concat());
         assert_eq!(collector.control(), [&b"\0\0\0\x02"[..], CONTENT].concat());
         collector
     }
@@ -37,7 +37,7 @@ impl Collector {
         self.frame()
     }
 
-    fn say(&mut self, control: &[u8]) {
+    fn send(&mut self, control: &[u8]) {
         let length = (control.len() as u32).to_be_bytes();
         let frame = [&[0; 4][..], &length, control].concat();
         self.0.write_all(&frame).unwrap();
@@ -46,7 +46,7 @@ impl Collector {
 
 fn start(socket: &Path, waiting_octets_max: usize) -> (Dnstap, Arc<ExchangeTap>, Arc<Stats>) {
     let (tap, stats) = (Arc::default(), Stats::new(RingCapacities::default()));
-    let terms = DnstapOptions {
+    let options = DnstapOptions {
         socket: socket.into(),
         identity: "ns1".into(),
         version: "v".into(),
@@ -54,7 +54,7 @@ fn start(socket: &Path, waiting_octets_max: usize) -> (Dnstap, Arc<ExchangeTap>,
         has_responses: true,
         waiting_octets_max,
     };
-    (Dnstap::start(&tap, &stats, terms).unwrap(), tap, stats)
+    (Dnstap::start(&tap, &stats, options).unwrap(), tap, stats)
 }
 
 fn pass(tap: &ExchangeTap, query: &[u8], reply: &[u8]) {
@@ -83,7 +83,7 @@ fn has(frame: &[u8], octets: &[u8]) -> bool {
 }
 
 #[test]
-fn messages_reach_a_collector_that_goes_and_comes_back() {
+fn messages_reach_a_collector_that_disconnects_and_reconnects() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("tap.sock");
     let (dnstap, tap, stats) = start(&socket, 1 << 20);
@@ -117,34 +117,34 @@ fn messages_reach_a_collector_that_goes_and_comes_back() {
     wait_for(|| dnstap.state().is_connected);
     pass(&tap, b"question two", b"answer two");
     while !has(&collector.frame(), b"answer two") {}
-    // At the end the collector gets a STOP frame, and has everything.
+    // At shutdown the collector gets a STOP frame after all messages.
     let ended = thread::spawn(move || dnstap.end());
     assert_eq!(collector.control(), b"\0\0\0\x03");
-    collector.say(b"\0\0\0\x05");
+    collector.send(b"\0\0\0\x05");
     ended.join().unwrap();
     assert!(!tap.is_on());
     assert!(stats.snapshot().counter(Counter::DnstapDrops) >= 2);
 }
 
 #[test]
-fn a_collector_that_does_not_read_costs_messages_and_no_memory() {
+fn a_collector_that_does_not_read_loses_messages_and_costs_no_memory() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("tap.sock");
     let listener = UnixListener::bind(&socket).unwrap();
     let (dnstap, tap, _stats) = start(&socket, 100_000);
     let _collector = Collector::accept(&listener);
     wait_for(|| dnstap.state().is_connected);
-    // More than the socket buffers hold.
+    // More than the socket buffers can hold.
     let (query, reply) = ([b'q'; 1000], [b'r'; 1000]);
     for _ in 0..2000 {
         pass(&tap, &query, &reply);
-        assert!(dnstap.shared.waiting.load(Ordering::Relaxed) <= 100_000 + 1200);
+        assert!(dnstap.shared.queued_octets.load(Ordering::Relaxed) <= 100_000 + 1200);
     }
     assert!(dnstap.state().dropped > 0, "{:?}", dnstap.state());
 }
 
 #[test]
-fn one_that_is_no_collector_is_left() {
+fn a_peer_that_is_not_a_collector_is_disconnected() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("tap.sock");
     let listener = UnixListener::bind(&socket).unwrap();

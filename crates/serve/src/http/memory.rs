@@ -1,4 +1,4 @@
-//! The memory that bodies and unread replies of all clients may take together.
+//! The memory budget for the bodies and unread replies of all clients together.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 
-/// Octets of one frame, so that the part of a reply that was read is given back early.
+/// Octets of one frame: memory is returned to the budget frame by frame as the client reads.
 const FRAME: usize = 256 * 1024;
 
 /// A budget of octets.
@@ -16,7 +16,7 @@ pub struct BodyMemory {
     left: AtomicUsize,
 }
 
-/// A part of the budget, given back when it is dropped.
+/// A share of the budget, returned when it is dropped.
 pub struct Held {
     memory: Arc<BodyMemory>,
     octets: usize,
@@ -30,7 +30,7 @@ impl BodyMemory {
         })
     }
 
-    /// Takes a part of the budget; `None` if less is left.
+    /// Reserves octets; `None` if fewer are left.
     pub fn hold(self: &Arc<Self>, octets: usize) -> Option<Held> {
         let take = |left: usize| left.checked_sub(octets);
         let taken = self
@@ -49,14 +49,14 @@ impl Drop for Held {
     }
 }
 
-/// The body of a reply, with its part of the budget.
+/// The body of a reply, with its share of the budget.
 pub struct HeldBody {
     rest: Bytes,
     _held: Option<Held>,
 }
 
 impl HeldBody {
-    /// Creates the body of a reply that holds a part of the budget until the client has taken it.
+    /// Creates the body of a reply that holds its share of the budget until the client has read it.
     pub fn new(body: impl Into<Bytes>, held: Option<Held>) -> Self {
         HeldBody {
             rest: body.into(),

@@ -1,4 +1,5 @@
-//! A connection that fails when its client takes nothing of a reply for too long, or does not even say which HTTP it speaks.
+//! Fails a connection whose client reads nothing of a reply for too long, or does not send even the
+//! HTTP preface.
 
 use std::io;
 use std::pin::Pin;
@@ -14,27 +15,27 @@ const PREFACE: usize = 24;
 /// The stream, and the times at which a waiting read of the first octets and a waiting write fail.
 pub struct StallGuard<S> {
     stream: S,
-    patience: Duration,
+    time_limit: Duration,
     deadline: Option<Pin<Box<Sleep>>>,
-    /// Until the version of HTTP is known, nothing else limits the time.
+    /// Until the HTTP version is known, nothing else limits the time.
     start: Option<Pin<Box<Sleep>>>,
-    /// Octets read, as far as they count.
+    /// Octets read, up to the length of the preface.
     first: usize,
 }
 
 impl<S> StallGuard<S> {
-    /// Guards a stream whose client may make us wait for this long.
-    pub fn new(stream: S, patience: Duration) -> Self {
+    /// Guards a stream whose client may delay us for at most this long.
+    pub fn new(stream: S, time_limit: Duration) -> Self {
         StallGuard {
             stream,
-            patience,
+            time_limit,
             deadline: None,
-            start: Some(Box::pin(tokio::time::sleep(patience))),
+            start: Some(Box::pin(tokio::time::sleep(time_limit))),
             first: 0,
         }
     }
 
-    /// Passes a result on; one that waits has until the deadline.
+    /// Passes a result on; a pending one starts the deadline.
     fn watch<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -44,7 +45,7 @@ impl<S> StallGuard<S> {
             self.deadline = None;
             return result;
         }
-        let end = Instant::now() + self.patience;
+        let end = Instant::now() + self.time_limit;
         let deadline = self
             .deadline
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));

@@ -21,14 +21,14 @@ use crate::run_now::run_now;
 use crate::tcp::{ByteStream, DRAIN_BUSY, DRAIN_IDLE, Drain, MessageConnection};
 use crate::tls::TlsByteStream;
 
-/// Requests of a connection that are answered at the same time.
+/// Maximum number of concurrent requests per connection.
 const STREAMS_MAX: u32 = 100;
-/// Octets of a head. A GET request has its query there: 4/3 of its octets.
+/// Maximum size of a request head. A GET request has its query there, encoded in 4/3 of its octets.
 const HEAD_MAX: usize = 16 * 1024;
-/// Time that a client has for the rest of its replies when the connection ends.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+/// Time that a client has to read pending replies when the connection ends.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// When a connection had its last request, and how many are being answered.
+/// When the last request of a connection ended, and how many are being answered.
 pub(super) struct Activity(Mutex<(Instant, usize)>);
 
 /// A request that is being answered.
@@ -55,7 +55,8 @@ impl Activity {
 }
 
 impl Activity {
-    /// Waits until another process accepts connections and this one has been idle or busy for as long as it may then be.
+    /// Waits until another process accepts connections and this one has been idle, or busy, for as
+    /// long as a drain allows.
     async fn drained(&self, drain: &Drain, stopping: &mut watch::Receiver<bool>) {
         drain.wait(stopping).await;
         let _ = timeout(DRAIN_BUSY, self.idle_for(DRAIN_IDLE)).await;
@@ -101,7 +102,7 @@ pub(super) async fn run(
     let arrived = ArrivedRequests::default();
     let builder = builder(idle_timeout, arrived.clone());
     let mut serving = std::pin::pin!(builder.serve_connection(io, service));
-    // A client that breaks off or sends nonsense ends its own connection.
+    // A client that disconnects or sends garbage only ends its own connection.
     tokio::select! {
         biased;
         () = drive(serving.as_mut(), &arrived) => return,
@@ -111,7 +112,7 @@ pub(super) async fn run(
         () = sleep(lifetime) => {}
     }
     serving.as_mut().graceful_shutdown();
-    let _ = timeout(END_PATIENCE, drive(serving, &arrived)).await;
+    let _ = timeout(END_TIMEOUT, drive(serving, &arrived)).await;
 }
 
 /// Requests of a connection that have arrived together and are not answered yet.
@@ -126,8 +127,8 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for ArrivedRequests {
     }
 }
 
-/// Lets a connection accept its requests, answers them, and lets it write the responses, all in one turn: h2 writes what
-/// it has whenever it is asked for the next request.
+/// Accepts the requests that have arrived, answers them, and lets hyper write the responses, all in
+/// one poll: h2 flushes its output whenever it is polled for the next request.
 async fn drive(mut serving: Pin<&mut impl Future>, arrived: &ArrivedRequests) {
     let mut requests = Vec::new();
     poll_fn(|context| {
@@ -147,7 +148,7 @@ async fn drive(mut serving: Pin<&mut impl Future>, arrived: &ArrivedRequests) {
         if is_ended {
             return Poll::Ready(());
         }
-        // Requests that arrived in the meantime have the next turn, after those of other connections.
+        // Requests that arrived while answering are polled next, after those of other connections.
         if !arrived.0.lock().is_empty() {
             context.waker().wake_by_ref();
         }
@@ -168,7 +169,8 @@ fn builder(idle_timeout: Duration, arrived: ArrivedRequests) -> auto::Builder<Ar
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(HEAD_MAX as u32)
-        // A body is at most 64 KiB; what a client sends ahead is bounded for the whole connection, too.
+        // A body is at most 64 KiB; what a client sends ahead is bounded for the whole connection,
+        // too.
         .initial_stream_window_size(64 * 1024)
         .initial_connection_window_size(256 * 1024)
         .max_send_buf_size(64 * 1024)

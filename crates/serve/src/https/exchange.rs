@@ -17,8 +17,8 @@ const MEDIA: &str = "application/dns-message";
 /// Size of the largest DNS message.
 const MESSAGE_MAX: usize = u16::MAX as usize;
 
-/// Octets of a body that are read although the request is refused: a client that is still sending would see a reset stream
-/// instead of the refusal.
+/// Octets of the body of a refused request that are read: a client that is still sending would see
+/// a reset stream instead of the refusal.
 const DISCARD_MAX: usize = 256 * 1024;
 
 /// The connection must be closed without a response.
@@ -43,7 +43,7 @@ pub(super) async fn answer(
         MessageAnswer::Reply(reply) => Ok(respond(state, reply)),
         // The pipeline refuses transfers over HTTPS: a response is one message (RFC 8484 section 4.1).
         MessageAnswer::Nothing | MessageAnswer::Messages(..) => Ok(refuse(&HttpRefusal(503))),
-        // Not a DNS message, or the client is not to be answered at all.
+        // Not a DNS message, or a client that must not be answered.
         MessageAnswer::Close if message.len() < 12 => Ok(refuse(&HttpRefusal(400))),
         MessageAnswer::Close => Err(ConnectionClosed),
     }
@@ -75,8 +75,9 @@ async fn read(
     }
 }
 
-/// Checks whether a message is not a query. GET is a safe method (RFC 9110 section 9.2.1): any web page can make a browser send
-/// such a request, with the rights that access lists give to the browser's address or certificate.
+/// Checks whether a message is not a query. GET is a safe method (RFC 9110 section 9.2.1): any web
+/// page can make a browser send such a request, with the permissions that access lists grant to the
+/// browser's address or certificate.
 fn is_change(message: &[u8]) -> bool {
     message.get(2).is_some_and(|flags| flags & 0x78 != 0)
 }
@@ -121,7 +122,7 @@ async fn read_body(
     state: &Arc<HttpsState>,
     mut body: Incoming,
 ) -> Result<(Vec<u8>, Option<Held>), HttpRefusal> {
-    // Without a length, as much as a message may have.
+    // Without a Content-Length, up to the maximum size of a message.
     let size = body.size_hint().upper().unwrap_or(u64::MAX);
     let size = usize::try_from(size).unwrap_or(usize::MAX);
     let room = state.memory.hold(size.min(MESSAGE_MAX));

@@ -1,12 +1,13 @@
 //! Zones from autoprimaries: a NOTIFY for an unknown zone creates a secondary zone, if its sender is listed and the
 //! zone has the name server listed with it.
 //!
-//! A zone from an autoprimary that a database lists (`supermasters`) is created in that database, as PowerDNS does;
-//! others are kept in the state store.
+//! If the autoprimary is listed in a database (`supermasters`), the zone is created in that
+//! database, as PowerDNS does; otherwise in the state store.
 //!
-//! The NOTIFY itself may be forged, so it only triggers a query to the listed address, over TCP or as configured for it. The number of
-//! pending zones is limited, and so is the number of created ones. If a key is listed, the NOTIFY must be signed with
-//! it; the key of a signed NOTIFY is also used for the query and the transfers.
+//! The NOTIFY itself may be forged, so it only triggers a query to the listed address, over TCP or
+//! the configured transport. The numbers of pending and of created zones are limited. If a key is
+//! listed, the NOTIFY must be signed with it; the key of a signed NOTIFY is also used for the query
+//! and the transfers.
 
 use nameward_base::sync::Mutex;
 use nameward_base::time::now_seconds;
@@ -30,12 +31,12 @@ use tokio::time::timeout;
 use super::{PeerConnections, SecondarySink, random_id};
 use crate::transfers::LoggedRefusals;
 
-/// Maximum number of zones waiting to be checked; further NOTIFY messages are ignored, and will be repeated.
-const WAITING_MAX: usize = 1000;
+/// Maximum number of pending zones; further NOTIFY messages are ignored: the sender repeats them.
+const PENDING_MAX: usize = 1000;
 /// Maximum number of zones that autoprimaries may create.
 const ZONES_MAX: usize = 1_000_000;
 /// Timeout for an autoprimary's answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Receives NOTIFY messages for secondary zones, and for unknown zones of autoprimaries.
 pub struct AutoprimarySink {
@@ -51,7 +52,7 @@ struct AutoprimaryShared {
     /// The runtime for queries.
     runtime: Handle,
     /// Zones being checked, in wire format and lower case.
-    waiting: Mutex<HashSet<Box<[u8]>>>,
+    pending: Mutex<HashSet<Box<[u8]>>>,
     /// Zones that were not created and have been logged.
     refusals: Mutex<LoggedRefusals>,
 }
@@ -70,7 +71,7 @@ impl AutoprimarySink {
             connections,
             database_runtime: Handle::current(),
             runtime,
-            waiting: Mutex::default(),
+            pending: Mutex::default(),
             refusals: Mutex::default(),
         };
         AutoprimarySink {
@@ -111,8 +112,8 @@ impl NotifySink for AutoprimarySink {
             key: key.cloned(),
         };
         let name = zone.as_wire().to_ascii_lowercase().into_boxed_slice();
-        let mut waiting = self.shared.waiting.lock();
-        if waiting.len() < WAITING_MAX && waiting.insert(name) {
+        let mut pending = self.shared.pending.lock();
+        if pending.len() < PENDING_MAX && pending.insert(name) {
             let shared = Arc::clone(&self.shared);
             let runtime = &self.shared.runtime;
             runtime.spawn(async move { shared.query_autoprimary(&notified).await });
@@ -139,8 +140,8 @@ impl AutoprimaryShared {
         for autoprimary in &notified.listed {
             let server = RemoteServer::plain(autoprimary.address);
             let server = server.configured_by(self.core.policies.load().remotes());
-            let question = self.name_servers(&server, zone, notified.key.as_ref());
-            match timeout(PATIENCE, question).await {
+            let query = self.name_servers(&server, zone, notified.key.as_ref());
+            match timeout(TIMEOUT, query).await {
                 Ok(Ok(servers)) => {
                     if servers.contains(&autoprimary.name_server) {
                         found = Some(autoprimary);
@@ -152,11 +153,11 @@ impl AutoprimaryShared {
             }
         }
         match found {
-            Some(autoprimary) => self.make(notified, autoprimary).await,
-            None => self.note_refusal(notified, &last),
+            Some(autoprimary) => self.create(notified, autoprimary).await,
+            None => self.log_refusal(notified, &last),
         }
         let name = zone.as_name().as_wire().to_ascii_lowercase();
-        self.waiting.lock().remove(&name[..]);
+        self.pending.lock().remove(&name[..]);
     }
 
     /// Queries a server for the NS records of a zone.
@@ -167,9 +168,9 @@ impl AutoprimaryShared {
         key: Option<&Arc<TsigKey>>,
     ) -> io::Result<Vec<NameBuf>> {
         let asked = SentRequest::query(random_id(), zone, Type::NS);
-        let mut question = asked.message(None);
-        let verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));
-        let reply = self.connections.exchange(server, &question, PATIENCE).await;
+        let mut message = asked.message(None);
+        let verifier = key.map(|key| sign_request(key, &mut message, now_seconds()));
+        let reply = self.connections.exchange(server, &message, TIMEOUT).await;
         let reply = reply.map_err(io::Error::other)?;
         if let Some(mut verifier) = verifier {
             let verified = verifier.verify(&reply, now_seconds());
@@ -179,7 +180,7 @@ impl AutoprimaryShared {
     }
 
     /// Logs that a zone is not created, once per autoprimary and zone.
-    fn note_refusal(&self, notified: &NotifiedZone, reason: &str) {
+    fn log_refusal(&self, notified: &NotifiedZone, reason: &str) {
         let zone = notified.zone;
         let Some(peer) = notified.listed.first().map(|listed| listed.address) else {
             return;
@@ -193,15 +194,22 @@ impl AutoprimaryShared {
         }
     }
 
-    async fn make(&self, notified: &NotifiedZone, autoprimary: &Autoprimary) {
+    async fn create(&self, notified: &NotifiedZone, autoprimary: &Autoprimary) {
         match autoprimary.listed_by {
-            PolicySource::Backend(rank) => self.make_row(rank, notified, autoprimary).await,
-            _ => self.create_zone(notified, autoprimary).await,
+            PolicySource::Backend(rank) => {
+                self.create_in_database(rank, notified, autoprimary).await
+            }
+            _ => self.create_in_store(notified, autoprimary).await,
         }
     }
 
     /// Creates a zone in the database that lists the autoprimary.
-    async fn make_row(&self, rank: u16, notified: &NotifiedZone, autoprimary: &Autoprimary) {
+    async fn create_in_database(
+        &self,
+        rank: u16,
+        notified: &NotifiedZone,
+        autoprimary: &Autoprimary,
+    ) {
         let mut all = self.core.databases.all().iter();
         let Some(database) = all.find(|database| database.rank == rank).cloned() else {
             return;
@@ -219,16 +227,16 @@ impl AutoprimaryShared {
         };
         let peer = autoprimary.address;
         let making = self.database_runtime.spawn(async move {
-            let made = database.backend.create_zone(&new).await;
+            let created = database.backend.create_zone(&new).await;
             // The row's policy triggers the first transfer.
             database.request_list();
-            made
+            created
         });
         match making.await {
             Ok(Ok(_)) => tracing::info!(
                 "zone {zone}: created as a secondary of autoprimary {peer} in backend {rank}"
             ),
-            // Another server on the same database was faster.
+            // Another server on the same database created it first.
             Ok(Err(WriteError::Exists(_))) => {}
             Ok(Err(error)) => {
                 tracing::error!("zone {zone}: cannot create it in backend {rank}: {error}")
@@ -240,7 +248,7 @@ impl AutoprimaryShared {
     }
 
     /// Creates a zone in the state store.
-    async fn create_zone(&self, notified: &NotifiedZone, autoprimary: &Autoprimary) {
+    async fn create_in_store(&self, notified: &NotifiedZone, autoprimary: &Autoprimary) {
         let zone = notified.zone;
         let secondary = AutoprimarySecondary {
             zone,
@@ -250,7 +258,7 @@ impl AutoprimaryShared {
         };
         let kept = Arc::clone(&self.core.stored_policies);
         // The state store waits for the disk.
-        let made = tokio::task::spawn_blocking(move || {
+        let created = tokio::task::spawn_blocking(move || {
             let count = kept.secondaries()?.len();
             if count < ZONES_MAX {
                 kept.set_secondary(&secondary).map(|()| true)
@@ -259,7 +267,7 @@ impl AutoprimaryShared {
             }
         });
         let peer = autoprimary.address;
-        match made.await {
+        match created.await {
             Ok(Ok(true)) => {
                 tracing::info!("zone {zone}: created as a secondary of autoprimary {peer}")
             }

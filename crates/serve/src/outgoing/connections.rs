@@ -1,11 +1,11 @@
 //! Connections to other servers: TCP in plain text, TLS (RFC 9103), or QUIC (RFC 9250).
 //!
 //! ```text
-//! configs   TLS configurations, made again when certificate files change
+//! configs   TLS configurations, rebuilt when certificate files change
 //! verify    the server's certificate: authority and name, pins
 //! failure   what is wrong, worded for the log
 //! faults    servers to which no encrypted connection can be made
-//! quic      connections over QUIC, and their streams
+//! quic      QUIC connections and their streams
 //! idle      encrypted connections that wait a few seconds for the next request
 //! ```
 //! A server with TLS settings is never contacted in plain text, whatever fails: an attacker who can break connections
@@ -43,7 +43,7 @@ use quic::QuicConnections;
 
 /// Minimum interval between two warnings about the same server.
 const WARNING_INTERVAL: Duration = Duration::from_secs(3600);
-/// Maximum number of servers that are warned about in that time.
+/// Maximum number of servers warned about per interval.
 const WARNED_MAX: usize = 64;
 
 /// A stream of messages with two-octet length prefixes (RFC 1035 section 4.2.2).
@@ -54,11 +54,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> MessageTransport for T {}
 /// A connection to a server.
 pub(crate) struct PeerConnection {
     pub(crate) stream: Box<dyn MessageTransport>,
-    /// Whether it served another request before: the server may have closed it since.
+    /// Whether it has served another request: the server may have closed it since.
     pub(crate) is_reused: bool,
 }
 
-/// Makes and keeps connections to other servers.
+/// Opens connections to other servers, and keeps encrypted ones for reuse.
 pub struct PeerConnections {
     configs: TlsConfigs,
     idle: Arc<IdleConnections>,
@@ -80,30 +80,30 @@ impl Default for PeerConnections {
 }
 
 impl PeerConnections {
-    /// Returns a connection to a server: an idle one, or a new one that is complete within `patience`.
+    /// Returns a connection to a server: an idle one, or a new one, established within `time_limit`.
     pub(crate) async fn open(
         &self,
         server: &RemoteServer,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<PeerConnection, ConnectFailure> {
         match self.idle.take(server) {
             Some(stream) => Ok(PeerConnection {
                 stream,
                 is_reused: true,
             }),
-            None => self.connect(server, patience).await,
+            None => self.connect(server, time_limit).await,
         }
     }
 
-    /// Makes a new connection.
+    /// Opens a new connection.
     pub(crate) async fn connect(
         &self,
         server: &RemoteServer,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<PeerConnection, ConnectFailure> {
-        let connected = self.connect_now(server, patience).await;
+        let connected = self.connect_now(server, time_limit).await;
         if let Err(ConnectFailure::Tls(failure)) = &connected {
-            self.faults.note(server, failure.to_string());
+            self.faults.record(server, failure.to_string());
         }
         connected
     }
@@ -111,12 +111,12 @@ impl PeerConnections {
     async fn connect_now(
         &self,
         server: &RemoteServer,
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<PeerConnection, ConnectFailure> {
         if let Some(tls) = server.tls.as_ref().filter(|tls| tls.is_quic()) {
             let config = self.configs.config(tls)?;
             let opening = self.quic.open((server, tls), config);
-            let stream = timeout(patience, opening)
+            let stream = timeout(time_limit, opening)
                 .await
                 .map_err(|_| ConnectFailure::TimedOut)??;
             return Ok(PeerConnection {
@@ -124,12 +124,12 @@ impl PeerConnections {
                 is_reused: false,
             });
         }
-        let stream = timeout(patience, connect_tcp(server))
+        let stream = timeout(time_limit, connect_tcp(server))
             .await
             .map_err(|_| ConnectFailure::TimedOut)??;
         let stream: Box<dyn MessageTransport> = match &server.tls {
             None => Box::new(stream),
-            Some(tls) => match timeout(patience, self.encrypt(stream, server, tls)).await {
+            Some(tls) => match timeout(time_limit, self.encrypt(stream, server, tls)).await {
                 Ok(stream) => stream?,
                 Err(_) => {
                     let text = "timed out; check that the server speaks TLS on this port";
@@ -169,24 +169,24 @@ impl PeerConnections {
         Ok(Box::new(stream))
     }
 
-    /// Keeps an encrypted connection for the next request, some seconds. Must be called within the runtime, after the
-    /// last octet of the last response was read.
+    /// Keeps an encrypted connection for the next request, for some seconds. Must be called within
+    /// the runtime, after the last octet of the last response was read.
     pub(crate) fn put_back(&self, server: &RemoteServer, stream: Box<dyn MessageTransport>) {
-        self.faults.forget(server);
+        self.faults.clear(server);
         if server.tls.is_some() && !server.is_quic() {
             self.idle.put(server, stream);
         }
     }
 
-    /// Sends a message and returns the next one that arrives. A reused connection that the server has closed is
-    /// replaced by a new one.
+    /// Sends a message and returns the next one received. A reused connection that the server has
+    /// closed is replaced by a new one.
     pub(crate) async fn exchange(
         &self,
         server: &RemoteServer,
         message: &[u8],
-        patience: Duration,
+        time_limit: Duration,
     ) -> Result<Vec<u8>, ExchangeFailure> {
-        let mut connection = self.open(server, patience).await?;
+        let mut connection = self.open(server, time_limit).await?;
         let mut sent = message.to_vec();
         if server.is_quic() {
             // RFC 9250 section 4.2.1; a TSIG record has the original ID.
@@ -194,7 +194,7 @@ impl PeerConnections {
         }
         loop {
             let exchange = exchange_on(&mut connection.stream, &sent, server);
-            let exchange = timeout(patience, exchange).await;
+            let exchange = timeout(time_limit, exchange).await;
             match exchange.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(mut reply) => {
                     if server.is_quic() && reply.len() >= 2 && reply[..2] == [0, 0] {
@@ -204,30 +204,30 @@ impl PeerConnections {
                     return Ok(reply);
                 }
                 Err(_) if connection.is_reused => {
-                    connection = self.connect(server, patience).await?;
+                    connection = self.connect(server, time_limit).await?;
                 }
                 Err(error) => return Err(ExchangeFailure::Lost(self.refused(error, server))),
             }
         }
     }
 
-    /// Words the loss of a connection; that the server refused it is a fault.
+    /// Describes the loss of a connection. A refusal by the server is recorded as a fault.
     pub(crate) fn lost(&self, error: io::Error, server: &RemoteServer) -> io::Error {
         match failure::refusal(&error) {
             Some(reason) if server.tls.is_some() => {
-                self.faults.note(server, reason.clone());
+                self.faults.record(server, reason.clone());
                 io::Error::new(error.kind(), reason)
             }
-            _ => failure::reworded(error, server),
+            _ => failure::explain_loss(error, server),
         }
     }
 
-    /// As [`PeerConnections::lost`], for a connection on which nothing was received: BIND closes that of a client without a
-    /// certificate without a word.
+    /// Like [`PeerConnections::lost`], for a connection on which nothing was received: BIND closes
+    /// the connection of a client without a certificate without sending an alert.
     pub(crate) fn refused(&self, error: io::Error, server: &RemoteServer) -> io::Error {
         let error = self.lost(error, server);
         if error.kind() == io::ErrorKind::UnexpectedEof && server.lacks_identity() {
-            self.faults.note(server, error.to_string());
+            self.faults.record(server, error.to_string());
         }
         error
     }
@@ -241,7 +241,7 @@ impl PeerConnections {
 /// Why a message got no reply.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExchangeFailure {
-    /// There is no connection.
+    /// No connection could be established.
     #[error("{0}")]
     Connect(#[from] ConnectFailure),
     /// The connection was lost, or no reply arrived in time.
@@ -260,7 +260,7 @@ async fn exchange_on(
     Ok(octets)
 }
 
-/// Sends a message; over QUIC it ends our side of its stream (RFC 9250 section 4.2).
+/// Sends a message; over QUIC this finishes our side of the stream (RFC 9250 section 4.2).
 pub(crate) async fn send(
     stream: &mut Box<dyn MessageTransport>,
     message: &[u8],

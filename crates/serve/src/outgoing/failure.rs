@@ -50,7 +50,7 @@ pub(super) enum QueryFailure {
 
 impl QueryFailure {
     /// Checks whether nothing at all was received from the primary.
-    pub(super) fn is_silence(&self) -> bool {
+    pub(super) fn is_unresponsive(&self) -> bool {
         matches!(self, QueryFailure::NoAnswer)
     }
 }

@@ -1,7 +1,7 @@
-//! The NOTIFY sender (RFC 1996): changed zones in, messages out, replies in.
+//! The NOTIFY sender (RFC 1996): sends messages for changed zones and processes the replies.
 //!
-//! A commit only leaves the name of its zone here. One task announces the version that is served by then, so changes
-//! that come faster than messages are sent share one.
+//! A commit only queues the name of its zone. One task announces the version that is served when it
+//! sends, so changes that come faster than messages are sent share one.
 //!
 //! ```text
 //! sender        the task: targets, datagrams, replies
@@ -55,7 +55,7 @@ pub struct NotifyContext {
     pub shared: Arc<ServingState>,
     /// The ranks of database backends: their native zones are replicated by the database and send no NOTIFY by default.
     pub databases: DatabaseRanks,
-    /// Checks whether this server notifies for the database of this rank; otherwise another one does.
+    /// Checks whether this server sends NOTIFY for the database of this rank; otherwise another server does.
     pub leads: Box<dyn Fn(u16) -> bool + Send + Sync>,
     /// Connections to servers that are notified over TLS.
     pub connections: Arc<PeerConnections>,
@@ -134,7 +134,7 @@ impl Notifier {
         self.shared.sent.load(Ordering::Relaxed)
     }
 
-    /// Writes everything that must survive a restart, and waits for the disk.
+    /// Writes the serials that must survive a restart, and waits for the disk.
     pub fn end(&self) {
         self.shared.sent_serials.lock().write_all();
     }
@@ -153,11 +153,12 @@ impl Notifier {
         Notifier { shared }
     }
 
-    /// Notifies the secondaries of zones whose serial was not notified before: zones that changed while the server
-    /// was down. May wait for the disk. Without a state store this is unknown, and no NOTIFY is sent.
+    /// Notifies the secondaries of zones whose current serial was not notified: zones that changed
+    /// while the server was down. May wait for the disk. Without a state store this is unknown, and
+    /// no NOTIFY is sent.
     pub fn notify_of_changes_before_start(&self) {
         let context = &self.shared.context;
-        let Some(kept) = context.store.as_ref().and_then(StoredSerials::read) else {
+        let Some(stored) = context.store.as_ref().and_then(StoredSerials::read) else {
             return;
         };
         let (table, policies) = (context.shared.zones.load(), context.policies.load());
@@ -170,7 +171,7 @@ impl Notifier {
             let is_notified = policy.sends_notify(context.databases.origin(zone))
                 && !matches!(policy.declared_by, PolicySource::Backend(_));
             let name = NameBuf::from(zone.id());
-            if is_notified && !kept.has(&name, zone.serial()) {
+            if is_notified && !stored.contains(&name, zone.serial()) {
                 self.changed(name);
             }
         }
@@ -178,7 +179,8 @@ impl Notifier {
 }
 
 impl NotifyContext {
-    /// Returns whether any server is notified of changes of a zone; the sender decides about one that is not in the table.
+    /// Returns whether any server is notified of changes of a zone. For a zone that is not in the
+    /// table, the sender decides.
     fn sends_notify(&self, zone: &NameBuf) -> bool {
         let (table, policies) = (self.shared.zones.load(), self.policies.load());
         let policy = policies.get(zone.as_name());
@@ -187,8 +189,9 @@ impl NotifyContext {
         })
     }
 
-    /// Checks whether this server notifies the secondaries of a zone. The one that does so for its database sees the change, too, and finds
-    /// what was missed by the last notified serial.
+    /// Checks whether this server notifies the secondaries of a zone. Otherwise another server of
+    /// the same database does: it sees the change, too, and detects missed ones by the last
+    /// notified serial.
     fn leads_zone(&self, zone: &Zone, policy: &ZonePolicy) -> bool {
         match policy.declared_by {
             _ if self.databases.origin(zone) == ZoneOrigin::Database => (self.leads)(zone.rank()),

@@ -1,8 +1,8 @@
 //! A zone's DS RRset, queried from its parent's servers.
 //!
-//! The servers listed in a policy are queried individually, since a rollover continues when all have the DS. If a
-//! policy lists none, the resolvers of `[recursor]` are queried: their caches lag behind, and a rollover that
-//! continues late is safe.
+//! The servers listed in a policy are queried individually, because a rollover continues only when
+//! all have the DS. If a policy lists none, the resolvers of `[recursor]` are queried: their caches
+//! lag behind, and a rollover that continues late is safe.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use tokio::sync::Semaphore;
 use crate::pipeline::ServingState;
 use crate::recursor::{ResolverSettings, Resolvers, UpstreamMessage};
 
-/// Maximum number of zones whose parents are queried at one time.
-const ASKING_MAX: usize = 32;
+/// Maximum number of zones whose parents are queried in parallel.
+const QUERIES_MAX: usize = 32;
 /// Maximum number of servers queried per parent.
 const SERVERS_MAX: usize = 16;
-/// Timeout for one server's answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout for the answer of one server.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Queries parents on a runtime.
 pub struct ParentClient {
     shared: Arc<ServingState>,
     runtime: Handle,
     driver: KeyDriverHandle,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
 impl ParentClient {
@@ -40,12 +40,13 @@ impl ParentClient {
             shared,
             runtime,
             driver,
-            places: Arc::new(Semaphore::new(ASKING_MAX)),
+            slots: Arc::new(Semaphore::new(QUERIES_MAX)),
         }
     }
 }
 
-/// Returns a parent's servers, each on its own, or else our resolvers; empty if there are none.
+/// Returns a parent's servers, each as a resolver by itself, or else our resolvers; empty if there
+/// are none.
 fn servers_of(shared: &ServingState, servers: &[SocketAddr]) -> Vec<Arc<Resolvers>> {
     let aliases = shared.aliases();
     let resolvers = aliases.and_then(|aliases| aliases.resolvers());
@@ -53,12 +54,12 @@ fn servers_of(shared: &ServingState, servers: &[SocketAddr]) -> Vec<Arc<Resolver
         resolvers.into_iter().collect()
     } else {
         let servers = servers.iter().take(SERVERS_MAX);
-        servers.map(|server| alone(*server)).collect()
+        servers.map(|server| single_resolver(*server)).collect()
     }
 }
 
-/// Queries a zone's DS at once, for an operator who waits. Returns the key tags that each server has; `None` for one
-/// that did not answer. Empty if there is no server to query.
+/// Queries a zone's DS at once, for a waiting operator. Returns the key tags that each server has;
+/// `None` for one that did not answer. Empty if there is no server to query.
 pub async fn find_ds(
     shared: &ServingState,
     zone: NameBuf,
@@ -70,45 +71,45 @@ pub async fn find_ds(
     };
     let mut answers = Vec::new();
     for server in servers_of(shared, servers) {
-        let found = ask_one(&server, zone).await;
+        let found = query_ds(&server, zone).await;
         answers.push(found.map(|records| records.iter().map(tag).collect()));
     }
     answers
 }
 
 impl QueryParent for ParentClient {
-    fn ask(&mut self, question: ParentQuery) {
-        let (driver, places) = (self.driver.clone(), Arc::clone(&self.places));
-        let asked = servers_of(&self.shared, &question.servers);
-        if asked.is_empty() {
+    fn ask(&mut self, query: ParentQuery) {
+        let (driver, slots) = (self.driver.clone(), Arc::clone(&self.slots));
+        let resolvers = servers_of(&self.shared, &query.servers);
+        if resolvers.is_empty() {
             return;
         }
         self.runtime.spawn(async move {
-            let _place = places.acquire_owned().await;
-            let zone = question.zone;
-            let mut servers = Vec::with_capacity(asked.len());
-            for server in &asked {
-                servers.push(ask_one(server, zone).await);
+            let _slot = slots.acquire_owned().await;
+            let zone = query.zone;
+            let mut servers = Vec::with_capacity(resolvers.len());
+            for server in &resolvers {
+                servers.push(query_ds(server, zone).await);
             }
             driver.answered(ParentAnswer { zone, servers });
         });
     }
 }
 
-/// Wraps one server as a resolver of its own.
-fn alone(server: SocketAddr) -> Arc<Resolvers> {
+/// Creates a resolver that queries one server only.
+fn single_resolver(server: SocketAddr) -> Arc<Resolvers> {
     Arc::new(Resolvers::new(&ResolverSettings {
         addresses: vec![server],
-        timeout: PATIENCE,
+        timeout: TIMEOUT,
         randomize_case: false,
     }))
 }
 
-async fn ask_one(server: &Arc<Resolvers>, zone: NameBuf) -> Option<Vec<Vec<u8>>> {
+async fn query_ds(server: &Arc<Resolvers>, zone: NameBuf) -> Option<Vec<Vec<u8>>> {
     // The parent has one delegation for all versions of a zone.
     let name = zone.as_name().zone();
-    let question = UpstreamMessage::new(name, Type::DS);
-    match server.ask(question).await {
+    let query = UpstreamMessage::new(name, Type::DS);
+    match server.resolve(query).await {
         Ok(reply) if matches!(reply.rcode(), 0 | 3) => read_ds(name, reply.octets()),
         Ok(reply) => {
             let rcode = rcode_name(reply.rcode() as u8);
@@ -122,8 +123,9 @@ async fn ask_one(server: &Arc<Resolvers>, zone: NameBuf) -> Option<Vec<Vec<u8>>>
     }
 }
 
-/// Reads the DS records of a response. A negative answer is accepted from the parent only, whose SOA is in it: a
-/// server of the zone itself answers the same query from the child (RFC 4035 section 3.1.4.1).
+/// Reads the DS records of a response. A negative answer is accepted from the parent only, whose
+/// SOA it contains: a server of the zone itself answers the same query from the child (RFC 4035
+/// section 3.1.4.1).
 fn read_ds(zone: Name<'_>, octets: &[u8]) -> Option<Vec<Vec<u8>>> {
     let message = Message::parse(octets).ok()?;
     let (mut found, mut is_of_parent) = (Vec::new(), false);
@@ -160,17 +162,20 @@ mod tests {
     }
 
     #[test]
-    fn that_there_is_no_ds_is_believed_of_the_parent_alone() {
+    fn a_negative_ds_answer_is_accepted_from_the_parent_only() {
         let zone: NameBuf = "a.test.".parse().unwrap();
         let read = |octets: &[u8]| read_ds(zone.as_name(), octets);
         let ds = [0, 7, 13, 2, 1, 2, 3, 4];
-        let own = b"\x01a\x04test\0";
-        assert_eq!(read(&reply(1, own, Type::DS, &ds)), Some(vec![ds.to_vec()]));
+        let child = b"\x01a\x04test\0";
+        assert_eq!(
+            read(&reply(1, child, Type::DS, &ds)),
+            Some(vec![ds.to_vec()])
+        );
         let soa = [&[0, 0][..], &[0; 20]].concat();
         let parent = b"\x04test\0";
         assert_eq!(read(&reply(2, parent, Type::SOA, &soa)), Some(vec![]));
-        assert_eq!(read(&reply(2, own, Type::SOA, &soa)), None);
+        assert_eq!(read(&reply(2, child, Type::SOA, &soa)), None);
         // A referral to the zone's own servers proves nothing.
-        assert_eq!(read(&reply(2, own, Type::NS, b"\0")), None);
+        assert_eq!(read(&reply(2, child, Type::NS, b"\0")), None);
     }
 }

@@ -19,7 +19,7 @@ pub struct TransferProgress {
     /// The primary.
     pub primary: SocketAddr,
     /// When it started.
-    pub began: Instant,
+    pub started: Instant,
     records: AtomicU64,
     octets: AtomicU64,
     expire: OnceLock<u32>,
@@ -58,7 +58,7 @@ pub struct TransferResults {
     pub whole: u64,
     /// Incremental transfers received.
     pub incremental: u64,
-    /// Primaries that had nothing newer after all.
+    /// The primary turned out to have no newer version.
     pub not_newer: u64,
     /// Transfers rejected for their content.
     pub refused: u64,
@@ -92,7 +92,7 @@ impl Transfers {
     pub(super) fn begin(self: &Arc<Self>, zone: NameBuf, primary: SocketAddr) -> RunningTransfer {
         let progress = Arc::new(TransferProgress {
             primary,
-            began: Instant::now(),
+            started: Instant::now(),
             records: AtomicU64::new(0),
             octets: AtomicU64::new(0),
             expire: OnceLock::new(),

@@ -1,5 +1,5 @@
-//! The minimum rate of an incoming transfer: a primary that sends a small message every second would hold its slot,
-//! and the memory of what it sent, for hours.
+//! The minimum rate of an incoming transfer: otherwise a primary that sends a small message every
+//! second would occupy its slot, and the memory of what it sent, for hours.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::failure::QueryFailure;
 pub(super) struct RateCheck {
     octets_per_second: u64,
     window: Duration,
-    began: Instant,
+    started: Instant,
     octets: u64,
 }
 
@@ -19,26 +19,26 @@ impl RateCheck {
         RateCheck {
             octets_per_second,
             window,
-            began: now,
+            started: now,
             octets: 0,
         }
     }
 
     /// Starts a new window because this server did not read for a while.
     pub(super) fn restart(&mut self, now: Instant) {
-        (self.began, self.octets) = (now, 0);
+        (self.started, self.octets) = (now, 0);
     }
 
     /// Counts a message, and checks the rate at the end of a window.
     pub(super) fn add(&mut self, octets: usize, now: Instant) -> Result<(), QueryFailure> {
         self.octets += octets as u64;
-        let elapsed = now.saturating_duration_since(self.began);
+        let elapsed = now.saturating_duration_since(self.started);
         if elapsed < self.window {
             return Ok(());
         }
         let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-        let least = self.octets_per_second.saturating_mul(millis) / 1000;
-        if self.octets < least {
+        let minimum = self.octets_per_second.saturating_mul(millis) / 1000;
+        if self.octets < minimum {
             return Err(QueryFailure::TooSlow {
                 octets: self.octets,
                 seconds: elapsed.as_secs_f64(),

@@ -21,7 +21,7 @@ impl SecondarySink {
 impl NotifySink for SecondarySink {
     fn notified(&self, notification: &Notification<'_>) -> NotifyOutcome {
         // The primary is up, even if it did not respond a moment ago.
-        self.outgoing.heard_from(notification.peer.ip());
+        self.outgoing.mark_responsive(notification.peer.ip());
         self.life.notified(notification.zone, notification.serial);
         NotifyOutcome::Taken
     }

@@ -1,5 +1,5 @@
-//! Queries a primary's serial: over UDP, or over TLS if the primary has TLS settings: the serial and the
-//! name of a zone are as confidential as its transfer (RFC 9103).
+//! Queries a primary's serial over UDP, or over TLS if the primary has TLS settings: the serial and
+//! name of a zone are as confidential as its contents (RFC 9103).
 
 use nameward_base::time::now_seconds;
 use std::io;
@@ -15,36 +15,36 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connections::PeerConnections;
 use super::failure::QueryFailure;
-use super::{QuestionForm, local_address, random_id};
+use super::{QueryForm, local_address, random_id};
 
-/// Timeouts of the tries.
-const TRIES: [Duration; 3] = [
+/// Timeouts of the attempts.
+const ATTEMPT_TIMEOUTS: [Duration; 3] = [
     Duration::from_millis(1500),
     Duration::from_millis(2500),
     Duration::from_millis(4000),
 ];
-/// Time for the connection, the TLS handshake and the reply of a primary with TLS settings, each.
-const TLS_PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout for each of connection, TLS handshake and reply of a primary with TLS settings.
+const TLS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Receive buffer size; without EDNS a response has at most 512 octets.
-const REPLY: usize = 4096;
-/// Number of unrelated datagrams that one try ignores.
-const FORGED: usize = 1000;
+const REPLY_BUFFER: usize = 4096;
+/// Number of unrelated datagrams that one attempt ignores.
+const STRAYS_MAX: usize = 1000;
 
 /// Queries a primary for the SOA of a zone.
-pub(super) async fn ask_soa(
+pub(super) async fn query_soa(
     connections: &PeerConnections,
     (primary, key): (&RemoteServer, Option<&Arc<TsigKey>>),
     zone: NameBuf,
-    form: QuestionForm,
+    form: QueryForm,
 ) -> Result<SoaReply, QueryFailure> {
     if primary.tls.is_some() {
         let asked = SentRequest::query(random_id(), zone, Type::SOA);
-        return ask_over_tls(connections, (primary, key), &asked, form).await;
+        return query_over_tls(connections, (primary, key), &asked, form).await;
     }
-    for patience in TRIES {
-        // A new port and a random ID for each try, so that a response cannot be guessed.
+    for time_limit in ATTEMPT_TIMEOUTS {
+        // A new port and a random ID for each attempt, so that the response is hard to forge.
         let asked = SentRequest::query(random_id(), zone, Type::SOA);
-        if let Some(reply) = try_once((primary, key), &asked, form, patience).await? {
+        if let Some(reply) = query_once((primary, key), &asked, form, time_limit).await? {
             return Ok(reply);
         }
     }
@@ -52,17 +52,15 @@ pub(super) async fn ask_soa(
 }
 
 /// Queries once over an encrypted connection, which loses no messages.
-async fn ask_over_tls(
+async fn query_over_tls(
     connections: &PeerConnections,
     (primary, key): (&RemoteServer, Option<&Arc<TsigKey>>),
     asked: &SentRequest,
-    form: QuestionForm,
+    form: QueryForm,
 ) -> Result<SoaReply, QueryFailure> {
-    let mut question = form.message(asked, None);
-    let mut verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));
-    let octets = connections
-        .exchange(primary, &question, TLS_PATIENCE)
-        .await?;
+    let mut message = form.message(asked, None);
+    let mut verifier = key.map(|key| sign_request(key, &mut message, now_seconds()));
+    let octets = connections.exchange(primary, &message, TLS_TIMEOUT).await?;
     let read = read_soa_reply(asked, &octets);
     verify(verifier.as_mut(), &octets, &read)?;
     Ok(read?)
@@ -85,22 +83,22 @@ fn verify(
     }
 }
 
-async fn try_once(
+async fn query_once(
     (primary, key): (&RemoteServer, Option<&Arc<TsigKey>>),
     asked: &SentRequest,
-    form: QuestionForm,
-    patience: Duration,
+    form: QueryForm,
+    time_limit: Duration,
 ) -> Result<Option<SoaReply>, QueryFailure> {
     let network = |error| QueryFailure::Network("cannot send the query", error);
     let socket = UdpSocket::bind(local_address(primary)).await;
     let socket = socket.map_err(network)?;
-    // The kernel drops datagrams from elsewhere.
+    // The kernel drops datagrams from other addresses.
     socket.connect(primary.address).await.map_err(network)?;
-    let mut question = form.message(asked, None);
-    let mut verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));
-    socket.send(&question).await.map_err(network)?;
-    let (mut reply, deadline) = ([0; REPLY], Instant::now() + patience);
-    for _ in 0..FORGED {
+    let mut message = form.message(asked, None);
+    let mut verifier = key.map(|key| sign_request(key, &mut message, now_seconds()));
+    socket.send(&message).await.map_err(network)?;
+    let (mut reply, deadline) = ([0; REPLY_BUFFER], Instant::now() + time_limit);
+    for _ in 0..STRAYS_MAX {
         let len = match timeout_at(deadline, socket.recv(&mut reply)).await {
             Err(_) => return Ok(None),
             Ok(Ok(len)) => len,

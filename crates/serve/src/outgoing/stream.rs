@@ -18,14 +18,14 @@ use super::connections::{self, MessageTransport};
 use super::failure::QueryFailure;
 use super::progress::TransferProgress;
 use super::rate::RateCheck;
-use super::{OutgoingSettings, OutgoingShared, QuestionForm, message_id};
+use super::{OutgoingSettings, OutgoingShared, QueryForm, message_id};
 
-/// Read buffer size: a message of maximum size and as much of the next.
+/// Read buffer size: one message of maximum size, and as much of the next.
 const BUFFER: usize = 2 * (2 + u16::MAX as usize);
 
 /// Transfers a zone from its primary.
 pub(super) async fn transfer(
-    (ask, qtype, form): (&PrimaryRequest, Type, QuestionForm),
+    (ask, qtype, form): (&PrimaryRequest, Type, QueryForm),
     key: Option<&Arc<TsigKey>>,
     shared: &OutgoingShared,
     (progress, memory): (&TransferProgress, &mut MemoryShare),
@@ -40,12 +40,12 @@ pub(super) async fn transfer(
         .await?;
     loop {
         let asked = SentRequest::query(message_id(&ask.primary), ask.zone, qtype);
-        let mut question = form.message(&asked, ask.have.filter(|_| qtype == Type::IXFR));
-        let verifier = key.map(|key| sign_request(key, &mut question, now_seconds()));
+        let mut message = form.message(&asked, ask.have.filter(|_| qtype == Type::IXFR));
+        let verifier = key.map(|key| sign_request(key, &mut message, now_seconds()));
         let mut reader = TransferReader::new(asked, ask.have, verifier, ask.octets_max);
         let mut messages = MessageBuffer::new();
         let stream = &mut connection.stream;
-        let sent = send(stream, &question, (&ask.primary, settings)).await;
+        let sent = send(stream, &message, (&ask.primary, settings)).await;
         let result = match sent {
             Ok(()) => {
                 receive(
@@ -60,16 +60,16 @@ pub(super) async fn transfer(
         };
         match result {
             Ok(answer) => {
-                // Octets after the end of a transfer answer no query of ours.
+                // Octets after the end of a transfer do not belong to any query of ours.
                 if messages.is_empty() {
                     connections.put_back(&ask.primary, connection.stream);
                 }
                 return Ok(answer);
             }
-            // The primary has closed the connection since it was used last.
+            // The primary has closed the reused connection.
             Err(_) if connection.is_reused && messages.is_unused() => {
-                let patience = settings.connect_timeout;
-                connection = connections.connect(&ask.primary, patience).await?;
+                let time_limit = settings.connect_timeout;
+                connection = connections.connect(&ask.primary, time_limit).await?;
             }
             Err(QueryFailure::Network(action, error)) => {
                 let error = if messages.is_unused() {
@@ -86,10 +86,10 @@ pub(super) async fn transfer(
 
 async fn send(
     stream: &mut Box<dyn MessageTransport>,
-    question: &[u8],
+    message: &[u8],
     (primary, settings): (&RemoteServer, &OutgoingSettings),
 ) -> Result<(), QueryFailure> {
-    let sending = connections::send(stream, question, primary);
+    let sending = connections::send(stream, message, primary);
     timeout(settings.idle_timeout, sending)
         .await
         .map_err(|_| QueryFailure::Timeout("cannot send the query"))?
@@ -193,9 +193,9 @@ impl MessageBuffer {
     }
 }
 
-/// Checks whether a primary that failed with an IXFR is tried with an AXFR: it may not support IXFR, or have invalid
-/// differences. One that is not trusted is not tried again.
-pub(super) fn is_worth_whole(failure: &TransferFailure) -> bool {
+/// Checks whether an AXFR is worth trying after a failed IXFR: the primary may not support IXFR, or have invalid
+/// differences. A peer that is not trusted is not tried again, and a zone that is too large stays so.
+pub(super) fn is_worth_axfr(failure: &TransferFailure) -> bool {
     !matches!(
         failure,
         TransferFailure::Tsig(_) | TransferFailure::TooLarge(_) | TransferFailure::NoMemory

@@ -1,4 +1,4 @@
-//! Tests of PROXY headers: valid ones, malformed ones, and any octets.
+//! Tests of PROXY headers: valid ones, malformed ones, and arbitrary octets.
 
 use super::*;
 use proptest::prelude::*;
@@ -80,7 +80,7 @@ fn other_commands_versions_families_and_lengths_are_malformed() {
         assert_eq!(read_datagram(&packet), None, "{packet:?}");
         assert_eq!(read_stream(&packet), Err(NoHeader::Malformed), "{packet:?}");
     }
-    // The signature decides where a message would begin with two line ends.
+    // Two line ends could also start a DNS message: the signature decides.
     assert_eq!(read_datagram(b"PROXY UNKNOWN\r\n"), None);
 }
 
@@ -123,7 +123,7 @@ proptest! {
         }
         match read_stream(&packet) {
             Ok(header) => prop_assert!(header.len <= packet.len()),
-            // There is progress, and a bound.
+            // There is progress, and a limit.
             Err(NoHeader::Incomplete(needed)) => {
                 prop_assert!(needed > packet.len() && needed <= HEADER_MAX);
             }

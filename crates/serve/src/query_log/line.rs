@@ -10,7 +10,7 @@ use super::LoggedAnswer;
 
 /// The format of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum QueryLogForm {
+pub enum QueryLogFormat {
     /// For people: the time, then names and values.
     Text,
     /// One JSON object per line.
@@ -19,7 +19,7 @@ pub enum QueryLogForm {
     Journal,
 }
 
-impl QueryLogForm {
+impl QueryLogFormat {
     /// Appends the line for a response.
     pub(super) fn write(self, answer: &LoggedAnswer, line: &mut String) {
         let LoggedAnswer {
@@ -36,7 +36,7 @@ impl QueryLogForm {
         let is_truncated = answer.flags & 0x0200 != 0;
         let (address, port) = (client.ip(), client.port());
         match self {
-            QueryLogForm::Json => {
+            QueryLogFormat::Json => {
                 let time = Timestamp(answer.at);
                 // In presentation format only quotes and backslashes need escaping for JSON; everything else is
                 // escaped already.
@@ -54,9 +54,9 @@ impl QueryLogForm {
                      \"octets\":{octets},\"truncated\":{is_truncated}{view}{subnet}}}"
                 );
             }
-            QueryLogForm::Text | QueryLogForm::Journal => {
+            QueryLogFormat::Text | QueryLogFormat::Journal => {
                 let _ = match self {
-                    QueryLogForm::Journal => line.write_str("<6>"),
+                    QueryLogFormat::Journal => line.write_str("<6>"),
                     _ => write!(line, "{} ", Timestamp(answer.at)),
                 };
                 let tc = if is_truncated { " TC" } else { "" };
@@ -99,11 +99,11 @@ mod tests {
     use nameward_wire::message::ClientSubnet;
     use std::time::Duration;
 
-    fn line(form: QueryLogForm, name: &str) -> String {
-        line_for(form, name, None)
+    fn line(format: QueryLogFormat, name: &str) -> String {
+        line_for(format, name, None)
     }
 
-    fn line_for(form: QueryLogForm, name: &str, subnet: Option<ClientSubnet>) -> String {
+    fn line_for(format: QueryLogFormat, name: &str, subnet: Option<ClientSubnet>) -> String {
         let name: NameBuf = name.parse().unwrap();
         let answer = LoggedAnswer {
             at: UNIX_EPOCH + Duration::from_millis(951_782_400_007),
@@ -117,21 +117,21 @@ mod tests {
             subnet,
         };
         let mut line = String::new();
-        form.write(&answer, &mut line);
+        format.write(&answer, &mut line);
         line
     }
 
     #[test]
-    fn lines_have_the_form_that_is_asked_for() {
+    fn lines_have_the_requested_format() {
         let text =
             "query WWW.a.test. AAAA from 2001:db8::1 port 53000 over udp: NXDOMAIN TC, 77 octets\n";
-        let written = line(QueryLogForm::Text, "WWW.a.test.");
+        let written = line(QueryLogFormat::Text, "WWW.a.test.");
         assert_eq!(written, format!("2000-02-29T00:00:00.007Z {text}"));
         assert_eq!(
-            line(QueryLogForm::Journal, "WWW.a.test."),
+            line(QueryLogFormat::Journal, "WWW.a.test."),
             format!("<6>{text}")
         );
-        let json = line(QueryLogForm::Json, "a\\\"b\\010.test.");
+        let json = line(QueryLogFormat::Json, "a\\\"b\\010.test.");
         assert_eq!(
             json,
             "{\"time\":\"2000-02-29T00:00:00.007Z\",\"event\":\"query\",\"client\":\"2001:db8::1\",\"port\":53000,\
@@ -144,11 +144,11 @@ mod tests {
     fn lines_name_the_view_and_the_client_subnet() {
         let mut subnet = ClientSubnet::parse(&[0, 1, 24, 0, 192, 0, 2]).unwrap();
         subnet.lengthen_scope(16);
-        let text = line_for(QueryLogForm::Journal, "a.test.", Some(subnet));
+        let text = line_for(QueryLogFormat::Journal, "a.test.", Some(subnet));
         let client =
             "from 2001:db8::1 port 53000 in view internal for 192.0.2.0/24 scope 16 over udp";
         assert!(text.contains(client), "{text}");
-        let json = line_for(QueryLogForm::Json, "a.test.", Some(subnet));
+        let json = line_for(QueryLogFormat::Json, "a.test.", Some(subnet));
         let end = ",\"truncated\":true,\"view\":\"internal\",\"client_subnet\":\"192.0.2.0/24\",\"scope\":16}\n";
         assert!(json.ends_with(end), "{json}");
     }

@@ -6,64 +6,69 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::QueryLogForm;
+use super::QueryLogFormat;
 
 /// Interval between checks whether the file was renamed by log rotation.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const ROTATION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The output that lines are written to.
 pub struct QueryLogOutput {
-    form: QueryLogForm,
-    place: Place,
+    format: QueryLogFormat,
+    target: OutputTarget,
 }
 
-enum Place {
+enum OutputTarget {
     Stream(Box<dyn Write + Send>),
     File {
         path: PathBuf,
         open: Option<File>,
-        looked: Instant,
+        checked_at: Instant,
     },
 }
 
 impl QueryLogOutput {
     /// Writes to a file, which is created with the first line, and created again after it was renamed.
-    pub fn file(path: PathBuf, form: QueryLogForm) -> Self {
-        let place = Place::File {
+    pub fn file(path: PathBuf, format: QueryLogFormat) -> Self {
+        let target = OutputTarget::File {
             path,
             open: None,
-            looked: Instant::now(),
+            checked_at: Instant::now(),
         };
-        QueryLogOutput { form, place }
+        QueryLogOutput { format, target }
     }
 
     /// Writes to a stream.
-    pub fn stream(stream: impl Write + Send + 'static, form: QueryLogForm) -> Self {
-        let place = Place::Stream(Box::new(stream));
-        QueryLogOutput { form, place }
+    pub fn stream(stream: impl Write + Send + 'static, format: QueryLogFormat) -> Self {
+        let target = OutputTarget::Stream(Box::new(stream));
+        QueryLogOutput { format, target }
     }
 
-    pub(super) fn form(&self) -> QueryLogForm {
-        self.form
+    pub(super) fn format(&self) -> QueryLogFormat {
+        self.format
     }
 
     /// Writes whole lines.
     pub(super) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
-        match &mut self.place {
-            Place::Stream(stream) => {
+        match &mut self.target {
+            OutputTarget::Stream(stream) => {
                 stream.write_all(lines)?;
                 stream.flush()
             }
-            Place::File { path, open, looked } => {
-                if looked.elapsed() >= LOOK_INTERVAL {
-                    *looked = Instant::now();
-                    let is_there = |file: &File| {
-                        let (Ok(ours), Ok(there)) = (file.metadata(), fs::metadata(&*path)) else {
+            OutputTarget::File {
+                path,
+                open,
+                checked_at,
+            } => {
+                if checked_at.elapsed() >= ROTATION_CHECK_INTERVAL {
+                    *checked_at = Instant::now();
+                    let is_current = |file: &File| {
+                        let (Ok(opened), Ok(named_file)) = (file.metadata(), fs::metadata(&*path))
+                        else {
                             return false;
                         };
-                        (ours.dev(), ours.ino()) == (there.dev(), there.ino())
+                        (opened.dev(), opened.ino()) == (named_file.dev(), named_file.ino())
                     };
-                    if !open.as_ref().is_some_and(is_there) {
+                    if !open.as_ref().is_some_and(is_current) {
                         *open = None;
                     }
                 }

@@ -27,7 +27,7 @@ fn exchange<'e>(client: &str, reply: &'e [u8]) -> Exchange<'e> {
     }
 }
 
-/// A stream whose writer waits for the reader at each block.
+/// A stream whose writer waits for the reader after each block.
 struct Handed(Sender<(String, SyncSender<()>)>);
 
 impl Write for Handed {
@@ -55,7 +55,7 @@ impl Logged {
     fn new(capacity: usize) -> Self {
         let (sender, blocks) = mpsc::channel();
         let (tap, stats) = (Arc::default(), Stats::new(RingCapacities::default()));
-        let output = QueryLogOutput::stream(Handed(sender), QueryLogForm::Journal);
+        let output = QueryLogOutput::stream(Handed(sender), QueryLogFormat::Journal);
         let log = QueryLog::start(&tap, &stats, output, capacity).unwrap();
         Logged {
             log,
@@ -86,7 +86,7 @@ fn filter(zones: &[&str], clients: &[&str], one_in: u32) -> QueryFilter {
 }
 
 #[test]
-fn only_what_is_meant_is_logged_and_nothing_after_it_is_off() {
+fn only_matching_responses_are_logged_and_none_after_it_is_turned_off() {
     let logged = Logged::new(100);
     assert!(!logged.tap.is_on());
     logged
@@ -114,7 +114,7 @@ fn only_what_is_meant_is_logged_and_nothing_after_it_is_off() {
     assert_eq!(lines.len(), 2);
     logged.log.turn_off();
     assert!(!logged.tap.is_on() && !logged.log.state().is_on);
-    // A sample of all.
+    // A sample of all responses.
     logged.log.turn_on(filter(&[], &[], 10));
     for _ in 0..100 {
         logged.tap.pass(&exchange("192.0.2.1", &reply("x.test.")));
@@ -124,12 +124,12 @@ fn only_what_is_meant_is_logged_and_nothing_after_it_is_off() {
 }
 
 #[test]
-fn a_writer_that_hangs_costs_lines_which_are_counted_and_nobody_waits() {
+fn a_blocked_writer_drops_lines_which_are_counted_and_delays_no_worker() {
     let logged = Logged::new(4);
     logged.log.turn_on(filter(&[], &[], 1));
     let (text, octets) = ("192.0.2.1", reply("x.test."));
     logged.tap.pass(&exchange(text, &octets));
-    // The writer holds this one and waits for us.
+    // The writer holds this line and waits for us.
     let (_, done) = logged.blocks.recv_timeout(Duration::from_secs(60)).unwrap();
     for _ in 0..10 {
         logged.tap.pass(&exchange(text, &octets));

@@ -43,7 +43,7 @@ pub(super) async fn run(
     mut stopping: watch::Receiver<bool>,
 ) {
     let handshake = RunningHandshake::begin(&state);
-    // The signature, which costs most of a handshake, is made here.
+    // Computes the signature, which is most of the cost of a handshake.
     let started = state.settings.budget.run(|| incoming.accept()).await;
     let Ok(connecting) = started else {
         return connection.established(false);
@@ -75,7 +75,7 @@ pub(super) async fn run(
         } else {
             closing.close(EXCESSIVE_LOAD, b"");
         }
-        // Kept for streams that wait for it.
+        // Stored for streams that wait for it.
         complete.closed().await;
     };
     let streams = Arc::new(QuicStreams {
@@ -92,8 +92,8 @@ pub(super) async fn run(
     quic.close(NO_ERROR, b"");
 }
 
-/// Serves the streams of a connection, as many as its client may open, until it ends or, when another process has taken
-/// over, is idle.
+/// Serves the streams of a connection, as many as its client may open, until it ends or, after another process has
+/// taken over, is idle.
 async fn serve_streams(
     quic: Connection,
     streams: Arc<QuicStreams>,
@@ -127,7 +127,7 @@ async fn serve_streams(
             () = drain.wait(&mut stopping), if drains_until.is_none() => {
                 drains_until = Some(Instant::now() + DRAIN_BUSY);
             }
-            // What was answered last is delivered by then.
+            // By then the last answers are delivered.
             () = sleep_until(last + DRAIN_IDLE), if is_idle => return,
             () = sleep_until(drains_until.unwrap_or(last)), if drains_until.is_some() && may_accept => {}
             _ = quic.closed(), if !may_accept => return,

@@ -1,7 +1,8 @@
 //! One stream of a QUIC connection: a query and its response, which is several messages for a transfer.
 //!
-//! RFC 9250: the message ID is 0 (section 4.2.1), each message has a length prefix (4.2), and edns-tcp-keepalive is an error
-//! (5.5.2). What a replay must not repeat is not taken from early data (4.5): it waits for the end of the handshake.
+//! RFC 9250: the message ID is 0 (section 4.2.1), each message has a length prefix (4.2), and edns-tcp-keepalive is
+//! an error (5.5.2). Early data may be replayed (4.5): a message that must not be repeated waits for the end of the
+//! handshake.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +22,8 @@ use crate::tcp::{FramedMessage, MessageAnswer, MessageConnection, TcpSettings};
 /// Size of the length prefix of each message, and of the largest message.
 const PREFIX: usize = 2;
 const MESSAGE_MAX: usize = u16::MAX as usize;
-/// Time after which a waiting response is polled again, if no wake-up arrives.
-const POLL_AGAIN: Duration = Duration::from_secs(1);
+/// Interval at which a waiting response is polled if no wake-up arrives.
+const REPOLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The edns-tcp-keepalive option (RFC 7828).
 const KEEPALIVE: u16 = 11;
 
@@ -34,13 +35,13 @@ pub(super) struct QuicStreams {
     pub(super) is_complete: watch::Receiver<bool>,
 }
 
-/// The client does not speak the protocol: its connection is closed.
+/// The client violates the protocol: its connection is closed.
 #[derive(Debug)]
 pub(super) struct QuicViolation;
 
 /// Why a response ended early.
 enum ResponseEnd {
-    /// The client did not read it, or has left.
+    /// The client did not read it, or has disconnected.
     Unread,
     /// It cannot be completed.
     Broken,
@@ -68,8 +69,8 @@ pub(super) async fn serve(
         }
     };
     let message = only_message(&message).ok_or(QuicViolation)?;
-    // Other data comes after the handshake, whose result decides what the client may do.
-    if !(is_early && may_be_repeated(message)) {
+    // Other early data waits for the handshake, whose result decides what the client may do.
+    if !(is_early && is_replay_safe(message)) {
         let mut is_complete = streams.is_complete.clone();
         if is_complete
             .wait_for(|is_complete| *is_complete)
@@ -82,7 +83,7 @@ pub(super) async fn serve(
     let answer = tokio::select! {
         biased;
         answer = streams.connection.answer(message) => answer,
-        // RFC 9250 section 4.3.1: a client that no longer wants the response says so.
+        // RFC 9250 section 4.3.1: a client that no longer wants the response cancels the stream.
         _ = send.stopped() => return Ok(()),
     };
     let is_transfer = matches!(answer, MessageAnswer::Messages(..));
@@ -100,17 +101,17 @@ pub(super) async fn serve(
         Err(ResponseEnd::Broken) => send.reset(INTERNAL_ERROR),
     };
     // A connection without running streams may be closed, and what the client has not received by then is lost.
-    if is_transfer || streams.settings.drain.has_begun() {
+    if is_transfer || streams.settings.drain.has_started() {
         let _ = send.stopped().await;
     }
     Ok(())
 }
 
-/// Returns the message of a stream, if it is exactly one that the protocol allows.
+/// Returns the message of a stream if the stream contains exactly one that the protocol allows.
 fn only_message(octets: &[u8]) -> Option<&[u8]> {
     let (prefix, message) = octets.split_first_chunk::<PREFIX>()?;
-    let is_whole = usize::from(u16::from_be_bytes(*prefix)) == message.len();
-    let is_valid = is_whole && message.starts_with(&[0, 0]) && !has_keepalive(message);
+    let is_complete = usize::from(u16::from_be_bytes(*prefix)) == message.len();
+    let is_valid = is_complete && message.starts_with(&[0, 0]) && !has_keepalive(message);
     is_valid.then_some(message)
 }
 
@@ -135,7 +136,7 @@ fn has_keepalive(message: &[u8]) -> bool {
 }
 
 /// Checks whether a message of early data can be answered at once: an attacker may send it again.
-fn may_be_repeated(message: &[u8]) -> bool {
+fn is_replay_safe(message: &[u8]) -> bool {
     Query::parse(message).is_ok_and(|query| {
         query.opcode == Opcode::QUERY && !matches!(query.qtype, Type::AXFR | Type::IXFR)
     })
@@ -150,7 +151,7 @@ impl QuicStreams {
         }
     }
 
-    /// Writes a multi-message response, each message when the client has taken those before.
+    /// Writes a multi-message response, each message once the client has read the previous one.
     async fn write_all(
         &self,
         send: &mut SendStream,
@@ -176,7 +177,7 @@ impl QuicStreams {
                 NextMessage::Wait => {
                     let wake = messages.wake();
                     tokio::select! {
-                        _ = timeout(POLL_AGAIN, notified(wake)) => {}
+                        _ = timeout(REPOLL_INTERVAL, notified(wake)) => {}
                         _ = send.stopped() => return Err(ResponseEnd::Unread),
                     }
                 }
@@ -225,9 +226,9 @@ mod tests {
     fn only_queries_are_answered_from_early_data() {
         let query =
             |flags: u8, rtype: u8| vec![0, 0, flags, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, rtype, 0, 1];
-        assert!(may_be_repeated(&query(0, 1)));
+        assert!(is_replay_safe(&query(0, 1)));
         for (flags, rtype) in [(0, 252), (0, 251), (0x20, 6), (0x28, 6), (0x80, 1)] {
-            assert!(!may_be_repeated(&query(flags, rtype)), "{flags} {rtype}");
+            assert!(!is_replay_safe(&query(flags, rtype)), "{flags} {rtype}");
         }
     }
 }

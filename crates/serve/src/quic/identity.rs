@@ -1,5 +1,5 @@
-//! Keys that a server shares with the one that takes over from it: those of connection IDs, Retry tokens and stateless
-//! resets. A client then notices no change, or is told at once that its connection has ended (RFC 9000 section 10.3).
+//! Keys that a server shares with its successor: those of connection IDs, Retry tokens and stateless resets. A client
+//! then notices no change, or is told at once that its connection has ended (RFC 9000 section 10.3).
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use quinn::crypto::HandshakeTokenKey;
 use quinn::{ConnectionId, ConnectionIdGenerator, EndpointConfig};
 use siphasher::sip::SipHasher13;
 
-/// Octets of a connection ID: random ones, the generation, and a checksum with a key.
+/// Octets of a connection ID: random ones, the generation, and a keyed checksum.
 pub(super) const ID_LEN: usize = 12;
 const CHECKED_LEN: usize = 8;
 const SECRET_LEN: usize = 32;
 
-/// The keys of QUIC connections, and which of the servers that have them this one is.
+/// The keys of QUIC connections, and the generation of this server among those that share them.
 #[derive(Clone)]
 pub struct QuicIdentity {
     secret: [u8; SECRET_LEN],
@@ -35,7 +35,7 @@ impl Default for QuicIdentity {
     /// Creates new keys.
     fn default() -> Self {
         let mut secret = [0; SECRET_LEN];
-        // Only fails on systems without a source of random numbers, where TLS does not work either.
+        // Fails only on systems without a source of random numbers, where TLS does not work either.
         let _ = rand::fill(&mut secret);
         QuicIdentity {
             secret,
@@ -45,12 +45,12 @@ impl Default for QuicIdentity {
 }
 
 impl QuicIdentity {
-    /// Returns the text for a server that takes over.
+    /// Encodes the keys for a successor, which is the next generation.
     pub fn to_successor(&self) -> String {
         HEXLOWER.encode(&[&[self.generation.wrapping_add(1)], &self.secret[..]].concat())
     }
 
-    /// Reads the text of the server before.
+    /// Decodes the keys of the predecessor.
     pub fn from_predecessor(text: &str) -> Option<Self> {
         let octets = HEXLOWER.decode(text.as_bytes()).ok()?;
         let (generation, secret) = octets.split_first()?;
@@ -91,8 +91,8 @@ impl QuicIdentity {
     }
 }
 
-/// Creates connection IDs that say which of several servers has the connection. The generation is the same for all
-/// connections of a server, so it does not link the IDs of one (RFC 9000 section 5.1).
+/// Creates connection IDs that identify the server that has the connection. The generation is the same for all
+/// connections of a server, so it does not link the IDs of one connection (RFC 9000 section 5.1).
 #[derive(Clone)]
 pub(super) struct ConnectionIds {
     key: [u8; 16],

@@ -1,8 +1,8 @@
-//! A UDP socket for QUIC that two servers can read, while one takes over from the other.
+//! A UDP socket for QUIC that two servers can read while one takes over from the other.
 //!
-//! The kernel gives each packet to one of them. Packets of connections that the other one has are passed on to it: the
-//! connection ID says which server created it. So connections of the server before go on until they end, and no packet is
-//! answered with a reset by a server that does not know its connection.
+//! The kernel gives each packet to one of them. Each passes on the packets of the other one's connections: the
+//! connection ID tells which server created it. So connections of the predecessor continue until they end, and no
+//! packet is answered with a reset by a server that does not know its connection.
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
@@ -20,28 +20,28 @@ use tokio::io::ReadBuf;
 
 use super::identity::{ConnectionIds, ID_LEN, QuicIdentity};
 
-/// Octets before a packet that is passed on: its source (address and port), its destination, and the ECN field.
+/// Octets in front of a packet that is passed on: its source (address and port), its destination, and the ECN field.
 const HEAD_LEN: usize = 16 + 2 + 16 + 1;
-/// The largest packet that is passed on: endpoints accept no larger one.
+/// The largest packet that is passed on: endpoints accept no larger ones.
 const PACKET_MAX: usize = 1500;
 
 /// A bound UDP socket for QUIC.
 #[derive(Debug)]
 pub struct QuicListener {
     pub(crate) socket: UdpSocket,
-    /// For packets from and to a server that takes over: our end, and its end.
-    after: (UnixDatagram, UnixDatagram),
-    /// For packets from and to the server before.
-    before: Option<UnixDatagram>,
+    /// For exchanging packets with a successor: our end, and its end.
+    successor: (UnixDatagram, UnixDatagram),
+    /// For exchanging packets with the predecessor.
+    predecessor: Option<UnixDatagram>,
 }
 
 impl QuicListener {
-    /// Creates one, with the connection to the server before if there is one.
-    pub fn new(socket: UdpSocket, before: Option<UnixDatagram>) -> io::Result<Self> {
+    /// Creates a listener, with the connection to the predecessor if there is one.
+    pub fn new(socket: UdpSocket, predecessor: Option<UnixDatagram>) -> io::Result<Self> {
         Ok(QuicListener {
             socket,
-            after: UnixDatagram::pair()?,
-            before,
+            successor: UnixDatagram::pair()?,
+            predecessor,
         })
     }
 
@@ -50,34 +50,33 @@ impl QuicListener {
         self.socket.local_addr()
     }
 
-    /// Returns copies of the descriptors for a server that takes over: the socket, then its end of the connection to this
-    /// one.
+    /// Returns copies of the descriptors for a successor: the socket, then its end of the connection to this server.
     pub fn descriptors(&self) -> io::Result<[OwnedFd; 2]> {
         Ok([
             self.socket.as_fd().try_clone_to_owned()?,
-            self.after.1.as_fd().try_clone_to_owned()?,
+            self.successor.1.as_fd().try_clone_to_owned()?,
         ])
     }
 }
 
-/// The server that has the connection of a packet.
+/// The server that has a packet's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PacketOwner {
-    /// This one, or a new connection.
-    Own,
-    /// One before this.
-    Before,
-    /// One after this.
-    After,
-    /// None: not created by any of them.
+    /// This server, which also gets new connections.
+    Ours,
+    /// A predecessor.
+    Predecessor,
+    /// A successor.
+    Successor,
+    /// None of these servers created the connection ID.
     Unknown,
 }
 
-/// A connection to another server, for packets.
+/// A connection to another server for exchanging packets.
 struct PacketExchange {
     sender: UnixDatagram,
     receiver: tokio::net::UnixDatagram,
-    /// The other server has ended.
+    /// The other server has exited.
     is_closed: AtomicBool,
 }
 
@@ -91,7 +90,8 @@ impl PacketExchange {
         })
     }
 
-    /// Passes a packet on; false if there is no server to receive it. One that does not fit is lost, as on a network.
+    /// Passes a packet on; false if there is no server to receive it. A packet that does not fit is lost, as on a
+    /// network.
     fn send(&self, packet: &[u8], meta: &RecvMeta) -> bool {
         let head = PacketHead::from(meta).to_octets();
         match self.sender.send(&[&head[..], packet].concat()) {
@@ -121,7 +121,7 @@ impl PacketExchange {
     }
 }
 
-/// Where a packet came from.
+/// The addresses and ECN field of a packet that is passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PacketHead {
     source: SocketAddr,
@@ -183,9 +183,9 @@ impl PacketHead {
 pub(super) struct QuicSocket {
     udp: Arc<dyn AsyncUdpSocket>,
     ids: ConnectionIds,
-    after: PacketExchange,
-    before: Option<PacketExchange>,
-    /// The server after this one reads the UDP socket alone.
+    successor: PacketExchange,
+    predecessor: Option<PacketExchange>,
+    /// A successor has taken over the UDP socket.
     is_released: AtomicBool,
 }
 
@@ -196,75 +196,74 @@ impl fmt::Debug for QuicSocket {
 }
 
 impl QuicSocket {
-    /// Call within the runtime.
+    /// Must be called within the runtime.
     pub(super) fn new(listener: QuicListener, identity: &QuicIdentity) -> io::Result<Self> {
         listener.socket.set_nonblocking(true)?;
         Ok(QuicSocket {
             udp: TokioRuntime.wrap_udp_socket(listener.socket)?,
             ids: identity.connection_ids(),
-            after: PacketExchange::new(listener.after.0)?,
-            before: listener.before.map(PacketExchange::new).transpose()?,
+            successor: PacketExchange::new(listener.successor.0)?,
+            predecessor: listener.predecessor.map(PacketExchange::new).transpose()?,
             is_released: AtomicBool::new(false),
         })
     }
 
-    /// Leaves the UDP socket to the server that has taken over, which passes on the packets of connections that are open
-    /// here.
+    /// Leaves the UDP socket to the successor, which passes on packets for connections that are open here.
     pub(super) fn release(&self) {
         self.is_released.store(true, Ordering::Release);
     }
 
     fn owner(&self, packet: &[u8]) -> PacketOwner {
         let (id, is_short) = match packet {
-            // RFC 8999 section 5.2: a short header, whose ID is one that we created.
+            // RFC 8999 section 5.2: a short header; we created its ID.
             [first, rest @ ..] if first & 0x80 == 0 => (rest.get(..ID_LEN), true),
-            // Section 5.1: a long header. Clients choose the first ID themselves.
+            // Section 5.1: a long header; clients choose the first ID themselves.
             [_, _, _, _, _, len, rest @ ..] if usize::from(*len) == ID_LEN => {
                 (rest.get(..ID_LEN), false)
             }
             _ => (None, false),
         };
         match id.and_then(|id| self.ids.generation_of(id)) {
-            Some(generation) if generation == self.ids.generation => PacketOwner::Own,
+            Some(generation) if generation == self.ids.generation => PacketOwner::Ours,
             Some(generation) if generation.wrapping_sub(self.ids.generation) < 128 => {
-                PacketOwner::After
+                PacketOwner::Successor
             }
-            Some(_) => PacketOwner::Before,
+            Some(_) => PacketOwner::Predecessor,
             None if is_short => PacketOwner::Unknown,
-            None => PacketOwner::Own,
+            None => PacketOwner::Ours,
         }
     }
 
-    /// Passes a packet on to the server that has its connection; true if that is this one.
-    fn is_own(&self, packet: &[u8], meta: &RecvMeta) -> bool {
+    /// Passes a packet on to the server that has its connection; true if it is this server.
+    fn is_ours(&self, packet: &[u8], meta: &RecvMeta) -> bool {
         match self.owner(packet) {
-            PacketOwner::Own => true,
-            PacketOwner::After => {
-                self.after.send(packet, meta);
+            PacketOwner::Ours => true,
+            PacketOwner::Successor => {
+                self.successor.send(packet, meta);
                 false
             }
-            // Without that server, its client is told that the connection has ended.
-            PacketOwner::Before => {
-                let before = self.before.as_ref();
-                !before.is_some_and(|before| before.send(packet, meta))
+            // Without the predecessor, the endpoint answers with a stateless reset.
+            PacketOwner::Predecessor => {
+                let predecessor = self.predecessor.as_ref();
+                !predecessor.is_some_and(|predecessor| predecessor.send(packet, meta))
             }
             PacketOwner::Unknown => false,
         }
     }
 
-    /// Removes the packets of other servers from a buffer, which may have several of the same size.
-    fn keep_own(&self, buffer: &mut [u8], meta: &mut RecvMeta) {
+    /// Removes the packets of other servers from a buffer, which may contain several of the same size.
+    fn retain_ours(&self, buffer: &mut [u8], meta: &mut RecvMeta) {
         let stride = meta.stride.max(1);
-        let (mut read, mut kept) = (0, 0);
+        let (mut read, mut retained) = (0, 0);
         while read < meta.len {
             let end = (read + stride).min(meta.len);
-            if self.is_own(&buffer[read..end], meta) {
-                buffer.copy_within(read..end, kept);
-                kept += end - read;
+            if self.is_ours(&buffer[read..end], meta) {
+                buffer.copy_within(read..end, retained);
+                retained += end - read;
             }
             read = end;
         }
-        meta.len = kept;
+        meta.len = retained;
     }
 }
 
@@ -287,30 +286,30 @@ impl AsyncUdpSocket for QuicSocket {
             let Poll::Ready(received) = self.udp.poll_recv(cx, buffers, meta) else {
                 break;
             };
-            let mut kept = 0;
+            let mut retained = 0;
             for index in 0..received? {
-                self.keep_own(&mut buffers[index], &mut meta[index]);
+                self.retain_ours(&mut buffers[index], &mut meta[index]);
                 if meta[index].len > 0 {
-                    buffers.swap(kept, index);
-                    meta.swap(kept, index);
-                    kept += 1;
+                    buffers.swap(retained, index);
+                    meta.swap(retained, index);
+                    retained += 1;
                 }
             }
-            if kept > 0 {
-                return Poll::Ready(Ok(kept));
+            if retained > 0 {
+                return Poll::Ready(Ok(retained));
             }
         }
         let (Some(buffer), Some(first)) = (buffers.first_mut(), meta.first_mut()) else {
             return Poll::Pending;
         };
-        for exchange in [Some(&self.after), self.before.as_ref()] {
+        for exchange in [Some(&self.successor), self.predecessor.as_ref()] {
             let Some(exchange) = exchange else {
                 continue;
             };
             while let Poll::Ready(received) = exchange.poll_recv(cx, buffer) {
                 *first = received;
                 // Of several servers that have taken over from each other, only neighbours are connected.
-                self.keep_own(buffer, first);
+                self.retain_ours(buffer, first);
                 if first.len > 0 {
                     return Poll::Ready(Ok(1));
                 }
@@ -342,7 +341,7 @@ mod tests {
     use quinn::ConnectionIdGenerator as _;
 
     #[test]
-    fn the_head_of_a_packet_that_is_passed_on_is_kept() {
+    fn the_header_of_a_packet_that_is_passed_on_is_preserved() {
         for (source, destination) in [
             ("192.0.2.1:853", Some("192.0.2.2")),
             ("[2001:db8::1]:5353", Some("2001:db8::2")),
@@ -378,8 +377,8 @@ mod tests {
         let (short, long) = (&[0x40][..], &[0xC0, 0, 0, 0, 1, ID_LEN as u8][..]);
         let other = QuicIdentity::default();
         for (socket, owners) in [
-            (&old, [PacketOwner::Own, PacketOwner::After]),
-            (&new, [PacketOwner::Before, PacketOwner::Own]),
+            (&old, [PacketOwner::Ours, PacketOwner::Successor]),
+            (&new, [PacketOwner::Predecessor, PacketOwner::Ours]),
         ] {
             for head in [short, long] {
                 assert_eq!(socket.owner(&packet(&first, head, 30)), owners[0]);
@@ -389,9 +388,9 @@ mod tests {
                 socket.owner(&packet(&other, short, 30)),
                 PacketOwner::Unknown
             );
-            assert_eq!(socket.owner(&packet(&other, long, 30)), PacketOwner::Own);
+            assert_eq!(socket.owner(&packet(&other, long, 30)), PacketOwner::Ours);
         }
-        // The first and the last of three packets in a buffer are the old server's.
+        // In a buffer of three packets, the first and the last belong to the old server.
         let mut buffer = [
             packet(&first, short, 40),
             packet(&second, short, 40),
@@ -403,9 +402,9 @@ mod tests {
             stride: 40,
             ..RecvMeta::default()
         };
-        new.keep_own(&mut buffer, &mut meta);
+        new.retain_ours(&mut buffer, &mut meta);
         assert_eq!(meta.len, 40);
-        assert_eq!(new.owner(&buffer[..40]), PacketOwner::Own);
+        assert_eq!(new.owner(&buffer[..40]), PacketOwner::Ours);
         let mut sizes = Vec::new();
         for _ in 0..2 {
             let mut into = [0; 100];
@@ -418,8 +417,8 @@ mod tests {
             sizes.push(metas[0].len);
         }
         assert_eq!(sizes, [40, 21]);
-        // When the old server has ended, its clients are told.
+        // When the old server has exited, its clients get a reset.
         drop(old);
-        assert!(new.is_own(&packet(&first, short, 40), &meta));
+        assert!(new.is_ours(&packet(&first, short, 40), &meta));
     }
 }

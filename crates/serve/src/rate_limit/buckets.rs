@@ -23,7 +23,7 @@ const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 const TAG_BITS: u32 = u64::BITS - TIME_BITS;
 /// Buckets in a cache line.
 const LINE: usize = 8;
-/// How often a lost race is repeated. After that the answer is sent uncharged.
+/// Attempts to update a contended bucket. After that the answer is sent uncharged.
 const ATTEMPTS: usize = 4;
 
 #[repr(align(64))]
@@ -32,7 +32,7 @@ struct BucketLine([AtomicU64; LINE]);
 
 /// The table.
 pub(super) struct Buckets {
-    /// A power of two of them.
+    /// The number of lines is a power of two.
     lines: Box<[BucketLine]>,
     /// The largest debt, in ticks.
     window: u64,
@@ -48,7 +48,7 @@ impl Buckets {
         }
     }
 
-    /// Starts loading the bucket of a key.
+    /// Prefetches the bucket of a key.
     #[inline]
     pub(super) fn prefetch(&self, key: u64) {
         prefetch(self.line(key));
@@ -63,7 +63,7 @@ impl Buckets {
     #[inline]
     pub(super) fn take(&self, key: u64, rate: u32, now: u64) -> bool {
         let line = self.line(key);
-        // Never 0, which is an unused bucket.
+        // Never 0, which marks an unused bucket.
         let tag = key & ((1 << TAG_BITS) - 1) | 1;
         let cost = SECOND / u64::from(rate.max(1));
         let (mut least, mut victim) = (u64::MAX, 0);
@@ -116,8 +116,8 @@ fn pack(tag: u64, time: u64) -> u64 {
     tag << TIME_BITS | time & TIME_MASK
 }
 
-/// Returns how far the time in a word is ahead of now. No bucket is further ahead than the window: one that seems so is
-/// from before the time wrapped, and long full again.
+/// Returns how far the time in a word is ahead of now. No bucket is further ahead than the window: one that seems to
+/// be was written before the time wrapped, and has long been full again.
 #[inline]
 fn ahead(word: u64, now: u64, window: u64) -> u64 {
     let ahead = word.wrapping_sub(now) & TIME_MASK;
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_limited_until_its_debt_is_paid() {
+    fn a_flood_is_limited_until_its_debt_is_paid_off() {
         let buckets = Buckets::new(1024, 15);
         assert_eq!(taken(&buckets, 5, SECOND, 1000), 5);
         // 15 seconds of debt: one of them is the second's worth that a full bucket holds.
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn new_keys_replace_full_buckets_and_leave_debts_alone() {
+    fn new_keys_replace_full_buckets_and_not_those_in_debt() {
         let buckets = Buckets::new(8, 15);
         assert_eq!(taken(&buckets, 5, SECOND, 100), 5);
         let size = buckets.octets();

@@ -12,9 +12,9 @@ use super::buckets::SECOND;
 /// Maximum number of prefixes that are listed.
 const SLOTS: usize = 64;
 /// Slots that a prefix may use.
-const TRIED: usize = 8;
+const SLOTS_PER_PREFIX: usize = 8;
 /// How long a prefix stays listed after its last limited answer, in ticks.
-const QUIET: u64 = 60 * SECOND;
+const LISTED_TICKS: u64 = 60 * SECOND;
 
 #[derive(Default)]
 struct PrefixSlot {
@@ -64,7 +64,7 @@ impl LimitedPrefixes {
     /// Counts an answer over the limit.
     pub(super) fn add(&self, (prefix, is_v6): (u64, bool), hash: u64, now: u64) {
         let start = hash as usize % SLOTS;
-        for i in 0..TRIED {
+        for i in 0..SLOTS_PER_PREFIX {
             let slot = &self.0[(start + i) % SLOTS];
             let mut owner = slot.prefix.load(Ordering::Acquire);
             if owner == 0 {
@@ -109,7 +109,7 @@ impl LimitedPrefixes {
             };
             if slot.is_reported.swap(1, Ordering::Relaxed) == 0 {
                 changes.push(LimitChange::Started(prefix));
-            } else if now.saturating_sub(slot.last.load(Ordering::Relaxed)) > QUIET {
+            } else if now.saturating_sub(slot.last.load(Ordering::Relaxed)) > LISTED_TICKS {
                 changes.push(LimitChange::Stopped(prefix));
                 slot.is_reported.store(0, Ordering::Relaxed);
                 slot.answers.store(0, Ordering::Relaxed);

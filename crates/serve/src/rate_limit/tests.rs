@@ -127,7 +127,7 @@ fn exempt_networks_and_keys_are_sent_everything() {
 }
 
 #[test]
-fn the_configured_share_of_limited_answers_is_slipped_and_no_error() {
+fn the_configured_share_of_limited_answers_slips_but_no_error() {
     for (slip, expected) in [(0, 0..=0), (1, 1000..=1000), (2, 400..=600), (10, 50..=150)] {
         let mut with_slip = settings(5);
         with_slip.slip = slip;

@@ -1,4 +1,4 @@
-//! One attempt to get a query answered by one resolver: over UDP, and over TCP if the response is truncated.
+//! One attempt to resolve a query with one resolver: over UDP, and over TCP if the response is truncated.
 //!
 //! Each attempt has its own socket, whose port the kernel picks at random, and its own ID (RFC 5452 section 9.2).
 
@@ -8,10 +8,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
-use super::question::{ReceivedMessage, UpstreamMessage, UpstreamReply};
+use super::query::{ReceivedMessage, UpstreamMessage, UpstreamReply};
 
 /// Number of unrelated datagrams after which the query is sent over TCP: an attacker is guessing (RFC 5452 section
-/// 9.3), and over TCP has to guess much more.
+/// 9.3), and over TCP would have to guess much more.
 const STRAYS_MAX: usize = 16;
 /// Receive buffer size. The EDNS size in our queries is smaller.
 const DATAGRAM_MAX: usize = 4096;
@@ -33,34 +33,34 @@ pub(super) struct AttemptSettings {
 }
 
 /// Queries one resolver. Has no timeout of its own; the caller applies one.
-pub(super) async fn ask(
-    terms: AttemptSettings,
-    question: &UpstreamMessage,
+pub(super) async fn query_resolver(
+    settings: AttemptSettings,
+    query: &UpstreamMessage,
 ) -> Result<UpstreamReply, AttemptFailure> {
-    match ask_udp(terms, question).await? {
+    match query_udp(settings, query).await? {
         Some(reply) => Ok(reply),
-        None => ask_tcp(terms, question).await,
+        None => query_tcp(settings, query).await,
     }
 }
 
-/// Queries over UDP; `None` is a response that must be fetched over TCP.
-async fn ask_udp(
-    terms: AttemptSettings,
-    question: &UpstreamMessage,
+/// Queries over UDP; `None` means that the query must be repeated over TCP.
+async fn query_udp(
+    settings: AttemptSettings,
+    query: &UpstreamMessage,
 ) -> Result<Option<UpstreamReply>, AttemptFailure> {
-    let local: SocketAddr = match terms.server {
+    let local: SocketAddr = match settings.server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     let socket = UdpSocket::bind(local).await?;
     // The kernel then drops datagrams from any other address or port.
-    socket.connect(terms.server).await?;
-    let asked = write(terms, question)?;
-    socket.send(&asked).await?;
+    socket.connect(settings.server).await?;
+    let message = write(settings, query)?;
+    socket.send(&message).await?;
     let mut buffer = vec![0; DATAGRAM_MAX];
     for _ in 0..STRAYS_MAX {
         let len = socket.recv(&mut buffer).await?;
-        match UpstreamReply::read(&buffer[..len], &asked) {
+        match UpstreamReply::read(&buffer[..len], &message) {
             ReceivedMessage::NotOurs => {}
             ReceivedMessage::Garbage => return Err(AttemptFailure::Garbage),
             ReceivedMessage::Truncated => return Ok(None),
@@ -70,21 +70,21 @@ async fn ask_udp(
     Ok(None)
 }
 
-async fn ask_tcp(
-    terms: AttemptSettings,
-    question: &UpstreamMessage,
+async fn query_tcp(
+    settings: AttemptSettings,
+    query: &UpstreamMessage,
 ) -> Result<UpstreamReply, AttemptFailure> {
-    let mut stream = TcpStream::connect(terms.server).await?;
+    let mut stream = TcpStream::connect(settings.server).await?;
     stream.set_nodelay(true)?;
-    let asked = write(terms, question)?;
-    let mut framed = (asked.len() as u16).to_be_bytes().to_vec();
-    framed.extend_from_slice(&asked);
+    let message = write(settings, query)?;
+    let mut framed = (message.len() as u16).to_be_bytes().to_vec();
+    framed.extend_from_slice(&message);
     stream.write_all(&framed).await?;
     let mut reply = vec![0; stream.read_u16().await?.into()];
     stream.read_exact(&mut reply).await?;
-    match UpstreamReply::read(&reply, &asked) {
+    match UpstreamReply::read(&reply, &message) {
         ReceivedMessage::Reply(reply) => Ok(reply),
-        // RFC 7766 section 7: a stream that answers something else is of no further use.
+        // RFC 7766 section 7: a stream with an unexpected response is of no further use.
         ReceivedMessage::NotOurs | ReceivedMessage::Garbage | ReceivedMessage::Truncated => {
             Err(AttemptFailure::Garbage)
         }
@@ -92,12 +92,12 @@ async fn ask_tcp(
 }
 
 /// Writes the query with a random ID and, if configured, random letter case.
-fn write(terms: AttemptSettings, question: &UpstreamMessage) -> io::Result<Vec<u8>> {
+fn write(settings: AttemptSettings, query: &UpstreamMessage) -> io::Result<Vec<u8>> {
     let (mut id, mut case) = ([0; 2], [0; 32]);
     let unavailable = |_| io::Error::other("no random numbers available");
     aws_lc_rs::rand::fill(&mut id).map_err(unavailable)?;
-    if terms.randomize_case {
+    if settings.randomize_case {
         aws_lc_rs::rand::fill(&mut case).map_err(unavailable)?;
     }
-    Ok(question.write(u16::from_be_bytes(id), &case))
+    Ok(query.write(u16::from_be_bytes(id), &case))
 }

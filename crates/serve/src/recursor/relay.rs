@@ -1,15 +1,15 @@
 //! A resolver's response as relayed to a client.
 //!
-//! The records are the resolver's. The client's own are the ID, the letter case of the question and the presence of
-//! an OPT record (RFC 6891 section 6.1.1). RA is set; AD is passed on to clients that requested it (RFC 6840 section
-//! 5.8). A response that does not fit into the client's datagram is truncated with TC, and the client retries over
-//! TCP.
+//! The records are the resolver's. The ID, the letter case of the question and the presence of an OPT record (RFC
+//! 6891 section 6.1.1) are those of the client's query. RA is set; AD is passed on to clients that requested it (RFC
+//! 6840 section 5.8). A response that does not fit into the client's datagram is truncated with TC, and the client
+//! retries over TCP.
 
 use nameward_answer::{AnswerKind, Reply};
 use nameward_wire::Rcode;
 use nameward_wire::message::{HEADER, Query};
 
-use super::question::UpstreamReply;
+use super::query::UpstreamReply;
 
 const TC: u8 = 0x02;
 const RD: u8 = 0x01;
@@ -35,11 +35,11 @@ pub(super) struct RelaySettings {
     pub(super) payload: u16,
 }
 
-/// Writes the response for a client; `None` if the resolver's contains nothing that a client can use.
+/// Writes the response for a client; `None` if the resolver's response is not usable for a client.
 pub(super) fn relay(
     query: &Query<'_>,
     upstream: &UpstreamReply,
-    terms: &RelaySettings,
+    settings: &RelaySettings,
     out: &mut Vec<u8>,
 ) -> Option<Reply> {
     let rcode = rcode_of(upstream.rcode())?;
@@ -49,7 +49,7 @@ pub(super) fn relay(
         None => 0,
         Some(_) => OPT + error.map_or(0, |_| EXTENDED_ERROR),
     };
-    let truncated = body.len() + opt > terms.limit;
+    let truncated = body.len() + opt > settings.limit;
     let kept = if truncated {
         query.question_end
     } else {
@@ -70,7 +70,7 @@ pub(super) fn relay(
     }
     if let Some(edns) = query.edns {
         additional += 1;
-        let payload = terms.payload.to_be_bytes();
+        let payload = settings.payload.to_be_bytes();
         let dnssec_ok = if edns.dnssec_ok { 0x80 } else { 0 };
         let options = (opt - OPT) as u8;
         out.extend_from_slice(&[0, 0, 41, payload[0], payload[1]]);
@@ -91,8 +91,7 @@ pub(super) fn relay(
     })
 }
 
-/// Returns the response codes that make sense to a client: those about versions and cookies are between us and the
-/// resolver.
+/// Returns the response code for a client. Codes about versions and cookies only concern us and the resolver.
 fn rcode_of(code: u16) -> Option<Rcode> {
     Some(match code {
         0 => Rcode::NoError,
@@ -108,7 +107,7 @@ fn rcode_of(code: u16) -> Option<Rcode> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::question::{ReceivedMessage, UpstreamMessage};
+    use super::super::query::{ReceivedMessage, UpstreamMessage};
     use super::*;
     use nameward_wire::Type;
 
@@ -117,28 +116,28 @@ mod tests {
 
     fn upstream(flags: [u8; 2], records: usize) -> UpstreamReply {
         let query = Query::parse(PLAIN).unwrap();
-        let asked = UpstreamMessage::new(query.qname, Type::A).write(9, &[0x33; 32]);
-        let mut octets = asked[..asked.len() - OPT].to_vec();
+        let sent = UpstreamMessage::new(query.qname, Type::A).write(9, &[0x33; 32]);
+        let mut octets = sent[..sent.len() - OPT].to_vec();
         octets[2..12].copy_from_slice(&[flags[0], flags[1], 0, 1, 0, records as u8, 0, 0, 0, 1]);
         for _ in 0..records {
             octets.extend_from_slice(b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x01");
         }
         octets.extend_from_slice(b"\0\0\x29\x04\xd0\0\0\0\0\0\x06\0\x0f\0\x02\0\x16");
-        match UpstreamReply::read(&octets, &asked) {
+        match UpstreamReply::read(&octets, &sent) {
             ReceivedMessage::Reply(reply) => reply,
             other => panic!("{other:?}"),
         }
     }
 
-    const TERMS: RelaySettings = RelaySettings {
+    const SETTINGS: RelaySettings = RelaySettings {
         limit: 512,
         payload: 1232,
     };
 
     #[test]
-    fn a_client_gets_its_own_id_letters_and_no_opt_record_that_it_did_not_send() {
+    fn a_client_gets_its_id_and_letter_case_and_an_opt_record_only_if_it_sent_one() {
         let (query, mut out) = (Query::parse(PLAIN).unwrap(), Vec::new());
-        let reply = relay(&query, &upstream([0x85, 0xa0], 1), &TERMS, &mut out).unwrap();
+        let reply = relay(&query, &upstream([0x85, 0xa0], 1), &SETTINGS, &mut out).unwrap();
         assert_eq!((reply.len, reply.truncated), (out.len(), false));
         assert_eq!(&out[..2], b"\xab\xcd");
         assert_eq!(out[2..4], [0x85, RA | CD], "AD is for those who ask for it");
@@ -153,7 +152,7 @@ mod tests {
         packet[11] = 1;
         packet.extend_from_slice(b"\0\0\x29\x02\0\0\0\x80\0\0\0");
         let (query, mut out) = (Query::parse(&packet).unwrap(), Vec::new());
-        let reply = relay(&query, &upstream([0x81, 0xa2], 0), &TERMS, &mut out).unwrap();
+        let reply = relay(&query, &upstream([0x81, 0xa2], 0), &SETTINGS, &mut out).unwrap();
         assert_eq!(reply.rcode, Rcode::ServFail);
         assert_eq!(out[3], RA | AD | CD | 2);
         let opt = b"\0\0\x29\x04\xd0\0\0\x80\0\0\x06\0\x0f\0\x02\0\x16";
@@ -162,9 +161,9 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_becomes_tc_without_records() {
+    fn a_response_that_does_not_fit_becomes_tc_without_records() {
         let (query, mut out) = (Query::parse(PLAIN).unwrap(), Vec::new());
-        let reply = relay(&query, &upstream([0x81, 0x80], 40), &TERMS, &mut out).unwrap();
+        let reply = relay(&query, &upstream([0x81, 0x80], 40), &SETTINGS, &mut out).unwrap();
         assert!(reply.truncated && out[2] & TC != 0);
         assert_eq!(out.len(), PLAIN.len());
         assert_eq!(&out[4..12], [0, 1, 0, 0, 0, 0, 0, 0]);
@@ -174,7 +173,7 @@ mod tests {
     fn codes_between_us_and_the_resolver_are_no_reply() {
         let (query, mut out) = (Query::parse(PLAIN).unwrap(), Vec::new());
         let reply = upstream([0x81, 0x8b], 0);
-        assert!(relay(&query, &reply, &TERMS, &mut out).is_none());
+        assert!(relay(&query, &reply, &SETTINGS, &mut out).is_none());
     }
 
     /// Pseudo-random numbers that are the same in every run.
@@ -188,30 +187,30 @@ mod tests {
     #[test]
     fn mutated_replies_of_a_resolver_are_relayed_whole_or_not_at_all() {
         let query = Query::parse(PLAIN).unwrap();
-        let asked = UpstreamMessage::new(query.qname, Type::A).write(9, &[0x33; 32]);
-        let good = upstream([0x81, 0x80], 8).octets().to_vec();
+        let sent = UpstreamMessage::new(query.qname, Type::A).write(9, &[0x33; 32]);
+        let valid = upstream([0x81, 0x80], 8).octets().to_vec();
         let (mut state, mut out, mut relayed) = (0x9e37_79b9_7f4a_7c15, Vec::new(), 0);
         for _ in 0..50_000 {
-            let mut octets = good.clone();
+            let mut octets = valid.clone();
             for _ in 0..=next_number(&mut state) % 4 {
-                // The header counts, and everything after the question.
-                let from = [6, asked.len() - OPT][next_number(&mut state) % 2];
+                // The counts in the header, and everything after the question.
+                let from = [6, sent.len() - OPT][next_number(&mut state) % 2];
                 let at = from + next_number(&mut state) % (octets.len() - from);
                 match next_number(&mut state) % 8 {
                     0 => octets.truncate(at.max(HEADER + 1)),
-                    1 => octets.extend_from_slice(&good[at.min(good.len())..]),
+                    1 => octets.extend_from_slice(&valid[at.min(valid.len())..]),
                     _ => octets[at] = next_number(&mut state) as u8,
                 }
-                if octets.len() <= asked.len() {
+                if octets.len() <= sent.len() {
                     break;
                 }
             }
-            let ReceivedMessage::Reply(reply) = UpstreamReply::read(&octets, &asked) else {
+            let ReceivedMessage::Reply(reply) = UpstreamReply::read(&octets, &sent) else {
                 continue;
             };
-            if relay(&query, &reply, &TERMS, &mut out).is_some() {
+            if relay(&query, &reply, &SETTINGS, &mut out).is_some() {
                 relayed += 1;
-                assert!(out.len() <= TERMS.limit, "{octets:x?}");
+                assert!(out.len() <= SETTINGS.limit, "{octets:x?}");
                 let message = nameward_wire::message::Message::parse(&out).unwrap();
                 let is_whole = message.records().all(|record| record.is_ok());
                 assert!(is_whole, "{octets:x?}");

@@ -1,12 +1,12 @@
-//! The resolvers that queries are forwarded to: their order, when the next one is tried, and which are down.
+//! The resolvers that queries are forwarded to: the order in which they are tried, and which are down.
 //!
 //! ```text
 //! query -> first resolver that is up ── no response within a share of the timeout, or an error ──> the next one as well
 //!       <- the first response about the name; else one about the server; else nothing in time
 //! ```
-//! A resolver that left several queries in a row unanswered is tried after all others, except for one query every few
-//! seconds that detects when it is back. Trying a further resolver does not end the wait for the first, which may be
-//! slow rather than dead.
+//! A resolver that left several consecutive queries unanswered is tried after all others, except for one query every
+//! few seconds that detects when it is back. Starting an attempt with another resolver does not cancel the first,
+//! which may be slow rather than dead.
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout_at};
 
 use super::attempt::{self, AttemptFailure, AttemptSettings};
-use super::question::{UpstreamMessage, UpstreamReply};
+use super::query::{UpstreamMessage, UpstreamReply};
 
 /// Consecutive queries without a response after which a resolver is considered down.
 const SILENT_MAX: u32 = 5;
@@ -34,7 +34,7 @@ pub struct ResolverSettings {
     pub addresses: Vec<SocketAddr>,
     /// Timeout of a query over all resolvers.
     pub timeout: Duration,
-    /// Whether the letter case of queries is randomized, as one more thing that a forger has to guess.
+    /// Whether to randomize the letter case of queries, so that a forger has more to guess.
     pub randomize_case: bool,
 }
 
@@ -55,7 +55,7 @@ struct Resolver {
 #[derive(Debug, Default)]
 struct ResolverHealth {
     /// Consecutive queries without a response.
-    silent: u32,
+    unanswered: u32,
     /// When it is tried first again although it is down.
     probe_at: Option<Instant>,
 }
@@ -86,28 +86,28 @@ impl Resolvers {
     }
 
     /// Queries until a resolver returns a response about the name, or the timeout expires.
-    pub async fn ask(
+    pub async fn resolve(
         self: &Arc<Self>,
-        question: UpstreamMessage,
+        query: UpstreamMessage,
     ) -> Result<UpstreamReply, Unanswered> {
-        let mut asking = UpstreamQuery {
+        let mut upstream = UpstreamQuery {
             resolvers: self,
-            question: Arc::new(question),
+            query: Arc::new(query),
             order: self.order(Instant::now()),
             next: 0,
-            silent: Vec::new(),
+            unanswered: Vec::new(),
             replied: Vec::new(),
             second_best: None,
             running: JoinSet::new(),
         };
         let started = tokio::time::Instant::now();
-        let result = timeout_at(started + self.timeout, asking.run(started)).await;
-        for server in &asking.silent {
-            self.servers[*server].note_silence(Instant::now());
+        let result = timeout_at(started + self.timeout, upstream.run(started)).await;
+        for server in &upstream.unanswered {
+            self.servers[*server].record_timeout(Instant::now());
         }
         match result.unwrap_or(Err(Unanswered::Timeout)) {
             Ok(reply) => Ok(reply),
-            Err(unanswered) => asking.second_best.ok_or(unanswered),
+            Err(unanswered) => upstream.second_best.ok_or(unanswered),
         }
     }
 
@@ -115,7 +115,7 @@ impl Resolvers {
     fn order(&self, now: Instant) -> Vec<usize> {
         let all = 0..self.servers.len();
         let (first, last): (Vec<_>, Vec<_>) =
-            all.partition(|server| self.servers[*server].is_asked_first(now));
+            all.partition(|server| self.servers[*server].is_tried_first(now));
         let order: Vec<usize> = first.into_iter().chain(last).collect();
         let tries = match order.len() {
             0 => 0,
@@ -128,11 +128,11 @@ impl Resolvers {
 /// One query with its attempts in progress.
 struct UpstreamQuery<'r> {
     resolvers: &'r Arc<Resolvers>,
-    question: Arc<UpstreamMessage>,
+    query: Arc<UpstreamMessage>,
     order: Vec<usize>,
     next: usize,
-    /// Resolvers that were queried and have not answered yet.
-    silent: Vec<usize>,
+    /// Resolvers that were queried and have not answered.
+    unanswered: Vec<usize>,
     /// Resolvers whose response was about themselves: they are not tried again.
     replied: Vec<usize>,
     second_best: Option<UpstreamReply>,
@@ -171,8 +171,8 @@ impl UpstreamQuery<'_> {
     ) -> Option<UpstreamReply> {
         match result {
             Ok(reply) => {
-                self.silent.retain(|silent| *silent != server);
-                self.resolvers.servers[server].note_reply();
+                self.unanswered.retain(|unanswered| *unanswered != server);
+                self.resolvers.servers[server].record_reply();
                 if !reply.is_about_the_server() {
                     return Some(reply);
                 }
@@ -199,16 +199,16 @@ impl UpstreamQuery<'_> {
                 break server;
             }
         };
-        if !self.silent.contains(&server) {
-            self.silent.push(server);
+        if !self.unanswered.contains(&server) {
+            self.unanswered.push(server);
         }
-        let terms = AttemptSettings {
+        let settings = AttemptSettings {
             server: self.resolvers.servers[server].address,
             randomize_case: self.resolvers.randomize_case,
         };
-        let question = Arc::clone(&self.question);
+        let query = Arc::clone(&self.query);
         self.running
-            .spawn(async move { (server, attempt::ask(terms, &question).await) });
+            .spawn(async move { (server, attempt::query_resolver(settings, &query).await) });
         true
     }
 }
@@ -219,7 +219,7 @@ impl Resolver {
     }
 
     /// Checks whether it is up, or due for a probe, which is logged occasionally.
-    fn is_asked_first(&self, now: Instant) -> bool {
+    fn is_tried_first(&self, now: Instant) -> bool {
         let mut health = self.health();
         match health.probe_at {
             None => true,
@@ -231,18 +231,18 @@ impl Resolver {
         }
     }
 
-    fn note_reply(&self) {
+    fn record_reply(&self) {
         let mut health = self.health();
-        health.silent = 0;
+        health.unanswered = 0;
         if health.probe_at.take().is_some() {
             tracing::info!("recursor {}: responding again", self.address);
         }
     }
 
-    fn note_silence(&self, now: Instant) {
+    fn record_timeout(&self, now: Instant) {
         let mut health = self.health();
-        health.silent = health.silent.saturating_add(1);
-        if health.silent >= SILENT_MAX && health.probe_at.is_none() {
+        health.unanswered = health.unanswered.saturating_add(1);
+        if health.unanswered >= SILENT_MAX && health.probe_at.is_none() {
             health.probe_at = Some(now + PROBE_EVERY);
             tracing::warn!(
                 "recursor {}: not responding ({SILENT_MAX} queries in a row timed out); trying it last until it \
@@ -267,18 +267,18 @@ mod tests {
     }
 
     #[test]
-    fn a_resolver_is_asked_last_once_it_was_silent_and_first_now_and_then() {
+    fn a_resolver_that_is_down_is_tried_last_except_for_probes() {
         let (resolvers, now) = (resolvers(3), Instant::now());
         for _ in 1..SILENT_MAX {
-            resolvers.servers[0].note_silence(now);
+            resolvers.servers[0].record_timeout(now);
         }
         assert_eq!(resolvers.order(now), [0, 1, 2]);
-        resolvers.servers[0].note_silence(now);
+        resolvers.servers[0].record_timeout(now);
         assert_eq!(resolvers.order(now), [1, 2, 0]);
         let later = now + PROBE_EVERY;
         assert_eq!(resolvers.order(later), [0, 1, 2]);
         assert_eq!(resolvers.order(later), [1, 2, 0], "one question is enough");
-        resolvers.servers[0].note_reply();
+        resolvers.servers[0].record_reply();
         assert_eq!(resolvers.order(later), [0, 1, 2]);
     }
 

@@ -1,22 +1,22 @@
-//! The clients that wait for a resolver, by the query they share.
+//! The clients that wait for a resolver, grouped by query.
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 use super::ForwarderFull;
-use super::question::UpstreamMessage;
+use super::query::UpstreamMessage;
 use crate::pipeline::LateReply;
 use crate::tcp::counted_as;
 
-/// Clients that may wait, per query that may be in flight: enough for a name that all query at once.
-const CLIENTS_A_QUESTION: usize = 8;
+/// Maximum number of waiting clients per query in flight, on average: enough for a popular name.
+const CLIENTS_PER_QUERY: usize = 8;
 
 /// The outcome of a client's query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Joined {
     /// It is the first of its kind: the caller must send it.
-    Begun,
+    Started,
     /// An equal one is in flight.
     InProgress,
 }
@@ -25,31 +25,31 @@ pub(crate) enum Joined {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WaitingLimits {
     /// Maximum number of different queries.
-    pub(crate) questions: usize,
+    pub(crate) queries: usize,
     /// Maximum number of queries per client (IPv6: per /64), equal ones included.
     pub(crate) per_client: usize,
 }
 
 /// Waiting clients, limited in total and per client, and the queries they wait for, limited as well.
 pub(crate) struct WaitingClients<C = LateReply> {
-    questions: Mutex<Questions<C>>,
+    queries: Mutex<WaitingQueries<C>>,
     limits: WaitingLimits,
 }
 
-struct Questions<C> {
+struct WaitingQueries<C> {
     clients: HashMap<UpstreamMessage, Vec<(IpAddr, C)>>,
     count: usize,
     /// Number of waiting replies by client.
     by_client: HashMap<IpAddr, usize>,
 }
 
-impl<C> Questions<C> {
-    fn count_in(&mut self, client: IpAddr) {
+impl<C> WaitingQueries<C> {
+    fn add_client(&mut self, client: IpAddr) {
         self.count += 1;
         *self.by_client.entry(client).or_insert(0) += 1;
     }
 
-    fn count_out(&mut self, client: IpAddr) {
+    fn remove_client(&mut self, client: IpAddr) {
         self.count -= 1;
         if let Some(count) = self.by_client.get_mut(&client) {
             *count -= 1;
@@ -63,7 +63,7 @@ impl<C> Questions<C> {
 impl<C> WaitingClients<C> {
     pub(crate) fn new(limits: WaitingLimits) -> Self {
         WaitingClients {
-            questions: Mutex::new(Questions {
+            queries: Mutex::new(WaitingQueries {
                 clients: HashMap::new(),
                 count: 0,
                 by_client: HashMap::new(),
@@ -72,61 +72,61 @@ impl<C> WaitingClients<C> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Questions<C>> {
-        self.questions.lock()
+    fn lock(&self) -> MutexGuard<'_, WaitingQueries<C>> {
+        self.queries.lock()
     }
 
-    /// Lets a client wait; `client` is called only if there is room.
+    /// Adds a waiting client; `client` is called only if the limits allow.
     pub(crate) fn join(
         &self,
-        question: &UpstreamMessage,
+        query: &UpstreamMessage,
         address: IpAddr,
         client: impl FnOnce() -> Option<C>,
     ) -> Result<Joined, ForwarderFull> {
         let (address, limits) = (counted_as(address), self.limits);
-        let mut questions = self.lock();
-        let of_client = questions.by_client.get(&address).copied();
-        if questions.count >= limits.questions.saturating_mul(CLIENTS_A_QUESTION)
+        let mut queries = self.lock();
+        let of_client = queries.by_client.get(&address).copied();
+        if queries.count >= limits.queries.saturating_mul(CLIENTS_PER_QUERY)
             || of_client.unwrap_or(0) >= limits.per_client
         {
             return Err(ForwarderFull);
         }
-        let under_way = questions.clients.len();
-        let joined = match questions.clients.get_mut(question) {
+        let in_flight = queries.clients.len();
+        let joined = match queries.clients.get_mut(query) {
             Some(clients) => {
                 clients.push((address, client().ok_or(ForwarderFull)?));
                 Joined::InProgress
             }
-            None if under_way >= limits.questions => return Err(ForwarderFull),
+            None if in_flight >= limits.queries => return Err(ForwarderFull),
             None => {
                 let clients = vec![(address, client().ok_or(ForwarderFull)?)];
-                questions.clients.insert(question.clone(), clients);
-                Joined::Begun
+                queries.clients.insert(query.clone(), clients);
+                Joined::Started
             }
         };
-        questions.count_in(address);
+        queries.add_client(address);
         Ok(joined)
     }
 
-    /// Starts a query without a waiting client, unless it is in flight.
-    pub(crate) fn begin(&self, question: &UpstreamMessage) -> Result<Joined, ForwarderFull> {
-        let mut questions = self.lock();
-        if questions.clients.contains_key(question) {
+    /// Registers a query without a waiting client, unless it is in flight.
+    pub(crate) fn begin(&self, query: &UpstreamMessage) -> Result<Joined, ForwarderFull> {
+        let mut queries = self.lock();
+        if queries.clients.contains_key(query) {
             return Ok(Joined::InProgress);
         }
-        if questions.clients.len() >= self.limits.questions {
+        if queries.clients.len() >= self.limits.queries {
             return Err(ForwarderFull);
         }
-        questions.clients.insert(question.clone(), Vec::new());
-        Ok(Joined::Begun)
+        queries.clients.insert(query.clone(), Vec::new());
+        Ok(Joined::Started)
     }
 
-    /// Takes out all clients that wait for a query.
-    pub(crate) fn take(&self, question: &UpstreamMessage) -> Vec<C> {
-        let mut questions = self.lock();
-        let waiting = questions.clients.remove(question).unwrap_or_default();
+    /// Removes a query and returns the clients that wait for it.
+    pub(crate) fn take(&self, query: &UpstreamMessage) -> Vec<C> {
+        let mut queries = self.lock();
+        let waiting = queries.clients.remove(query).unwrap_or_default();
         for (address, _) in &waiting {
-            questions.count_out(*address);
+            queries.remove_client(*address);
         }
         waiting.into_iter().map(|(_, client)| client).collect()
     }
@@ -139,80 +139,77 @@ mod tests {
 
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
-    fn waiting<C>(questions: usize, per_client: usize) -> WaitingClients<C> {
+    fn waiting<C>(queries: usize, per_client: usize) -> WaitingClients<C> {
         WaitingClients::new(WaitingLimits {
-            questions,
+            queries,
             per_client,
         })
     }
 
-    fn question(number: u16) -> UpstreamMessage {
+    fn query(number: u16) -> UpstreamMessage {
         UpstreamMessage::new(Name::ROOT, Type(number))
     }
 
     #[test]
-    fn equal_questions_are_asked_once_and_all_who_wait_are_taken_together() {
+    fn equal_queries_are_sent_once_and_return_all_waiting_clients() {
         let waiting = waiting(2, usize::MAX);
         assert_eq!(
-            waiting.join(&question(1), CLIENT, || Some(1)),
-            Ok(Joined::Begun)
+            waiting.join(&query(1), CLIENT, || Some(1)),
+            Ok(Joined::Started)
         );
         assert_eq!(
-            waiting.join(&question(1), CLIENT, || Some(2)),
+            waiting.join(&query(1), CLIENT, || Some(2)),
             Ok(Joined::InProgress)
         );
         assert_eq!(
-            waiting.join(&question(2), CLIENT, || Some(3)),
-            Ok(Joined::Begun)
+            waiting.join(&query(2), CLIENT, || Some(3)),
+            Ok(Joined::Started)
         );
         assert_eq!(
-            waiting.join(&question(3), CLIENT, || Some(4)),
+            waiting.join(&query(3), CLIENT, || Some(4)),
             Err(ForwarderFull)
         );
-        assert_eq!(waiting.take(&question(1)), [1, 2]);
-        assert_eq!(waiting.take(&question(1)), [0; 0]);
+        assert_eq!(waiting.take(&query(1)), [1, 2]);
+        assert_eq!(waiting.take(&query(1)), [0; 0]);
         assert_eq!(
-            waiting.join(&question(3), CLIENT, || Some(5)),
-            Ok(Joined::Begun)
+            waiting.join(&query(3), CLIENT, || Some(5)),
+            Ok(Joined::Started)
         );
     }
 
     #[test]
-    fn clients_are_bounded_although_they_share_a_question() {
+    fn clients_are_limited_although_they_share_a_query() {
         let waiting = waiting(2, usize::MAX);
-        let taken = (0..100).filter(|n| waiting.join(&question(1), CLIENT, || Some(*n)).is_ok());
-        assert_eq!(taken.count(), 2 * CLIENTS_A_QUESTION);
-        waiting.take(&question(1));
-        assert!(waiting.join(&question(1), CLIENT, || Some(0)).is_ok());
+        let taken = (0..100).filter(|n| waiting.join(&query(1), CLIENT, || Some(*n)).is_ok());
+        assert_eq!(taken.count(), 2 * CLIENTS_PER_QUERY);
+        waiting.take(&query(1));
+        assert!(waiting.join(&query(1), CLIENT, || Some(0)).is_ok());
     }
 
     #[test]
-    fn a_client_without_a_way_back_takes_no_room() {
+    fn a_client_without_a_reply_path_uses_no_slot() {
         let waiting = waiting::<u8>(1, usize::MAX);
-        assert_eq!(
-            waiting.join(&question(1), CLIENT, || None),
-            Err(ForwarderFull)
-        );
+        assert_eq!(waiting.join(&query(1), CLIENT, || None), Err(ForwarderFull));
         assert_eq!(waiting.lock().count, 0);
         assert!(waiting.lock().clients.is_empty());
     }
 
     #[test]
-    fn a_client_has_its_share_and_leaves_the_rest_to_others() {
+    fn a_client_is_limited_to_its_share() {
         let waiting = waiting(10, 3);
         let first: IpAddr = "2001:db8::1".parse().unwrap();
         let same_network: IpAddr = "2001:db8::ffff".parse().unwrap();
-        let taken = (0..10).filter(|n| waiting.join(&question(*n), first, || Some(*n)).is_ok());
+        let taken = (0..10).filter(|n| waiting.join(&query(*n), first, || Some(*n)).is_ok());
         assert_eq!(taken.count(), 3);
-        let same = waiting.join(&question(0), same_network, || Some(90));
+        let same = waiting.join(&query(0), same_network, || Some(90));
         assert_eq!(same, Err(ForwarderFull), "a network counts as one");
-        let other = waiting.join(&question(0), CLIENT, || Some(91));
+        let other = waiting.join(&query(0), CLIENT, || Some(91));
         assert_eq!(other, Ok(Joined::InProgress));
-        assert_eq!(waiting.take(&question(0)), [0, 91]);
-        let again = waiting.join(&question(5), same_network, || Some(92));
-        assert_eq!(again, Ok(Joined::Begun));
+        assert_eq!(waiting.take(&query(0)), [0, 91]);
+        let again = waiting.join(&query(5), same_network, || Some(92));
+        assert_eq!(again, Ok(Joined::Started));
         for n in [1, 2, 5] {
-            waiting.take(&question(n));
+            waiting.take(&query(n));
         }
         assert!(waiting.lock().by_client.is_empty());
     }

@@ -29,7 +29,7 @@ pub(super) fn decode_address(raw: &[u8; ADDRESS_LEN]) -> SocketAddr {
             ))
         }
         libc::AF_INET => SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::from(four(V4_ADDRESS)), port)),
-        // Our sockets have these two families only; anything else becomes the unspecified address.
+        // Our sockets use these two families only; anything else becomes the unspecified address.
         _ => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
     }
 }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_survive_both_ways() {
+    fn addresses_survive_encoding_and_decoding() {
         for text in ["192.0.2.1:5353", "[2001:db8::1]:53", "[fe80::1%3]:1"] {
             let address: SocketAddr = text.parse().unwrap();
             assert_eq!(decode_address(&encode_address(address).0), address);
@@ -81,7 +81,7 @@ mod tests {
         raw[8..10].copy_from_slice(&[0x20, 1]);
         raw[23] = 9;
         raw[24..28].copy_from_slice(&3u32.to_ne_bytes());
-        let want = SocketAddrV6::new("2001::9".parse().unwrap(), 5353, 0, 3);
-        assert_eq!(decode_address(&raw), SocketAddr::V6(want));
+        let expected = SocketAddrV6::new("2001::9".parse().unwrap(), 5353, 0, 3);
+        assert_eq!(decode_address(&raw), SocketAddr::V6(expected));
     }
 }

@@ -2,9 +2,9 @@
 //! headers for recvmmsg and sendmmsg.
 //!
 //! All of it is one allocation per worker. Headers point into it and are set up once; a receive resets only the
-//! lengths of the slots used last time. A reply goes to exactly the socket address the kernel wrote, and on wildcard
-//! sockets carries back exactly the control message (IP_PKTINFO, IPV6_PKTINFO of RFC 3542) that came in, so that it
-//! leaves from the address that was queried.
+//! lengths of the slots used last time. A reply is sent to the socket address that the kernel wrote, and on wildcard
+//! sockets with the control message that was received (IP_PKTINFO, IPV6_PKTINFO of RFC 3542), so that it leaves from
+//! the queried address.
 //!
 //! Invariants: `frame` is valid and owned by the batch; the pointers in headers point into the same frame; `len <=
 //! BATCH`; slots below `len` hold what the last receive wrote. `received_data` points to the queries and `reply_data` to
@@ -83,9 +83,9 @@ pub(crate) enum LocalAddressFrom {
 pub struct DatagramBatch {
     frame: NonNull<Frame>,
     len: usize,
-    /// Whether its datagrams are in the buffers of a ring.
-    is_of_ring: bool,
-    /// The case for which the control lengths of unused slots are set.
+    /// Whether its datagrams are in the buffers of an XDP ring.
+    is_in_ring: bool,
+    /// The origin for which the control lengths of unused slots are set.
     armed: LocalAddressFrom,
     /// The socket the datagrams were received on, for late replies.
     socket: Option<Arc<Socket>>,
@@ -134,7 +134,7 @@ impl DatagramBatch {
         DatagramBatch {
             frame,
             len: 0,
-            is_of_ring: false,
+            is_in_ring: false,
             armed: LocalAddressFrom::Bound,
             socket: None,
             local: None,
@@ -171,7 +171,7 @@ impl DatagramBatch {
         unsafe { query_at(&frame.received_data[i], &frame.received[i]) }
     }
 
-    /// Checks whether datagram `i` was larger than the receive buffer, so that its end is lost.
+    /// Checks whether datagram `i` was larger than the receive buffer and is truncated.
     pub fn truncated(&self, i: usize) -> bool {
         debug_assert!(i < self.len);
         self.frame().received[i].msg_hdr.msg_flags & libc::MSG_TRUNC != 0
@@ -196,8 +196,8 @@ impl DatagramBatch {
         (query, reply, &mut frame.reply_data[i].iov_len)
     }
 
-    /// Returns all received datagrams and, separately, the reply buffers, so that parsed queries can be kept while
-    /// replies are written.
+    /// Returns all received datagrams and, separately, the reply buffers, so that parsed queries can be borrowed
+    /// while replies are written.
     pub fn split(&mut self) -> (Queries<'_>, Replies<'_>) {
         let len = self.len;
         // SAFETY: the frame is valid and owned by `self`, which stays borrowed mutably; the socket beside it is
@@ -231,7 +231,7 @@ impl DatagramBatch {
     pub fn local(&self, i: usize) -> Option<SocketAddr> {
         debug_assert!(i < self.len);
         let proxied = self.proxied.as_ref().and_then(|slots| slots.local(i));
-        proxied.or_else(|| Some(asked_at(self.local?, &self.frame().controls[i])))
+        proxied.or_else(|| Some(destination_of(self.local?, &self.frame().controls[i])))
     }
 
     /// Discards all replies of the batch.
@@ -261,15 +261,15 @@ impl DatagramBatch {
         }
     }
 
-    /// Receives the available datagrams, up to a full batch. None available (or, waiting, none in time) is an empty
-    /// batch, not an error.
+    /// Receives the available datagrams, up to a full batch. If none is available (or, when waiting, none arrives in
+    /// time), the batch is empty; that is not an error.
     pub(crate) fn receive(
         &mut self,
         socket: &impl AsRawFd,
         wait: Wait,
         origin: LocalAddressFrom,
     ) -> io::Result<usize> {
-        assert!(!self.is_of_ring, "the kernel would write into a ring");
+        assert!(!self.is_in_ring, "the kernel would write into a ring");
         self.arm(origin);
         let flags = match wait {
             Wait::ForOne => libc::MSG_WAITFORONE,
@@ -366,7 +366,7 @@ impl<'a> Queries<'a> {
         unsafe { query_at(&self.data[i], &self.received[i]) }
     }
 
-    /// Checks whether datagram `i` was larger than the receive buffer, so that its end is lost.
+    /// Checks whether datagram `i` was larger than the receive buffer and is truncated.
     #[inline]
     pub fn truncated(&self, i: usize) -> bool {
         self.received[i].msg_hdr.msg_flags & libc::MSG_TRUNC != 0
@@ -382,10 +382,10 @@ impl<'a> Queries<'a> {
     #[inline]
     pub fn local(&self, i: usize) -> Option<SocketAddr> {
         let proxied = self.proxied.and_then(|slots| slots.local(i));
-        proxied.or_else(|| Some(asked_at(self.local?, &self.controls[i])))
+        proxied.or_else(|| Some(destination_of(self.local?, &self.controls[i])))
     }
 
-    /// Returns the way back to the sender of datagram `i`, for a late reply. A constructed batch has none.
+    /// Returns the reply path to the sender of datagram `i`, for a late reply. A constructed batch has none.
     pub(crate) fn return_path(&self, i: usize) -> Option<ReturnPath> {
         let header = &self.received[i].msg_hdr;
         Some(ReturnPath {
@@ -403,8 +403,8 @@ impl<'a> Queries<'a> {
     }
 }
 
-/// The way back to the sender of a datagram: the socket it was received on, its address, and on wildcard sockets the
-/// control message that lets the reply leave from the queried address.
+/// The reply path to the sender of a datagram: the socket it was received on, the sender's address, and on wildcard
+/// sockets the control message that makes the reply leave from the queried address.
 pub(crate) struct ReturnPath {
     pub(super) socket: Arc<Socket>,
     pub(super) address: SocketAddressBytes,
@@ -436,7 +436,7 @@ impl Replies<'_> {
 /// Returns the query of a slot.
 ///
 /// # Safety
-/// The slot holds one, which is not written as long as the result is used.
+/// The slot has a query, which is not written as long as the result is used.
 #[inline]
 unsafe fn query_at<'a>(data: &libc::iovec, message: &libc::mmsghdr) -> &'a [u8] {
     let len = (message.msg_len as usize).min(QUERY_MAX);
@@ -446,11 +446,11 @@ unsafe fn query_at<'a>(data: &libc::iovec, message: &libc::mmsghdr) -> &'a [u8] 
 
 /// Returns the destination address of a datagram, from its socket and its control message.
 #[inline]
-fn asked_at(bound: SocketAddr, control: &Control) -> SocketAddr {
+fn destination_of(bound: SocketAddr, control: &Control) -> SocketAddr {
     if !bound.ip().is_unspecified() {
         bound
     } else {
-        SocketAddr::new(control.asked_address(bound), bound.port())
+        SocketAddr::new(control.destination(bound), bound.port())
     }
 }
 
@@ -471,7 +471,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn made_batch_looks_like_a_received_one() {
+    fn a_constructed_batch_looks_like_a_received_one() {
         let client: SocketAddr = "[2001:db8::1]:53".parse().unwrap();
         let mut batch =
             DatagramBatch::from_datagrams(&[(b"query", client), (&[1; QUERY_MAX + 1], client)]);

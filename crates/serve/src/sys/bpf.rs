@@ -1,5 +1,5 @@
-//! bpf(2): the maps, the program and the link that the filter of [`crate::xdp`] consists of. The structures are those of
-//! linux/bpf.h, as far as they are used: the kernel takes what is behind them as zero.
+//! bpf(2): the maps, the program and the link that make up the filter of [`crate::xdp`]. The structures are those of
+//! linux/bpf.h, up to the last field used: the kernel assumes zero for the others.
 
 use std::ffi::c_int;
 use std::io;
@@ -14,9 +14,9 @@ const LINK_CREATE: c_int = 28;
 
 const PROGRAM_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
-/// The value of an array can be mapped into memory.
+/// Allows the value of an array to be mapped into memory.
 const MAPPABLE: u32 = 1 << 10;
-/// The text that the kernel writes about a program that it rejects.
+/// Buffer size for the kernel's explanation of a rejected program.
 const VERIFIER_LOG: usize = 64 << 10;
 
 /// The kinds of maps that are used.
@@ -31,9 +31,9 @@ pub(crate) enum MapKind {
 /// How a program is attached to an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AttachMode {
-    /// In the driver.
+    /// By the driver.
     Native = 1 << 2,
-    /// Behind it, in the network stack.
+    /// By the network stack, after the driver.
     Generic = 1 << 1,
 }
 
@@ -81,8 +81,8 @@ struct LinkAttributes {
 
 /// Calls bpf(2).
 fn call<T>(command: c_int, attributes: &mut T) -> io::Result<c_int> {
-    // SAFETY: the attributes are a plain structure of this size that lives through the call; the pointers in them, if any, are
-    // to memory of the callers of this function that does, too.
+    // SAFETY: the attributes are a plain structure of this size that lives through the call; pointers in them refer
+    // to memory of the caller that does, too.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -148,7 +148,7 @@ pub(crate) fn set_element(map: &OwnedFd, key: &[u8], value: &[u8]) -> io::Result
     call(MAP_UPDATE, &mut attributes).map(drop)
 }
 
-/// Loads an XDP program. If the kernel rejects it, the error has the kernel's reason.
+/// Loads an XDP program. If the kernel rejects it, the error contains the kernel's reason.
 pub(crate) fn load_program(instructions: &[u64]) -> io::Result<OwnedFd> {
     let mut attributes = ProgramAttributes {
         kind: PROGRAM_XDP,
@@ -184,7 +184,7 @@ pub(crate) fn load_program(instructions: &[u64]) -> io::Result<OwnedFd> {
     Err(io::Error::new(error.kind(), format!("{error}: {last}")))
 }
 
-/// Attaches a program to an interface, as long as the returned link is open.
+/// Attaches a program to an interface for as long as the returned link is open.
 pub(crate) fn attach(program: &OwnedFd, interface: u32, mode: AttachMode) -> io::Result<OwnedFd> {
     let mut attributes = LinkAttributes {
         program: number(program),
@@ -195,11 +195,11 @@ pub(crate) fn attach(program: &OwnedFd, interface: u32, mode: AttachMode) -> io:
     call(LINK_CREATE, &mut attributes).map(owned)
 }
 
-/// The instructions of a program, as far as the filter needs them.
+/// The instructions that the filter needs.
 pub(crate) mod instruction {
     use super::RawFd;
 
-    /// Registers: 0 is the result, 1 to 5 arguments, 6 to 9 survive calls, 10 is the end of the stack.
+    /// Registers: 0 has the result, 1 to 5 the arguments, 6 to 9 survive calls, 10 is the frame pointer.
     pub(crate) type Register = u8;
 
     pub(crate) const fn encode(

@@ -17,7 +17,7 @@ pub(super) struct Control([u8; CONTROL_LEN]);
 impl Control {
     /// Returns the destination address of the datagram, of the family that its socket is bound to.
     #[inline]
-    pub(super) fn asked_address(&self, bound: SocketAddr) -> IpAddr {
+    pub(super) fn destination(&self, bound: SocketAddr) -> IpAddr {
         let octets = |at: usize| self.0[CONTROL_DATA + at..].iter().copied();
         match bound {
             SocketAddr::V4(_) => {
@@ -35,7 +35,8 @@ impl Control {
         }
     }
 
-    /// Makes the control message of a reply that leaves from an address, by the route that the kernel chooses; returns its length.
+    /// Builds the control message of a reply that leaves from an address, on the route that the kernel chooses;
+    /// returns its length.
     pub(super) fn set_source(&mut self, source: IpAddr) -> usize {
         let (level, kind, address, data) = match source {
             IpAddr::V4(_) => (
@@ -54,7 +55,7 @@ impl Control {
         self.0.fill(0);
         let mut put =
             |at: usize, octets: &[u8]| self.0[at..at + octets.len()].copy_from_slice(octets);
-        // With musl the length has half the size, and zeroes follow it.
+        // musl has a 32-bit length, followed by padding.
         put(0, &(CONTROL_DATA + data).to_le_bytes());
         put(offset_of!(libc::cmsghdr, cmsg_level), &level.to_ne_bytes());
         put(offset_of!(libc::cmsghdr, cmsg_type), &kind.to_ne_bytes());

@@ -53,7 +53,7 @@ fn send_batch(stream: &UnixStream, batch: &[OwnedFd]) -> io::Result<()> {
     }
 }
 
-/// Receives as many descriptors as were sent, which are closed in programs that this process runs.
+/// Receives as many descriptors as were sent, with close-on-exec set.
 pub fn receive(stream: &UnixStream, number: usize) -> io::Result<Vec<OwnedFd>> {
     let mut all = Vec::new();
     while all.len() < number {
@@ -102,7 +102,7 @@ fn receive_batch(stream: &UnixStream, all: &mut Vec<OwnedFd>) -> io::Result<()> 
     Ok(())
 }
 
-/// Returns the process that has connected to a socket of this one.
+/// Returns the process ID of the peer of a socket.
 pub fn peer_process(stream: &UnixStream) -> io::Result<u32> {
     let mut peer = libc::ucred {
         pid: 0,
@@ -126,7 +126,7 @@ pub fn peer_process(stream: &UnixStream) -> io::Result<u32> {
     }
 }
 
-/// Makes a descriptor of this process, such as that of stdout, refer to the same file as another one.
+/// Makes a descriptor number of this process, such as that of stdout, refer to the file of another one.
 pub fn replace(number: RawFd, by: &OwnedFd) -> io::Result<()> {
     // SAFETY: plain numbers; the descriptor that is replaced is closed by the call.
     if unsafe { libc::dup2(by.as_raw_fd(), number) } < 0 {
@@ -135,7 +135,7 @@ pub fn replace(number: RawFd, by: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the descriptors that the service manager has passed (`LISTEN_FDS` of sd_listen_fds(3)), from 3 on.
+/// Returns the descriptors passed by the service manager (`LISTEN_FDS` of sd_listen_fds(3)), from 3 on.
 ///
 /// # Safety
 /// They must not be owned by anything else in this process: call once, before anything is opened.

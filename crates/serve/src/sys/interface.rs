@@ -1,5 +1,5 @@
-//! Network interfaces: their numbers and properties, by requests of netdevice(7). Files in `/sys` would be those of the network
-//! name space that it was mounted in.
+//! Network interfaces: their indexes and properties, through the ioctls of netdevice(7). Files in `/sys` would
+//! describe the network namespace in which it was mounted.
 
 use std::ffi::{CString, c_char, c_int};
 use std::mem;
@@ -36,7 +36,7 @@ struct Channels {
     combined: u32,
 }
 
-/// Returns the number of an interface.
+/// Returns the index of an interface.
 pub(crate) fn index(name: &str) -> Option<u32> {
     let name = CString::new(name).ok()?;
     // SAFETY: the name is a C string that lives through the call.
@@ -46,7 +46,7 @@ pub(crate) fn index(name: &str) -> Option<u32> {
     }
 }
 
-/// Returns the longest IP packet that an interface transmits.
+/// Returns the MTU of an interface.
 pub(crate) fn mtu(name: &str) -> Option<usize> {
     let mut request = InterfaceRequest::new(name)?;
     request.make(GET_MTU)?;
@@ -55,7 +55,7 @@ pub(crate) fn mtu(name: &str) -> Option<usize> {
     usize::try_from(mtu).ok()
 }
 
-/// Returns on how many queues an interface receives; 1 if its driver does not say.
+/// Returns the number of queues that an interface receives on; 1 if the driver does not report it.
 pub(crate) fn receive_queues(name: &str) -> u32 {
     let mut channels = Channels {
         command: GET_CHANNELS,
@@ -77,7 +77,7 @@ impl InterfaceRequest {
             name: [0; libc::IFNAMSIZ],
             data: InterfaceData { size: [0; 24] },
         };
-        // The last octet stays zero.
+        // Leaves the terminating zero.
         if name.len() >= request.name.len() {
             return None;
         }
@@ -87,7 +87,7 @@ impl InterfaceRequest {
         Some(request)
     }
 
-    /// Makes a request; `None` if the kernel refuses it.
+    /// Performs the request; `None` if the kernel refuses it.
     fn make(&mut self, request: libc::c_ulong) -> Option<()> {
         // SAFETY: plain numbers.
         let socket =

@@ -11,9 +11,9 @@ pub(crate) struct Mapping {
     len: usize,
 }
 
-// SAFETY: the region is owned by this value; who may access what at which time is decided by the users of `start`.
+// SAFETY: the region is owned by this value; users of `start` decide what is accessed when.
 unsafe impl Send for Mapping {}
-// SAFETY: shared references give access to atomic numbers only.
+// SAFETY: shared references only give access to atomic numbers.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -23,7 +23,7 @@ impl Mapping {
         Self::map(len, flags, (-1, 0))
     }
 
-    /// Maps what a descriptor refers to.
+    /// Maps the object that a descriptor refers to.
     pub(super) fn shared(
         descriptor: &impl AsRawFd,
         len: usize,

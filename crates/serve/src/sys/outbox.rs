@@ -1,7 +1,7 @@
-//! Replies that are sent later than their batch: collected, and sent many at a time with sendmmsg.
+//! Replies that are sent later than their batch: collected, and sent in groups with sendmmsg.
 //!
 //! Invariants: there are at most [`OUTBOX`] replies; reply `i` is in the slot of [`REPLY_MAX`] octets that starts at
-//! `i * REPLY_MAX`, and no longer than it.
+//! `i * REPLY_MAX`, and fits into it.
 
 use std::os::fd::{AsRawFd, RawFd};
 

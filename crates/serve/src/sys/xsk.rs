@@ -7,11 +7,11 @@
 //! completion ring  <- buffers that were sent                 <- kernel
 //! ```
 //!
-//! A datagram is answered in place: the query is read in the buffer that the kernel put it in, and the reply is written to one
-//! that is sent. Buffers below [`RECEIVE_FRAMES`] are for receiving: each is in the fill ring, with the kernel, in the receive ring,
-//! or in `held`. Behind them are those for sending, of several frames each, since a reply can be longer than a packet: each is in
-//! `free`, in `held`, in the transmit ring, with the kernel, or in the completion ring. The fill and completion rings have room for
-//! all of them, so neither can overflow.
+//! A datagram is answered in place: the query is read from the buffer that the kernel wrote, and the reply is written
+//! to a buffer that is sent. Buffers below [`RECEIVE_FRAMES`] are for receiving: each is in the fill ring, with the
+//! kernel, in the receive ring, or in `held`. After them are the buffers for sending, of several frames each, since a
+//! reply can be longer than a packet: each is in `free`, in `held`, in the transmit ring, with the kernel, or in the
+//! completion ring. The fill and completion rings have room for all of them, so neither can overflow.
 
 mod ring;
 
@@ -26,19 +26,19 @@ use super::set_option;
 use crate::xdp::Inbound;
 use ring::SharedRing;
 
-/// Octets of a frame: an Ethernet frame of the usual size, with room for what drivers put before it.
+/// Octets of a frame: an Ethernet frame of the usual size, with room for what drivers put in front of it.
 const FRAME: usize = 2048;
-/// The longest packet that is received: the kernel leaves 256 octets free before it (`XDP_PACKET_HEADROOM`).
+/// The longest packet that is received: the kernel reserves 256 octets in front of it (`XDP_PACKET_HEADROOM`).
 pub(crate) const PACKET_MAX: usize = FRAME - 256;
 const RECEIVE_FRAMES: u32 = 2048;
-/// Buffers for sending, and the octets of each: room for headers, then for the longest reply. What does not fit a frame is sent by
-/// a socket.
+/// Buffers for sending, and the octets of each: room for headers and the longest reply. What does not fit into a
+/// frame is sent through a socket.
 const TRANSMIT_BUFFERS: u32 = 1024;
 const HEAD_ROOM: usize = 128;
 const TRANSMIT_BUFFER: usize = (HEAD_ROOM + REPLY_MAX).div_ceil(FRAME) * FRAME;
 /// Where the first of them starts.
 const TRANSMIT_START: usize = RECEIVE_FRAMES as usize * FRAME;
-/// Octets of packets that wait to be sent, as the kernel counts them: about a kibibyte for each.
+/// Socket send buffer: limits the packets waiting to be sent, which the kernel counts as about one KiB each.
 const SEND_BUFFER: libc::c_int = 2 << 20;
 /// Octets of a packet that are read first: headers and question.
 const CACHE_LINE: usize = 64;
@@ -46,7 +46,7 @@ const CACHE_LINE: usize = 64;
 /// A packet whose datagram is in a batch.
 struct HeldPacket {
     received: u64,
-    /// The buffer of its reply, until that is sent.
+    /// The buffer for its reply, until it is sent.
     reply: Option<u64>,
 }
 
@@ -54,9 +54,9 @@ struct HeldPacket {
 pub(crate) enum PacketReading<'p> {
     /// Its datagram is added to the batch.
     Datagram(Inbound<'p>),
-    /// It has none that can be answered.
+    /// It has no datagram that can be answered.
     Nothing,
-    /// It stays in the ring, with those after it.
+    /// It stays in the ring, and so do those after it.
     Stop,
 }
 
@@ -66,20 +66,20 @@ pub(crate) struct XdpSocket {
     receive: SharedRing<libc::xdp_desc>,
     transmit: SharedRing<libc::xdp_desc>,
     completion: SharedRing<u64>,
-    /// Buffers that can be sent, the most recently used last: it is still in the processor's cache.
+    /// Buffers available for sending, the most recently used last: it is still in the processor's cache.
     free: Vec<u64>,
     /// The packets of the batch that is being answered, by slot.
     held: Vec<HeldPacket>,
     is_zero_copy: bool,
-    /// Datagrams that were dropped, as of the last check.
+    /// Dropped datagrams as of the last check.
     dropped: u64,
     socket: OwnedFd,
-    /// After the socket: the kernel uses the buffers as long as it is open.
+    /// Dropped after the socket: the kernel uses the buffers while the socket is open.
     buffers: Mapping,
 }
 
 impl XdpSocket {
-    /// Opens a socket for a queue. With `zero_copy` it fails where the driver does not support that.
+    /// Opens a socket for a queue. With `zero_copy` it fails if the driver does not support that.
     pub(crate) fn open(interface: u32, queue: u32, zero_copy: bool) -> io::Result<Self> {
         // SAFETY: plain numbers.
         let socket = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
@@ -116,7 +116,7 @@ impl XdpSocket {
             fill.add(u64::from(frame) * FRAME as u64);
         }
         fill.publish();
-        // With the usual limit, a burst of some batches fills it. Without privileges the limit of the system counts.
+        // With the default limit, a burst of a few batches fills it. Without privileges, the system's limit applies.
         let _ = set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER);
         bind(&socket, interface, queue, zero_copy)?;
         let free = (0..TRANSMIT_BUFFERS as usize).rev();
@@ -145,8 +145,8 @@ impl XdpSocket {
         self.receive.peek(0).is_some()
     }
 
-    /// Adds received datagrams to a batch, as `read` decides, at most [`BATCH`]; it begins the batch before the first one. Returns how
-    /// many packets were taken. [`XdpSocket::release`] follows.
+    /// Adds received datagrams to a batch as `read` decides, at most [`BATCH`], and begins the batch before the first
+    /// one. Returns how many packets were taken. Must be followed by [`XdpSocket::release`].
     pub(crate) fn receive(
         &mut self,
         batch: &mut DatagramBatch,
@@ -164,16 +164,17 @@ impl XdpSocket {
             let received = packet.addr & !(FRAME as u64 - 1);
             match read(packet_at(&self.buffers, &packet), batch) {
                 PacketReading::Stop => break,
-                // The ring has room for all buffers for receiving.
+                // The fill ring has room for all receive buffers.
                 PacketReading::Nothing => _ = self.fill.add(received),
                 PacketReading::Datagram(datagram) => {
                     let reply = self.free.pop();
-                    // SAFETY: the address is that of a buffer for sending, with room for this offset.
+                    // SAFETY: the address is that of a send buffer, with room for this offset.
                     let at = reply.map(|reply| unsafe {
                         self.buffers.start().add(reply as usize + HEAD_ROOM)
                     });
-                    // SAFETY: the packet was received and the buffer was free. Both are in `held`, and not accessed by the kernel
-                    // or by this process, except through the batch, until `release` clears it or `send` passes a finished reply on.
+                    // SAFETY: the packet was received and the buffer was free. Both are in `held`, and not accessed
+                    // by the kernel or by this process, except through the batch, until `release` clears it or `send`
+                    // passes a finished reply on.
                     unsafe { batch.push_in_place(&datagram, at) };
                     self.held.push(HeldPacket { received, reply });
                 }
@@ -186,7 +187,7 @@ impl XdpSocket {
         taken as usize
     }
 
-    /// Loads the headers and questions of the next packets at once: another processor may have written them.
+    /// Prefetches the headers and questions of the next packets together: another processor may have written them.
     fn prefetch_packets(&mut self) {
         for ahead in 0..BATCH as u32 {
             let Some(packet) = self.receive.peek(ahead) else {
@@ -199,8 +200,8 @@ impl XdpSocket {
         }
     }
 
-    /// Adds the packet with the reply in a slot of the batch: `payload` octets, in front of which `write` makes `head` octets of
-    /// headers. False if it cannot be sent from here. [`XdpSocket::flush`] sends it.
+    /// Queues the packet with the reply in a slot of the batch: `payload` octets, in front of which `write` puts
+    /// `head` octets of headers. False if it must be sent through a socket. [`XdpSocket::flush`] sends it.
     pub(crate) fn send(
         &mut self,
         slot: usize,
@@ -230,7 +231,7 @@ impl XdpSocket {
         is_added
     }
 
-    /// Ends a batch: its buffers can receive and send again.
+    /// Ends a batch: its buffers are available again for receiving and sending.
     pub(crate) fn release(&mut self, batch: &mut DatagramBatch) {
         batch.clear();
         for packet in self.held.drain(..) {
@@ -243,10 +244,10 @@ impl XdpSocket {
         }
     }
 
-    /// Hands added packets to the kernel.
+    /// Submits queued packets to the kernel.
     pub(crate) fn flush(&mut self) {
         self.transmit.publish();
-        // A call sends a limited number; what is left goes with the next packets.
+        // A call sends a limited number; the rest is sent with the next packets.
         for _ in 0..FLUSHES {
             if !self.transmit.needs_wakeup() {
                 break;
@@ -265,7 +266,7 @@ impl XdpSocket {
     fn reclaim(&mut self) {
         let mut count = 0;
         while let Some(address) = self.completion.peek(count) {
-            // Of the packet, which is somewhere in its buffer.
+            // The completion has the address of the packet, which is inside its buffer.
             let packet = (address as usize).saturating_sub(TRANSMIT_START);
             self.free.push(address - (packet % TRANSMIT_BUFFER) as u64);
             count += 1;
@@ -275,20 +276,21 @@ impl XdpSocket {
         }
     }
 
-    /// Returns how many datagrams were dropped for lack of room in a ring since the last call.
+    /// Returns how many datagrams were dropped since the last call because a ring was full.
     pub(crate) fn newly_dropped(&mut self) -> u64 {
         let Ok(statistics) = option::<libc::xdp_statistics>(&self.socket, libc::XDP_STATISTICS)
         else {
             return 0;
         };
-        // The first is without a free buffer, the second without room in the receive ring.
+        // The first counts packets without a free buffer, the second those without room in the receive ring.
         let dropped = statistics.rx_dropped + statistics.rx_ring_full;
         let new = dropped.saturating_sub(self.dropped);
         self.dropped = dropped;
         new
     }
 
-    /// Returns why the socket can no longer be used: its interface is gone. One that is down may come back.
+    /// Returns why the socket can no longer be used: its interface was removed. An interface that is merely down may
+    /// come up again.
     pub(crate) fn failure(&self) -> Option<io::Error> {
         let error = self.wake_sender().err()?;
         (error.raw_os_error() == Some(libc::ENXIO)).then_some(error)
@@ -327,7 +329,7 @@ impl XdpSocket {
     }
 }
 
-/// How often a flush calls the kernel, which sends 32 packets per call and says EAGAIN if there are more.
+/// Maximum number of calls per flush: the kernel sends 32 packets per call and returns EAGAIN if there are more.
 const FLUSHES: usize = 4;
 
 impl AsRawFd for XdpSocket {
@@ -336,7 +338,7 @@ impl AsRawFd for XdpSocket {
     }
 }
 
-/// Returns the octets of a received packet. Empty if the kernel describes one outside of the buffers.
+/// Returns the octets of a received packet; empty if the kernel describes one outside the buffers.
 fn packet_at<'b>(buffers: &'b Mapping, packet: &libc::xdp_desc) -> &'b [u8] {
     let (start, len) = (packet.addr as usize, packet.len as usize);
     if start.checked_add(len).is_none_or(|end| end > buffers.len()) {
@@ -363,7 +365,7 @@ fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
     }
 }
 
-/// Returns an option, whose structure must be plain numbers. It fails on kernels whose structure is shorter.
+/// Reads an option whose structure is plain numbers. Fails on kernels whose structure is shorter.
 fn option<T: PlainNumbers>(socket: &OwnedFd, option: libc::c_int) -> io::Result<T> {
     // SAFETY: zero bytes are a valid value of a structure of plain numbers.
     let mut value: T = unsafe { std::mem::zeroed() };
@@ -385,11 +387,11 @@ fn option<T: PlainNumbers>(socket: &OwnedFd, option: libc::c_int) -> io::Result<
     }
 }
 
-/// A structure of which any octets are a valid value.
+/// A structure for which any octets are a valid value.
 trait PlainNumbers {}
 // Kernels before 5.4 have offsets without flags.
 impl PlainNumbers for libc::xdp_mmap_offsets {}
-// Kernels before 5.9 have fewer numbers.
+// Kernels before 5.9 have fewer counters.
 impl PlainNumbers for libc::xdp_statistics {}
 
 fn bind(socket: &OwnedFd, interface: u32, queue: u32, zero_copy: bool) -> io::Result<()> {

@@ -1,5 +1,5 @@
-//! Connections of proxies: each starts with a PROXY header, read before anything else, and then is that of the client
-//! which the header names.
+//! Connections from proxies: each starts with a PROXY header and is then treated as the connection of the client
+//! named there.
 //!
 //! A proxy has as many connections as it has clients, so it is not counted itself; the client is, once it is known.
 
@@ -10,51 +10,51 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{AcceptedAt, Endpoints, Seat, StreamHandler, StreamState};
+use super::{AcceptedAt, Endpoints, RegistrySlot, StreamHandler, StreamState};
 use crate::proxy::{HEADER_MAX, NoHeader, ProxyHeader, read_stream};
 
-/// Admits a connection of a proxy, and serves it as that of its client.
+/// Admits a connection from a proxy, and serves it as a connection of the client.
 pub(super) fn admit<H: StreamHandler, F: Future<Output = ()> + Send + 'static>(
     shared: &Arc<StreamState<H>>,
     mut stream: TcpStream,
     (ends, rules): AcceptedAt,
-    serve: impl FnOnce(TcpStream, Seat<H>) -> F + Send + 'static,
+    serve: impl FnOnce(TcpStream, RegistrySlot<H>) -> F + Send + 'static,
 ) {
     let Ok(id) = shared.registry.enter(None) else {
         return;
     };
     shared.handler.opened(ends.client);
-    let mut seat = Seat {
+    let mut slot = RegistrySlot {
         shared: Arc::clone(shared),
         id,
         ends,
         rules,
     };
     let task = tokio::spawn(async move {
-        let patience = seat.shared.settings.message_timeout;
-        let header = match timeout(patience, read_header(&mut stream)).await {
+        let time_limit = slot.shared.settings.message_timeout;
+        let header = match timeout(time_limit, read_header(&mut stream)).await {
             Ok(Ok(header)) => header,
             // A proxy that only checks whether the port is open.
             Ok(Err(error)) if error.kind() == io::ErrorKind::NotConnected => return,
-            Ok(Err(_)) | Err(_) => return seat.shared.handler.header_refused(ends.client),
+            Ok(Err(_)) | Err(_) => return slot.shared.handler.header_refused(ends.client),
         };
         if let Some(proxied) = header.ends {
-            seat.ends = Endpoints {
+            slot.ends = Endpoints {
                 client: proxied.client,
                 local: proxied.local,
             };
         }
-        let client = seat.ends.client;
-        if seat.shared.registry.identify(seat.id, client.ip()).is_err() {
-            seat.shared.handler.refused(client);
+        let client = slot.ends.client;
+        if slot.shared.registry.identify(slot.id, client.ip()).is_err() {
+            slot.shared.handler.refused(client);
             return;
         }
-        serve(stream, seat).await;
+        serve(stream, slot).await;
     });
-    shared.registry.seated(id, task.abort_handle());
+    shared.registry.set_task(id, task.abort_handle());
 }
 
-/// Reads a header, and not one octet more: what follows belongs to the layer above.
+/// Reads a header and not one octet more: the rest belongs to the layer above.
 async fn read_header(stream: &mut TcpStream) -> io::Result<ProxyHeader> {
     let mut octets = Vec::new();
     loop {

@@ -1,8 +1,7 @@
 //! One TCP connection: turns of reading, answering and writing, and the deadlines between them.
 //!
-//! A turn is synchronous and works in a borrowed buffer. What remains after it (an incomplete message,
-//! answers the client has not read) is kept in the connection's own buffers, which are empty and without
-//! allocation while the connection is idle.
+//! A turn is synchronous and works in a borrowed buffer. What remains after it (an incomplete message, unread
+//! answers) is kept in the connection's own buffers, which are empty and not allocated while the connection is idle.
 //!
 //! RFC 7766: messages may be pipelined (6.2.1.1), prefix and message are written together (8), a half-closed
 //! connection still gets its answers.
@@ -20,39 +19,39 @@ use super::drain::{DRAIN_BUSY, DRAIN_IDLE};
 use super::holdings::UNCOUNTED_BYTES;
 use super::later::{ConnectionReplies, Later, MAX_TICKETS};
 use super::stream::ByteStream;
-use super::{Seat, StreamAction, StreamHandler, TurnBuffers};
+use super::{RegistrySlot, StreamAction, StreamHandler, TurnBuffers};
 use crate::request::MessageStream;
 use many::{Pulled, notified};
 
-/// Maximum number of messages per turn; then other connections get theirs.
+/// Maximum number of messages per turn, so that other connections get their turns.
 const TURN_MESSAGES: usize = 128;
-/// Size of a turn's answers at which no further message is started.
+/// Size of a turn's answers at which it accepts no further message.
 const TURN_BYTES: usize = 64 * 1024;
 /// Number of bytes a client must read within the write timeout.
 const WRITE_WINDOW: usize = 64 * 1024;
-/// When we close first: how long and how much we still read, so that a reset does not destroy the last
-/// answers in flight (RFC 1122 section 4.2.2.13).
+/// When we close first: how long and how much we still read, so that a reset does not destroy the last answers in
+/// flight (RFC 1122 section 4.2.2.13).
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1 << 20;
 pub(super) struct StreamConnection<H: StreamHandler, S: ByteStream> {
     pub(super) stream: S,
-    pub(super) seat: Seat<H>,
+    pub(super) slot: RegistrySlot<H>,
     /// Received and not yet answered.
     pub(super) input: Vec<u8>,
     /// Answers the client has not read yet.
     output: Vec<u8>,
     /// Receives answers that take longer than a turn; created for the first of them.
     mailbox: Option<Arc<ConnectionReplies>>,
-    /// A multi-message response; its next message is produced when the client has read those before.
+    /// A multi-message response; its next message is produced when the client has read the previous ones.
     pub(super) messages: Option<Box<dyn MessageStream>>,
     /// Octets of both buffers as last reported to the registry.
     held: usize,
     /// Octets taken from the mailbox that the registry still counts there.
     collected: usize,
-    /// Since when the client has not read the next window of `output`.
+    /// Since when the client has not read a full window of `output`.
     unread_since: Option<Instant>,
     queries: u64,
-    /// Set when another process accepts connections: until when further messages are accepted here.
+    /// While another process accepts connections: until when further messages are accepted here.
     drains_until: Option<Instant>,
     /// No further messages are accepted.
     closing: bool,
@@ -63,7 +62,7 @@ pub(super) struct StreamConnection<H: StreamHandler, S: ByteStream> {
     pub(super) message_started: Option<Instant>,
 }
 
-/// Why waiting for the client ended.
+/// Why the wait for the client ended.
 enum Woken {
     Readable,
     /// A late answer has arrived, or its ticket was dropped.
@@ -75,11 +74,11 @@ enum Woken {
 }
 
 impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
-    pub(super) fn new(stream: S, seat: Seat<H>) -> StreamConnection<H, S> {
+    pub(super) fn new(stream: S, slot: RegistrySlot<H>) -> StreamConnection<H, S> {
         let now = Instant::now();
         StreamConnection {
             stream,
-            seat,
+            slot,
             input: Vec::new(),
             output: Vec::new(),
             mailbox: None,
@@ -122,7 +121,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
             }
             let may_read = !self.closing && tickets < MAX_TICKETS;
             if may_read && first_message(&self.input).is_some() {
-                // The last turn left messages over; yield to other connections first.
+                // The last turn left messages unanswered; yield to other connections first.
                 tokio::task::yield_now().await;
                 if !self.answer_input() {
                     return;
@@ -152,7 +151,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
                 }
                 Err(_) => return,
             }
-            self.closing |= self.age() >= self.seat.shared.settings.lifetime;
+            self.closing |= self.age() >= self.slot.shared.settings.lifetime;
         }
     }
 
@@ -163,7 +162,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
             established = self.stream.establish() => established,
             _ = shutdown.wait_for(|stop| *stop) => return false,
         };
-        let (handler, client) = (&self.seat.shared.handler, self.seat.ends.client);
+        let (handler, client) = (&self.slot.shared.handler, self.slot.ends.client);
         handler.established(client, established.is_ok());
         self.last_message = Instant::now();
         established.is_ok()
@@ -179,7 +178,8 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         let Some(mailbox) = &self.mailbox else {
             return 0;
         };
-        // Tickets first: one returned in between then costs one extra wait, which ends at once.
+        // Read the number of tickets first: a ticket returned in between then only costs one extra wait, which ends
+        // at once.
         let tickets = mailbox.tickets();
         self.collected += mailbox.collect(&mut self.output);
         self.note_unread();
@@ -192,7 +192,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
 
     /// Returns the time after which the connection is closed if nothing is received.
     fn idle_timeout(&self) -> Duration {
-        let configured = self.seat.shared.settings.idle_timeout;
+        let configured = self.slot.shared.settings.idle_timeout;
         let has_tickets = || self.mailbox.as_ref().is_some_and(|all| all.tickets() > 0);
         if self.drains_until.is_some() && !has_tickets() {
             configured.min(DRAIN_IDLE)
@@ -203,7 +203,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
 
     /// Checks whether the next message is the last one, because another process accepts connections.
     fn has_drained(&mut self) -> bool {
-        if !self.seat.shared.settings.drain.has_begun() {
+        if !self.slot.shared.settings.drain.has_started() {
             return false;
         }
         let now = Instant::now();
@@ -211,14 +211,14 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
     }
 
     async fn wait(&mut self, shutdown: &mut watch::Receiver<bool>, may_read: bool) -> Woken {
-        let settings = &self.seat.shared.settings;
+        let settings = &self.slot.shared.settings;
         let deadline = match self.message_started {
             Some(at) => at + settings.message_timeout,
             None => self.last_message + self.idle_timeout(),
         };
         let deadline = deadline.min(self.opened + settings.lifetime);
         let is_draining = self.drains_until.is_some();
-        let has_ended = |stop: &bool| *stop || (!is_draining && settings.drain.has_begun());
+        let has_ended = |stop: &bool| *stop || (!is_draining && settings.drain.has_started());
         let (stream, closing) = (&mut self.stream, self.closing);
         let delivered = async {
             match &self.mailbox {
@@ -237,7 +237,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
                 },
             }
         };
-        // A slow writer is readable again and again: the deadline counts, not the wake-up.
+        // A slow writer makes the socket readable again and again: the deadline counts, not the wake-up.
         if self.message_started.is_some() && Instant::now() >= deadline {
             return Woken::TimedOut;
         }
@@ -257,28 +257,28 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
                 Err(io::ErrorKind::ConnectionAborted.into())
             };
         }
-        let mut scratch = self.seat.shared.borrow_scratch();
-        let result = self.read_fresh(&mut scratch);
-        self.seat.shared.return_scratch(scratch);
+        let mut buffers = self.slot.shared.take_buffers();
+        let result = self.read_fresh(&mut buffers);
+        self.slot.shared.return_buffers(buffers);
         result?;
         self.keep_within_bounds()
     }
 
     /// Reads into the turn's buffer, answers from it, and keeps what is left.
-    fn read_fresh(&mut self, scratch: &mut TurnBuffers) -> io::Result<()> {
-        let len = match self.stream.try_read(&mut scratch.input)? {
+    fn read_fresh(&mut self, buffers: &mut TurnBuffers) -> io::Result<()> {
+        let len = match self.stream.try_read(&mut buffers.input)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             len => len,
         };
-        let used = self.answer(&scratch.input[..len], &mut scratch.out);
+        let used = self.answer(&buffers.input[..len], &mut buffers.out);
         if used < len && !self.closing {
-            self.input.extend_from_slice(&scratch.input[used..len]);
+            self.input.extend_from_slice(&buffers.input[used..len]);
         }
-        self.write(&scratch.out)
+        self.write(&buffers.out)
     }
 
-    /// Reads up to the end of the message that is incomplete in `input`, and no further. The buffer grows
-    /// with the octets received, not with what the length prefix promises.
+    /// Reads up to the end of the message that is incomplete in `input`, and no further. The buffer grows with the
+    /// octets received, not with the length prefix.
     fn read_rest(&mut self) -> io::Result<()> {
         let have = self.input.len();
         let want = match self.input[..] {
@@ -299,14 +299,14 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
 
     /// Answers the complete messages in `input`. Returns whether the connection continues.
     fn answer_input(&mut self) -> bool {
-        let mut scratch = self.seat.shared.borrow_scratch();
+        let mut buffers = self.slot.shared.take_buffers();
         let input = std::mem::take(&mut self.input);
-        let used = self.answer(&input, &mut scratch.out);
+        let used = self.answer(&input, &mut buffers.out);
         if used < input.len() && !self.closing {
             self.input = input[used..].to_vec();
         }
-        let written = self.write(&scratch.out);
-        self.seat.shared.return_scratch(scratch);
+        let written = self.write(&buffers.out);
+        self.slot.shared.return_buffers(buffers);
         written.and_then(|()| self.keep_within_bounds()).is_ok()
     }
 
@@ -314,7 +314,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
     /// bytes they had.
     fn answer(&mut self, data: &[u8], out: &mut Vec<u8>) -> usize {
         let has_drained = self.has_drained();
-        let shared = &self.seat.shared;
+        let shared = &self.slot.shared;
         let (mut used, mut messages) = (0, 0);
         while let Some(message) = first_message(&data[used..]) {
             let tickets = self.mailbox.as_ref().map_or(0, |mailbox| mailbox.tickets());
@@ -323,7 +323,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
             }
             used += 2 + message.len();
             messages += 1;
-            let connection = (&shared.registry, self.seat.id);
+            let connection = (&shared.registry, self.slot.id);
             let most = shared.settings.max_queries_per_connection;
             let last = has_drained || self.queries + messages as u64 >= most;
             let idle_timeout = if last {
@@ -339,12 +339,12 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
                 connection,
                 &mut self.mailbox,
                 idle_timeout,
-                &self.seat.rules,
+                &self.slot.rules,
             );
             let mut later = later.with_tls(self.stream.tls_peer());
             let action = shared
                 .handler
-                .handle(message, self.seat.ends, out, &mut later);
+                .handle(message, self.slot.ends, out, &mut later);
             self.closing |= last;
             match action {
                 StreamAction::Continue if !last => {}
@@ -353,7 +353,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
                     self.closing = true;
                     break;
                 }
-                // Messages that follow are answered when its last one is written.
+                // Messages after it are answered when its last message is written.
                 StreamAction::Messages(stream) => {
                     self.messages = Some(stream);
                     break;
@@ -365,7 +365,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         if messages > 0 {
             self.last_message = now;
             self.message_started = None;
-            shared.registry.touch(self.seat.id);
+            shared.registry.touch(self.slot.id);
         }
         if used < data.len() && self.message_started.is_none() {
             self.message_started = Some(now);
@@ -396,7 +396,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
 
     /// Delivers the pending answers. Returns whether the client read them in time.
     async fn flush(&mut self) -> bool {
-        let write_timeout = self.seat.shared.settings.write_timeout;
+        let write_timeout = self.slot.shared.settings.write_timeout;
         let cut = self.messages.as_ref().and_then(|messages| messages.cut());
         let mut written = 0;
         while written < self.output.len() || self.stream.unsent() > 0 {
@@ -429,7 +429,7 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         }
         self.output = Vec::new();
         self.unread_since = None;
-        // Time spent on slow reading is not deducted from the next message's.
+        // Time spent on a slow reader is not deducted from the time for the next message.
         if self.message_started.is_some() {
             self.message_started = Some(Instant::now());
         }
@@ -437,7 +437,8 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         self.keep_within_bounds().is_ok()
     }
 
-    /// Reports what this connection holds; fails if the total is over the limit and this one is the worst.
+    /// Reports the octets held by this connection; fails if the total is over the limit and this connection is the
+    /// worst.
     pub(super) fn keep_within_bounds(&mut self) -> io::Result<()> {
         let held = self.input.capacity() + self.output.capacity() + self.stream.unsent();
         let held = if held <= UNCOUNTED_BYTES { 0 } else { held };
@@ -446,18 +447,18 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         if before == 0 && held == 0 && collected == 0 {
             return Ok(());
         }
-        // A slow writer gains nothing by each octet it sends, but a reader does by each window it reads.
+        // A slow writer gains nothing from each octet it sends, but a reader gains from each window it reads.
         let incomplete_since = self.message_started.filter(|_| !self.input.is_empty());
         let since = [incomplete_since, self.unread_since].into_iter().flatten();
         let since = since.min().unwrap_or_else(Instant::now);
-        self.seat
+        self.slot
             .shared
             .registry
-            .hold(self.seat.id, held, collected, since)
+            .hold(self.slot.id, held, collected, since)
             .map_err(|_| io::ErrorKind::OutOfMemory.into())
     }
 
-    /// Closes our side and reads on for a moment, until the client has closed its own.
+    /// Closes our side and keeps reading for a moment, until the client has closed its side.
     async fn linger(mut self) {
         self.input = Vec::new();
         let _ = self.keep_within_bounds();
@@ -467,9 +468,9 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
         let _ = timeout(LINGER, async {
             let mut left = LINGER_BYTES;
             while left > 0 && self.stream.readable().await.is_ok() {
-                let mut scratch = self.seat.shared.borrow_scratch();
-                let read = self.stream.try_read(&mut scratch.input);
-                self.seat.shared.return_scratch(scratch);
+                let mut buffers = self.slot.shared.take_buffers();
+                let read = self.stream.try_read(&mut buffers.input);
+                self.slot.shared.return_buffers(buffers);
                 match read {
                     Ok(0) => return,
                     Ok(len) => left = left.saturating_sub(len),

@@ -1,8 +1,8 @@
-//! The end of the connections of a server that was replaced: another process accepts new ones.
+//! Draining of the connections of a server that was replaced: another process accepts new ones.
 //!
-//! Open connections are served further, from the data of the server before. They are closed when they have been idle for a
-//! moment, or after a message once they have been busy for some seconds, so that clients connect to the new server.
-//! Transfers are finished first.
+//! Open connections continue to be served, from the data of the replaced server. They are closed when they have been
+//! idle for a moment, or after a message once they have been busy for some seconds, so that clients connect to the
+//! new server. Transfers are finished first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,26 +15,26 @@ pub(crate) const DRAIN_IDLE: Duration = Duration::from_secs(1);
 /// Time after which a busy connection is closed.
 pub(crate) const DRAIN_BUSY: Duration = Duration::from_secs(5);
 
-/// Says that another process accepts new connections.
+/// The signal that another process accepts new connections.
 ///
-/// Wake-ups use the channel that ends the server, so that waiting connections register once.
+/// Waiters use the channel that also signals shutdown, so they need to register only once.
 #[derive(Clone, Debug, Default)]
 pub struct Drain(Arc<AtomicBool>);
 
 impl Drain {
-    /// Lets listeners and connections end that wait for `shutdown`.
-    pub fn begin(&self, shutdown: &watch::Sender<bool>) {
+    /// Lets listeners and connections that wait for `shutdown` start draining.
+    pub fn start(&self, shutdown: &watch::Sender<bool>) {
         self.0.store(true, Ordering::Release);
         shutdown.send_modify(|_| {});
     }
 
     /// Checks whether another process accepts new connections.
-    pub fn has_begun(&self) -> bool {
+    pub fn has_started(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Waits until this begins, or the server stops.
+    /// Waits until draining starts, or the server stops.
     pub async fn wait(&self, shutdown: &mut watch::Receiver<bool>) {
-        let _ = shutdown.wait_for(|stop| *stop || self.has_begun()).await;
+        let _ = shutdown.wait_for(|stop| *stop || self.has_started()).await;
     }
 }

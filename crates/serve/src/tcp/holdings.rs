@@ -2,9 +2,9 @@
 //! Decides which connections to close when the total is over the limit.
 //!
 //! A connection's weight is octets times time. The client (an IPv4 address or an IPv6 /64 network) with the greatest
-//! total weight loses its heaviest connection, and so on until there is room again. A client that reads its answers
-//! is thus never closed on behalf of clients that do not, however many connections they open; and among the
-//! connections of one client, the one that is read stays.
+//! total weight loses its heaviest connection, and so on until the total is within the limit. So a client that reads
+//! its answers is never closed on behalf of clients that do not, however many connections they open; and among the
+//! connections of one client, the one that is read is kept.
 //!
 //! Pure accounting, without clock and sockets. Invariant: `total` is the sum of the counted octets of `connections`.
 
@@ -24,7 +24,7 @@ const FREED_SHARE: usize = 16;
 struct Holding {
     client: IpAddr,
     /// In the connection's own buffers.
-    own: usize,
+    buffered: usize,
     /// Queries and answers outside these buffers, for messages that are answered later.
     later: usize,
     /// Since when the client has made no progress on them.
@@ -33,10 +33,10 @@ struct Holding {
 
 impl Holding {
     fn counted(&self) -> usize {
-        (self.own + self.later).saturating_sub(UNCOUNTED_BYTES)
+        (self.buffered + self.later).saturating_sub(UNCOUNTED_BYTES)
     }
 
-    /// Returns octets times milliseconds. Octets held only since now count as well.
+    /// Returns octets times milliseconds. Octets that were held for less than a millisecond count as one.
     fn weight(&self, now: Instant) -> u128 {
         let held_ms = now.saturating_duration_since(self.since).as_millis() + 1;
         self.counted() as u128 * held_ms
@@ -60,17 +60,17 @@ impl Holdings {
         }
     }
 
-    /// Sets what a connection holds in its own buffers; `taken` octets of it were counted as late answers before.
-    /// `since` is when its client last made progress.
-    pub(super) fn set_own(
+    /// Sets the octets in a connection's own buffers; `taken` of them were counted as late answers before. `since` is
+    /// when the client last made progress.
+    pub(super) fn set_buffered(
         &mut self,
         (id, client): (u64, IpAddr),
-        own: usize,
+        buffered: usize,
         taken: usize,
         since: Instant,
     ) {
         self.change(id, client, since, |holding| {
-            holding.own = own;
+            holding.buffered = buffered;
             holding.later = holding.later.saturating_sub(taken);
             holding.since = since;
         });
@@ -90,14 +90,14 @@ impl Holdings {
     ) {
         let holding = self.connections.entry(id).or_insert(Holding {
             client,
-            own: 0,
+            buffered: 0,
             later: 0,
             since,
         });
         let before = holding.counted();
         change(holding);
         self.total = self.total - before + holding.counted();
-        if holding.own + holding.later == 0 {
+        if holding.buffered + holding.later == 0 {
             self.connections.remove(&id);
         }
     }
@@ -119,11 +119,11 @@ impl Holdings {
         for (&id, holding) in &self.connections {
             let weight = holding.weight(now);
             if weight > 0 {
-                let own = clients.entry(holding.client).or_default();
-                own.push((weight, id));
+                let buffered = clients.entry(holding.client).or_default();
+                buffered.push((weight, id));
             }
         }
-        // By weight; at equal weight the younger is closed, so that the choice does not depend on a hash.
+        // By weight; at equal weight the younger one is closed, so that the choice does not depend on a hash.
         let mut worst: BinaryHeap<(u128, u64, IpAddr)> = BinaryHeap::new();
         for (client, connections) in &mut clients {
             connections.sort_unstable();
@@ -160,59 +160,59 @@ mod tests {
     }
 
     #[test]
-    fn client_with_many_small_holdings_loses_against_one_large_reader() {
+    fn a_client_with_many_small_holdings_is_closed_before_one_large_reader() {
         let now = Instant::now();
         let mut holdings = Holdings::new(1000 * KIB);
-        holdings.set_own((1, client(1)), 100 * KIB, 0, now);
+        holdings.set_buffered((1, client(1)), 100 * KIB, 0, now);
         for id in 2..92 {
-            holdings.set_own((id, client(2)), 10 * KIB, 0, now);
+            holdings.set_buffered((id, client(2)), 10 * KIB, 0, now);
         }
         assert!(holdings.take_worst(now).is_empty());
-        holdings.set_own((1, client(1)), 200 * KIB, 0, now);
+        holdings.set_buffered((1, client(1)), 200 * KIB, 0, now);
         let closed = holdings.take_worst(now);
         assert!(!closed.is_empty() && !closed.contains(&1), "{closed:?}");
         assert!(holdings.total <= 1000 * KIB);
     }
 
     #[test]
-    fn of_clients_that_hold_the_same_those_who_read_stay() {
+    fn among_clients_that_hold_the_same_readers_stay() {
         let start = Instant::now();
         let now = start + Duration::from_secs(3);
         let mut holdings = Holdings::new(1000 * KIB);
         for id in 0..10 {
-            holdings.set_own((id, client(id as u8)), 100 * KIB, 0, start);
+            holdings.set_buffered((id, client(id as u8)), 100 * KIB, 0, start);
         }
-        holdings.set_own((10, client(10)), 100 * KIB, 0, now);
+        holdings.set_buffered((10, client(10)), 100 * KIB, 0, now);
         let closed = holdings.take_worst(now);
         assert!(!closed.is_empty() && !closed.contains(&10), "{closed:?}");
     }
 
     #[test]
-    fn of_one_clients_connections_the_one_that_is_read_stays() {
+    fn among_the_connections_of_one_client_the_one_that_is_read_stays() {
         let start = Instant::now();
         let now = start + Duration::from_secs(1);
         let mut holdings = Holdings::new(1000 * KIB);
         for id in 0..10 {
-            holdings.set_own((id, client(1)), 100 * KIB, 0, start);
+            holdings.set_buffered((id, client(1)), 100 * KIB, 0, start);
         }
-        holdings.set_own((10, client(1)), 100 * KIB, 0, now);
+        holdings.set_buffered((10, client(1)), 100 * KIB, 0, now);
         let closed = holdings.take_worst(now);
         assert_eq!(closed.len(), 2);
         assert!(!closed.contains(&10));
     }
 
     #[test]
-    fn answers_that_come_later_count_once() {
+    fn late_answers_count_once() {
         let now = Instant::now();
         let mut holdings = Holdings::new(100 * KIB);
         holdings.add_later((1, client(1)), 60 * KIB, now);
         assert_eq!(holdings.total, 60 * KIB - UNCOUNTED_BYTES);
-        holdings.set_own((1, client(1)), 60 * KIB, 60 * KIB, now);
+        holdings.set_buffered((1, client(1)), 60 * KIB, 60 * KIB, now);
         assert_eq!(holdings.total, 60 * KIB - UNCOUNTED_BYTES);
         holdings.add_later((1, client(1)), 60 * KIB, now);
         assert_eq!(holdings.take_worst(now), [1]);
         assert_eq!((holdings.total, holdings.connections.len()), (0, 0));
-        holdings.set_own((1, client(1)), 0, 0, now);
+        holdings.set_buffered((1, client(1)), 0, 0, now);
         assert!(holdings.connections.is_empty());
     }
 }

@@ -1,8 +1,8 @@
 //! Answers that are ready after the turn of their message: tickets, and the mailbox of a connection.
 //!
-//! A connection has a mailbox only once something is answered later. Every ticket is returned, with an answer or
-//! without, so a connection knows when nothing is pending. Answers count as held by their connection from the
-//! moment they are delivered.
+//! A connection has a mailbox only once something is answered later. Every ticket is returned, with or without an
+//! answer, so a connection knows when nothing is pending. Answers count as held by their connection from their
+//! delivery on.
 
 use nameward_base::sync::Mutex;
 use std::sync::Arc;
@@ -54,8 +54,7 @@ impl ConnectionReplies {
     }
 }
 
-/// The connection of a message: issues tickets for late answers, and knows its client and how long it may
-/// be idle.
+/// The connection of a message: issues tickets for late answers, and knows its client and idle timeout.
 pub struct Later<'c> {
     tls: Option<&'c Arc<TlsPeer>>,
     registry: &'c Arc<Registry>,
@@ -99,8 +98,8 @@ impl<'c> Later<'c> {
         self.rules
     }
 
-    /// Returns how long the client should keep the connection open without a message, as told to clients that ask (RFC
-    /// 7828): the idle timeout, less when a connection limit is near, 0 when the client should close it.
+    /// Returns the idle timeout that is announced to clients (RFC 7828): shorter when a connection limit is near, 0
+    /// if the client should close the connection.
     pub fn idle_timeout(&self) -> Duration {
         self.registry
             .scale_idle_timeout(self.connection, self.idle_timeout)
@@ -124,13 +123,13 @@ impl<'c> Later<'c> {
     }
 }
 
-/// The right to answer one message later. Dropped without an answer, the message stays unanswered.
+/// The right to answer one message later. If it is dropped, the message stays unanswered.
 pub struct Ticket {
     mailbox: Arc<ConnectionReplies>,
 }
 
 impl Ticket {
-    /// Creates a ticket whose answer is not read by any connection.
+    /// Creates a ticket whose answer is discarded.
     #[cfg(test)]
     pub(crate) fn for_nobody() -> Self {
         let registry = Arc::new(Registry::new(1, 1, 1));

@@ -1,8 +1,8 @@
 //! Open TCP connections: their clients, how long each has been idle, what each holds, and which one to evict.
 //!
-//! One lock, taken when a connection opens, closes, has completed messages in a turn, or holds more or less than
-//! before. Invariants: every open connection is in `by_age` under its stamp; `clients` counts those in `open`; only
-//! those in `open` are in `holdings`.
+//! One lock, taken when a connection opens or closes, has completed messages in a turn, or holds more or less than
+//! before. Invariants: every open connection is in `by_age` under its stamp; `clients` counts those in `open`;
+//! `holdings` contains only connections in `open`.
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
@@ -44,7 +44,7 @@ struct RegisteredConnection {
     stamp: u64,
     /// `None` until a proxy has named the client.
     client: Option<IpAddr>,
-    /// None for the moment between entering and the start of the task.
+    /// `None` between registration and the start of the task.
     task: Option<AbortHandle>,
 }
 
@@ -103,7 +103,7 @@ impl Registry {
         if inner.connections_of(client) >= self.max_per_client {
             return Err(ConnectionRefusal::ClientHasTooMany);
         }
-        // Otherwise it was closed to make room, and its task is about to end.
+        // Otherwise it was evicted, and its task is about to end.
         if let Some(entry) = inner.open.get_mut(&id) {
             entry.client = Some(client);
             *inner.clients.entry(client).or_insert(0) += 1;
@@ -112,7 +112,7 @@ impl Registry {
     }
 
     /// Stores the task of connection `id`, so that eviction can abort it.
-    pub(super) fn seated(&self, id: u64, task: AbortHandle) {
+    pub(super) fn set_task(&self, id: u64, task: AbortHandle) {
         match self.lock().open.get_mut(&id) {
             Some(entry) => entry.task = Some(task),
             // Ended or evicted already; aborting an ended task does nothing.
@@ -143,7 +143,7 @@ impl Registry {
     ) -> Result<(), HoldsTooMuch> {
         let mut inner = self.lock();
         let client = inner.client_of(id).ok_or(HoldsTooMuch)?;
-        inner.holdings.set_own((id, client), own, taken, since);
+        inner.holdings.set_buffered((id, client), own, taken, since);
         inner.close_worst_holders(id)
     }
 
@@ -156,8 +156,8 @@ impl Registry {
         inner.close_worst_holders(id)
     }
 
-    /// Returns the share of an idle timeout that the client of connection `id` is told: all of it while no more than half
-    /// of the connections are open, of all and of the client; less above, down to nothing at a limit.
+    /// Returns the idle timeout that is announced to the client of connection `id`: all of it while at most half of
+    /// the limits, in total and for the client, are used; less above, down to 0 at a limit.
     pub(super) fn scale_idle_timeout(&self, id: u64, configured: Duration) -> Duration {
         let inner = self.lock();
         let own = inner
@@ -193,7 +193,7 @@ impl Registry {
 }
 
 impl RegistryState {
-    /// Returns the client of an open connection that is past its PROXY header.
+    /// Returns the client of an open connection whose PROXY header, if any, was read.
     fn client_of(&self, id: u64) -> Option<IpAddr> {
         self.open.get(&id)?.client
     }
@@ -249,7 +249,7 @@ impl RegistryState {
     }
 }
 
-/// Returns the address that limits apply to: an IPv6 client commonly has a whole /64 to choose addresses from.
+/// Returns the address that limits apply to: an IPv6 client usually has a whole /64 to choose addresses from.
 pub(crate) fn counted_as(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn longest_without_a_message_makes_room() {
+    fn the_connection_without_a_message_for_longest_is_evicted() {
         let registry = Registry::new(2, 10, usize::MAX);
         let first = registry.enter(ip("192.0.2.1")).unwrap();
         let second = registry.enter(ip("192.0.2.2")).unwrap();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn client_gets_its_places_back() {
+    fn a_client_gets_its_slots_back() {
         let registry = Registry::new(10, 1, usize::MAX);
         let first = registry.enter(ip("192.0.2.1")).unwrap();
         assert_eq!(
@@ -306,23 +306,23 @@ mod tests {
     }
 
     #[test]
-    fn idle_timeout_that_clients_are_told_shrinks_near_a_limit() {
+    fn the_announced_idle_timeout_shrinks_near_a_limit() {
         let registry = Registry::new(10, 4, usize::MAX);
         let idle = Duration::from_secs(10);
-        let told = |id| registry.scale_idle_timeout(id, idle).as_secs();
+        let announced = |id| registry.scale_idle_timeout(id, idle).as_secs();
         let own: Vec<u64> = (0..4)
             .map(|_| registry.enter(ip("192.0.2.1")).unwrap())
             .collect();
-        assert_eq!(told(own[0]), 0, "it has as many as it may have");
+        assert_eq!(announced(own[0]), 0, "it has as many as it may have");
         registry.leave(own[3]);
-        assert_eq!(told(own[0]), 5);
+        assert_eq!(announced(own[0]), 5);
         registry.leave(own[2]);
-        assert_eq!(told(own[0]), 10);
+        assert_eq!(announced(own[0]), 10);
         for client in 2..10 {
             let client_ip = IpAddr::from([192, 0, 2, client]);
             let id = registry.enter(Some(client_ip)).unwrap();
             let expected = 10 - 2 * (u64::from(client) + 1).saturating_sub(5);
-            assert_eq!(told(id), expected);
+            assert_eq!(announced(id), expected);
         }
     }
 

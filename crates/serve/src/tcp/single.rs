@@ -1,4 +1,4 @@
-//! Messages of transports that frame them themselves (HTTP, QUIC). Each is answered on its own, on a connection that is
+//! Messages of transports with their own framing (HTTP, QUIC). Each is answered by itself, on a connection that is
 //! counted and limited together with those of TCP.
 
 use std::io;
@@ -13,17 +13,17 @@ use tokio::time::{Instant, timeout};
 
 use super::later::Later;
 use super::{
-    AcceptedAt, Endpoints, Seat, StreamAction, StreamHandler, StreamState, TcpSettings,
+    AcceptedAt, Endpoints, RegistrySlot, StreamAction, StreamHandler, StreamState, TcpSettings,
     behind_proxy, serve_listeners, spawn_admitted,
 };
 use crate::listener::{ListenerRules, StreamListener};
 use crate::request::MessageStream;
 
-/// Time after which a late answer is no longer waited for. The components that answer late give up earlier.
+/// Timeout for a late answer. The components that answer late give up earlier.
 const LATE_MAX: Duration = Duration::from_secs(60);
 /// Size of the length prefix of each message (RFC 1035 section 4.2.2).
 const PREFIX: usize = 2;
-/// Room that most answers fit in.
+/// Initial buffer size, sufficient for most answers.
 const REPLY_BYTES: usize = 512;
 
 /// The connections of a transport.
@@ -65,9 +65,9 @@ pub enum MessageAnswer {
     Reply(FramedMessage),
     /// Several messages: the first, if it is already known, and the source of the others.
     Messages(Option<FramedMessage>, Box<dyn MessageStream>),
-    /// None: it was dropped.
+    /// No answer: the message was dropped.
     Nothing,
-    /// None, and the client is not one to talk to.
+    /// No answer, and the connection must be closed.
     Close,
 }
 
@@ -94,12 +94,12 @@ impl<H: StreamHandler> MessageServer<H> {
         let server = self.clone();
         let accept = move |stream, at: AcceptedAt| {
             let serve = serve.clone();
-            let serve = move |stream, seat| serve(stream, MessageConnection::new(seat));
+            let serve = move |stream, slot| serve(stream, MessageConnection::new(slot));
             let (ends, rules) = &at;
             if rules.is_proxy(ends.client) {
                 behind_proxy::admit(&server.state, stream, at, serve);
             } else {
-                spawn_admitted(&server.state, at, |seat| serve(stream, seat));
+                spawn_admitted(&server.state, at, |slot| serve(stream, slot));
             }
         };
         serve_listeners(&self.state, listeners, shutdown, accept).await
@@ -111,7 +111,7 @@ impl<H: StreamHandler> MessageServer<H> {
         at: (Endpoints, Arc<ListenerRules>),
         serve: impl FnOnce(MessageConnection<H>) -> F,
     ) {
-        spawn_admitted(&self.state, at, |seat| serve(MessageConnection::new(seat)));
+        spawn_admitted(&self.state, at, |slot| serve(MessageConnection::new(slot)));
     }
 
     /// Lets connections deliver pending answers, for a limited time.
@@ -120,9 +120,9 @@ impl<H: StreamHandler> MessageServer<H> {
     }
 }
 
-/// One connection, which counts until it is dropped.
+/// One connection, which is counted until it is dropped.
 pub struct MessageConnection<H: StreamHandler> {
-    seat: Seat<H>,
+    slot: RegistrySlot<H>,
     /// The client, when the handshake is complete.
     peer: OnceLock<Arc<TlsPeer>>,
 }
@@ -130,12 +130,12 @@ pub struct MessageConnection<H: StreamHandler> {
 impl<H: StreamHandler> MessageConnection<H> {
     /// Returns the addresses of the connection.
     pub fn ends(&self) -> Endpoints {
-        self.seat.ends
+        self.slot.ends
     }
 
-    fn new(seat: Seat<H>) -> Self {
+    fn new(slot: RegistrySlot<H>) -> Self {
         MessageConnection {
-            seat,
+            slot,
             peer: OnceLock::new(),
         }
     }
@@ -147,33 +147,33 @@ impl<H: StreamHandler> MessageConnection<H> {
 
     /// Reports that its handshake has ended.
     pub fn established(&self, is_ok: bool) {
-        let (handler, client) = (&self.seat.shared.handler, self.seat.ends.client);
+        let (handler, client) = (&self.slot.shared.handler, self.slot.ends.client);
         handler.established(client, is_ok);
     }
 
     /// Reports a further message of a multi-message response.
     pub fn streamed(&self, octets: usize) {
-        let (handler, client) = (&self.seat.shared.handler, self.seat.ends.client);
+        let (handler, client) = (&self.slot.shared.handler, self.slot.ends.client);
         handler.streamed(client, octets);
-        // It is as active as a connection that sends queries; idle ones are closed first.
-        self.seat.shared.registry.touch(self.seat.id);
+        // It counts as active, like a connection that sends queries; idle ones are closed first.
+        self.slot.shared.registry.touch(self.slot.id);
     }
 
     /// Answers one message.
     pub async fn answer(&self, message: &[u8]) -> MessageAnswer {
-        let (shared, id) = (&self.seat.shared, self.seat.id);
+        let (shared, id) = (&self.slot.shared, self.slot.id);
         let (mut mailbox, mut out) = (None, Vec::with_capacity(REPLY_BYTES));
-        // Early data comes before the client has shown a certificate.
+        // Early data arrives before the client has presented a certificate.
         let anonymous = Arc::default();
         let action = {
             let connection = (&shared.registry, id);
-            // Idle times are told by HTTP and QUIC themselves.
+            // HTTP and QUIC announce idle timeouts themselves.
             let keepalive = Duration::ZERO;
-            let rules = &self.seat.rules;
+            let rules = &self.slot.rules;
             let later = Later::new(connection, &mut mailbox, keepalive, rules);
             let mut later = later.with_tls(Some(self.peer.get().unwrap_or(&anonymous)));
             let handler = &shared.handler;
-            handler.handle(message, self.seat.ends, &mut out, &mut later)
+            handler.handle(message, self.slot.ends, &mut out, &mut later)
         };
         shared.registry.touch(id);
         if let (true, Some(mailbox)) = (out.is_empty(), mailbox) {

@@ -13,7 +13,7 @@ use crate::request::TlsPeer;
 /// blocking. A layered stream (TLS) may do its handshake and buffer its records in these calls, and also reports
 /// ready when it only has to continue with them.
 pub trait ByteStream: Send + 'static {
-    /// Does what must be done before messages can be exchanged: the handshake of a layered stream.
+    /// Prepares the stream for messages: the handshake of a layered stream.
     fn establish(&mut self) -> impl Future<Output = io::Result<()>> + Send {
         async { Ok(()) }
     }
@@ -35,7 +35,8 @@ pub trait ByteStream: Send + 'static {
     /// Writes as much as fits, `WouldBlock` if nothing does.
     fn try_write(&mut self, octets: &[u8]) -> io::Result<usize>;
 
-    /// Returns how many octets a layered stream has accepted and the socket has not: writing nothing sends them on.
+    /// Returns how many accepted octets a layered stream has not yet written to the socket; an empty write flushes
+    /// them.
     fn unsent(&self) -> usize {
         0
     }
@@ -46,9 +47,9 @@ pub trait ByteStream: Send + 'static {
 
 /// Reads available octets: 0 at the end of the stream, `WouldBlock` if there are none yet.
 ///
-/// A read that does not fill its buffer has emptied the socket. The runtime is told so in the same step, as tokio's `poll_read`
-/// does; otherwise each wait would start with a read that finds nothing. Octets that arrive in between are a new event, which
-/// this does not cancel.
+/// A read that does not fill its buffer has emptied the socket. The runtime is informed in the same step, as tokio's
+/// `poll_read` does; otherwise each wait would start with a read that finds nothing. Octets that arrive in between
+/// are a new event, which this does not cancel.
 pub(crate) fn read_available(tcp: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
     let mut last = None;
     let read = tcp.try_io(Interest::READABLE, || {

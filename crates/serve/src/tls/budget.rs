@@ -1,18 +1,17 @@
 //! The CPU time that TLS handshakes may take.
 //!
-//! A handshake costs a hundred times what a query costs, and anyone can ask for one. One is computed at a time, and
-//! all together within a share of the cores, so that a flood of them leaves the rest to queries. Those over the share
-//! wait in line, each until its time limit ends it.
+//! A handshake costs as much as a hundred queries, and anyone can request one. They are computed one at a time, and
+//! all together within a share of the cores, so that a flood leaves the rest to queries. Handshakes beyond the share
+//! wait in a queue until their timeout.
 
 use std::time::{Duration, Instant};
 
 use nameward_base::sync::Mutex;
 use tokio::sync::Semaphore;
 
-/// Time that unused share accumulates for.
+/// Limit of the unused share that is saved up.
 const BURST: Duration = Duration::from_millis(50);
-/// Handshakes may use this part of the cores, and never more than one core: the rest of the runtime's threads serve
-/// connections.
+/// The share of the cores for handshakes, never more than one core: the runtime's other threads serve connections.
 const SHARE: f64 = 0.25;
 const SHARE_MIN: f64 = 0.5;
 

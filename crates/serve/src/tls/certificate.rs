@@ -1,5 +1,5 @@
-//! One certificate of the server: its chain and key, its names, its expiry; and the choice between several by the name that
-//! a client connects to (SNI, RFC 6066 section 3).
+//! One certificate of the server: its chain and key, its names, its expiry; and the choice between several by the
+//! server name that a client requests (SNI, RFC 6066 section 3).
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) struct ServerCertificate {
 }
 
 impl ServerCertificate {
-    /// Loads it. A key that belongs to another certificate is an error.
+    /// Loads the certificate. A key that belongs to another certificate is an error.
     pub(super) fn load(files: &TlsFiles, provider: &CryptoProvider) -> Result<Self, TlsError> {
         let chain = read_chain(&files.certificate)?;
         let expires = chain.first().and_then(|first| not_after(first));
@@ -38,7 +38,7 @@ impl ServerCertificate {
         })
     }
 
-    /// Checks whether it is a certificate of this server name.
+    /// Checks whether it is a certificate for this server name.
     fn has_name(&self, name: &str) -> bool {
         let Ok(name) = DnsName::try_from(name) else {
             return false;
@@ -87,9 +87,9 @@ pub fn spki_pin(certificate: &CertificateDer<'_>) -> Option<[u8; 32]> {
     hashed.as_ref().try_into().ok()
 }
 
-/// Returns the end of the validity of a certificate (RFC 5280 section 4.1.2.5) in seconds since 1970. rustls has no accessor for
-/// it, and a parser crate for one field would bring far more code than this. `None` if it cannot be read: its expiry
-/// is then not announced.
+/// Returns the end of the validity of a certificate (RFC 5280 section 4.1.2.5) in seconds since 1970; `None` if it
+/// cannot be read, in which case its expiry is not announced. rustls has no accessor for it, and a parser crate for
+/// one field would add far more code than this.
 fn not_after(certificate: &[u8]) -> Option<u64> {
     const SEQUENCE: u8 = 0x30;
     const VERSION: u8 = 0xa0;
@@ -109,7 +109,7 @@ fn not_after(certificate: &[u8]) -> Option<u64> {
     let (tag, text, _) = element(end)?;
     let digits = text.strip_suffix(b"Z")?;
     let whole = match tag {
-        // RFC 5280: years from 50 on are in the last century.
+        // RFC 5280: years from 50 on are in the 20th century.
         UTC_TIME if digits.first()? >= &b'5' => [b"19", digits].concat(),
         UTC_TIME => [b"20", digits].concat(),
         GENERALIZED_TIME => digits.to_vec(),

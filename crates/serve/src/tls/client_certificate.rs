@@ -1,5 +1,6 @@
-//! Certificates of clients. Access lists decide what a client may do, so a handshake accepts any certificate, and none: the
-//! client then has shown that it has the key (a pin can name it), and the authorities tell whether its names count.
+//! Client certificates. Access lists decide what a client may do, so a handshake accepts any certificate, or none.
+//! The handshake proves that the client has the key, which a pin can identify; its names count only if one of the
+//! authorities issued the certificate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,7 +31,8 @@ impl ClientAuthorities {
         ClientAuthorities(verifier)
     }
 
-    /// Checks whether one of them has issued a certificate, which is given with its intermediates, and it is valid now.
+    /// Checks whether one of the authorities issued a certificate, which is given with its intermediates, and it is
+    /// valid now.
     pub fn verify(&self, chain: &[CertificateDer<'_>]) -> bool {
         let Some((first, intermediates)) = chain.split_first() else {
             return false;
@@ -60,12 +62,12 @@ pub(crate) fn identify(
     }
 }
 
-/// Returns a name as access lists compare it.
+/// Returns a name in the form that access lists compare.
 fn comparable(name: &str) -> Box<str> {
     name.trim_end_matches('.').to_ascii_lowercase().into()
 }
 
-/// Accepts every client certificate whose key the client has.
+/// Accepts every client certificate if the client has its key.
 pub(super) struct AnyClientCertificate {
     authorities: ClientAuthorities,
     provider: Arc<CryptoProvider>,
@@ -92,7 +94,7 @@ impl ClientCertVerifier for AnyClientCertificate {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        // An empty list asks for a certificate of any issuer: an access list may know it by its pin alone.
+        // An empty list requests a certificate of any issuer: an access list may identify it by its pin alone.
         &[]
     }
 

@@ -1,4 +1,4 @@
-//! The PEM files of TLS: certificate chains, private keys, authorities; and whether they have changed.
+//! TLS files in PEM format: certificate chains, private keys, authorities; and detection of changes.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -34,7 +34,7 @@ pub enum TlsError {
     /// There is no certificate in the file.
     #[error("{}: no certificate found", .0.display())]
     Empty(PathBuf),
-    /// Key and certificate do not fit, or are not supported.
+    /// Key and certificate do not match, or are not supported.
     #[error("{}: {source}", path.display())]
     Unusable {
         /// The certificate file.
@@ -52,7 +52,7 @@ pub enum TlsError {
     },
 }
 
-/// Identity and change time of a file.
+/// Identity and modification time of a file.
 pub(crate) type FileStamp = (u64, u64, i64, i64, u64);
 
 /// Returns the stamps of all files; `None` for one that is missing.
@@ -75,7 +75,7 @@ pub(crate) fn file_stamp(path: &Path) -> Option<FileStamp> {
     ))
 }
 
-/// Reads a certificate chain, the server's own certificate first. It has at least one.
+/// Reads a certificate chain, which has at least one certificate, the server's own first.
 pub fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let chain = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)

@@ -1,7 +1,8 @@
 //! TLS as a layer over the streams of `tcp`: connections, limits, late replies and transfers are those of TCP.
 //!
-//! rustls does the protocol and this moves octets. An idle connection holds no buffer of its own: rustls frees its
-//! buffers when they are empty, and no record is started before the socket has taken those before it.
+//! rustls implements the protocol, and this module moves octets. An idle connection holds no buffer of its own:
+//! rustls frees its buffers when they are empty, and no record is started before the socket has accepted the previous
+//! ones.
 
 use std::io::{self, Read as _, Write as _};
 use std::pin::Pin;
@@ -19,10 +20,11 @@ use super::{LoadedTls, ServerTls, TlsPurpose};
 use crate::request::TlsPeer;
 use crate::tcp::{ByteStream, read_available};
 
-/// Largest plaintext of a record (RFC 8446 section 5.1), and with that what waits for a client that does not read.
+/// Largest plaintext of a record (RFC 8446 section 5.1), which also bounds what is buffered for a client that does
+/// not read.
 const RECORD_MAX: usize = 16 * 1024;
 
-/// Octets that HTTP gets at a time, as many as rustls reads from the socket: more would be set to zero for nothing.
+/// Octets per read for HTTP, as many as rustls reads from the socket: a larger buffer would be zeroed for nothing.
 const POLLED_READ: usize = 4096;
 
 /// The state that all connections of a listener share.
@@ -30,7 +32,7 @@ pub struct TlsLayer {
     tls: Arc<ServerTls>,
     purpose: TlsPurpose,
     budget: Arc<HandshakeBudget>,
-    /// The client of all connections without a certificate.
+    /// Identifies all clients without a certificate.
     unknown_peer: Arc<TlsPeer>,
 }
 
@@ -49,7 +51,7 @@ impl TlsLayer {
         })
     }
 
-    /// Lays TLS over a connection that was accepted; its handshake starts with [`ByteStream::establish`].
+    /// Wraps an accepted connection in TLS; its handshake starts with [`ByteStream::establish`].
     pub fn over(self: &Arc<Self>, tcp: TcpStream) -> TlsByteStream {
         TlsByteStream {
             tcp,
@@ -72,12 +74,12 @@ pub struct TlsByteStream {
     tcp: TcpStream,
     state: TlsStreamState,
     layer: Arc<TlsLayer>,
-    /// The last read filled its buffer, so there may be more without anything new from the socket.
+    /// The last read filled its buffer, so more data may be available without an event from the socket.
     has_more: bool,
     peer: Option<Arc<TlsPeer>>,
 }
 
-/// The socket, as rustls reads and writes it.
+/// The socket, as read and written by rustls.
 struct Socket<'s>(&'s TcpStream);
 
 impl io::Read for Socket<'_> {
@@ -135,7 +137,7 @@ impl TlsByteStream {
             let step = self.layer.budget.run(|| tls.process_new_packets());
             let processed = step.await;
             if let Err(error) = processed {
-                // The alert says why; a client that does not read it is not waited for.
+                // The alert gives the reason; a client that does not read it is not waited for.
                 let _ = send(tls, &self.tcp);
                 return Err(io::Error::new(io::ErrorKind::InvalidData, error));
             }
@@ -144,7 +146,7 @@ impl TlsByteStream {
             None => Arc::clone(&self.layer.unknown_peer),
             Some(chain) => Arc::new(identify(chain, loaded.client_authorities())),
         });
-        // A query may have come with the end of the handshake.
+        // A query may have arrived with the end of the handshake.
         self.has_more = true;
         Ok(())
     }
@@ -188,7 +190,8 @@ impl ByteStream for TlsByteStream {
                     return Ok(read);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The client closed the connection without saying so: the framing of DNS shows what is incomplete.
+                // The client closed the connection without close_notify: the framing of DNS shows whether a message
+                // is incomplete.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 Err(error) => return Err(error),
             }
@@ -228,7 +231,7 @@ impl ByteStream for TlsByteStream {
     async fn shutdown(&mut self) -> io::Result<()> {
         if let TlsStreamState::Running(tls) = &mut self.state {
             tls.send_close_notify();
-            // A client that does not read does not learn it.
+            // A client that does not read misses the alert.
             send(tls, &self.tcp)?;
         }
         AsyncWriteExt::shutdown(&mut self.tcp).await
@@ -287,7 +290,7 @@ impl AsyncWrite for TlsByteStream {
 }
 
 impl Drop for TlsByteStream {
-    /// Says that the connection is closed (RFC 8446 section 6.1), so that a client does not take it for an attack.
+    /// Sends close_notify (RFC 8446 section 6.1), so that the client can rule out a truncation attack.
     fn drop(&mut self) {
         if let TlsStreamState::Running(tls) = &mut self.state
             && !tls.is_handshaking()

@@ -1,11 +1,11 @@
 //! Signed copies for secondaries: one per version of a zone, shared by all clients that request it.
 //!
 //! ```text
-//! request -> the version that is kept                   sent before, and nothing has changed: no work at all
+//! request -> the stored version                         sent before, and nothing has changed: no work at all
 //!         -> the copy in progress                       another client's: its pieces are sent from the first one on
 //!         -> a new copy, queued for the signers         pieces are sent as they are signed
-//! last piece signed -> the version is kept              the next client gets it, or its difference to the one before (sent)
-//! last reader left  -> the copy is given up             signatures made so far stay in the signature cache
+//! last piece signed -> the version is stored            the next client gets it, or its difference to the one before (sent)
+//! last reader left  -> the copy is cancelled            signatures made so far stay in the signature cache
 //! ```
 //! A copy is signed a bounded number of pieces ahead of the fastest client, unless all of it is needed: for an IXFR
 //! that a difference could answer, or for the digest in answers (ZONEMD).
@@ -45,7 +45,7 @@ pub(super) struct OutgoingCopies {
     known: Mutex<HashMap<NameBuf, KnownCopy>>,
 }
 
-/// The newest requested version of a zone. It is in use, or kept to compute differences.
+/// The newest requested version of a zone, which is in use, or kept to compute differences.
 struct KnownCopy {
     state: VersionState,
     job: Weak<CopyJob>,
@@ -60,7 +60,7 @@ pub(super) enum OpenedCopy {
     Reader(CopyReader),
 }
 
-/// A client of a copy. Dropping the last reader gives the copy up.
+/// A client of a copy. Dropping the last reader cancels the copy.
 pub(super) struct CopyReader {
     copies: Arc<OutgoingCopies>,
     job: Arc<CopyJob>,
@@ -78,7 +78,7 @@ impl OutgoingCopies {
     }
 
     /// Returns how many copies are in progress.
-    pub(super) fn in_work(&self) -> usize {
+    pub(super) fn in_progress(&self) -> usize {
         let known = self.known.lock();
         let jobs = known.values().filter_map(|known| known.job.upgrade());
         jobs.filter(|job| job.end.get().is_none()).count()
@@ -137,7 +137,7 @@ impl OutgoingCopies {
         Ok(OpenedCopy::Reader(reader))
     }
 
-    /// Adds a reader. The caller holds the lock of `known`, under which copies are given up.
+    /// Adds a reader. The caller holds the lock of `known`, under which copies are cancelled.
     fn read(self: &Arc<Self>, job: Arc<CopyJob>) -> CopyReader {
         let wake = Arc::new(Notify::new());
         job.readers.lock().push(Arc::clone(&wake));
@@ -148,8 +148,8 @@ impl OutgoingCopies {
         }
     }
 
-    /// Starts the signing threads, unless they are running. They do not keep the copies alive: their owner closes the
-    /// queue.
+    /// Starts the signing threads, unless they are running. They do not keep the copies alive: the owner of the
+    /// copies closes the queue.
     pub(super) fn start_signers(self: &Arc<Self>, threads: (usize, f64)) -> io::Result<()> {
         let copies = Arc::downgrade(self);
         self.queue.start(threads, move |job, step, pause| {
@@ -205,7 +205,7 @@ impl OutgoingCopies {
         let Some(copy) = job.copy.get() else {
             return Ok(());
         };
-        // If the copy was given up in between and is read again, the piece is signed once more.
+        // If the copy was cancelled in between and has a reader again, the piece is signed once more.
         loop {
             let made = copy.sign(piece, &mut || {
                 pause();
@@ -215,7 +215,7 @@ impl OutgoingCopies {
             if copy.has(piece) {
                 break;
             }
-            if job.end.get().is_some() || self.give_up(job) {
+            if job.end.get().is_some() || self.cancel_unread(job) {
                 return Ok(());
             }
         }
@@ -227,7 +227,7 @@ impl OutgoingCopies {
         Ok(())
     }
 
-    /// Keeps a copy whose last piece is signed for later clients.
+    /// Stores a completely signed copy for later clients.
     fn complete(&self, job: &CopyJob, copy: &SignedCopy) -> Result<(), SignedCopyError> {
         let has_digest = job.source.digest == CopyDigest::Made;
         if copy.octets() > self.sent.octets_max() {
@@ -245,10 +245,10 @@ impl OutgoingCopies {
         let (version, made) = copy.finish()?;
         self.counters.add(Counter::Signatures, made.into());
         let is_newest = |known: &KnownCopy| std::ptr::eq(known.job.as_ptr(), job);
-        // A version older than the newest requested one would lead backwards.
+        // A version older than the newest requested one must not become the base of differences.
         let is_noted = self.known.lock().get(&job.name).is_some_and(is_newest);
         let version = if is_noted {
-            self.sent.note(version)
+            self.sent.record(version)
         } else {
             version
         };
@@ -261,8 +261,8 @@ impl OutgoingCopies {
         Ok(())
     }
 
-    /// Gives up a copy that has no reader; returns whether it did.
-    fn give_up(&self, job: &CopyJob) -> bool {
+    /// Cancels a copy that has no reader; returns whether it did.
+    fn cancel_unread(&self, job: &CopyJob) -> bool {
         let mut known = self.known.lock();
         if job.is_read() {
             return false;
@@ -279,7 +279,7 @@ impl OutgoingCopies {
 }
 
 impl CopyReader {
-    /// Uses another notification to signal that there is more.
+    /// Replaces the notification that signals further pieces.
     pub(super) fn wake_by(&mut self, wake: Arc<Notify>) {
         let mut readers = self.job.readers.lock();
         if let Some(own) = readers.iter_mut().find(|own| Arc::ptr_eq(own, &self.wake)) {
@@ -307,7 +307,7 @@ impl CopyReader {
     }
 
     /// Waits until sending from the copy can start.
-    pub(super) async fn begun(&self) -> Result<Arc<SignedCopy>, PrepareFault> {
+    pub(super) async fn started(&self) -> Result<Arc<SignedCopy>, PrepareFault> {
         loop {
             if let Some(fault) = self.fault() {
                 return Err(fault);
@@ -319,7 +319,7 @@ impl CopyReader {
         }
     }
 
-    /// Waits for the complete version; `None` if it is too large to be kept.
+    /// Waits for the complete version; `None` if it is too large to be stored.
     pub(super) async fn completed(&self) -> Result<Option<Arc<Zone>>, PrepareFault> {
         self.job.need(ALL);
         self.copies.queue.push(&self.job);
@@ -341,9 +341,9 @@ impl Drop for CopyReader {
             .readers
             .lock()
             .retain(|own| !Arc::ptr_eq(own, &self.wake));
-        // A completely signed copy is kept even without readers.
+        // A completely signed copy is stored even without readers.
         let is_whole = self.job.copy.get().is_some_and(|copy| copy.is_whole());
-        if !is_whole && self.copies.give_up(&self.job) {
+        if !is_whole && self.copies.cancel_unread(&self.job) {
             self.copies.queue.remove(&self.job);
         }
     }

@@ -1,4 +1,4 @@
-//! A signed copy in progress: what it is made of, how far it is, and who reads it.
+//! A signed copy in progress: its input, its progress, and its readers.
 
 use nameward_base::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ pub(super) struct CopyJob {
     pub(super) name: NameBuf,
     pub(super) source: CopySource,
     pub(super) copy: OnceLock<Arc<SignedCopy>>,
-    is_begun: AtomicBool,
+    is_started: AtomicBool,
     /// The next piece that no thread has taken.
     next: AtomicUsize,
     pub(super) signed: AtomicUsize,
@@ -32,7 +32,7 @@ pub(super) struct CopyJob {
     pub(super) end: OnceLock<JobEnd>,
 }
 
-/// The version, if it is kept or has a digest.
+/// The version, if it is stored or has a digest.
 pub(super) type JobEnd = Result<Option<Arc<Zone>>, JobFault>;
 
 /// Why a copy was not completed.
@@ -56,7 +56,7 @@ impl CopyJob {
             name,
             source,
             copy: OnceLock::new(),
-            is_begun: AtomicBool::new(false),
+            is_started: AtomicBool::new(false),
             next: AtomicUsize::new(0),
             signed: AtomicUsize::new(0),
             needed: AtomicUsize::new(needed),
@@ -82,7 +82,7 @@ impl CopyJob {
 
     /// Checks whether no thread has worked on the copy yet.
     pub(super) fn is_new(&self) -> bool {
-        !self.is_begun.load(Ordering::Acquire)
+        !self.is_started.load(Ordering::Acquire)
     }
 
     /// Checks whether a thread could continue with the copy now.
@@ -105,7 +105,7 @@ impl CopyJob {
             return None;
         }
         if self.copy.get().is_none() {
-            self.is_begun.store(true, Ordering::Release);
+            self.is_started.store(true, Ordering::Release);
             return Some(CopyStep::Prepare);
         }
         Some(CopyStep::Sign(self.next.fetch_add(1, Ordering::AcqRel)))

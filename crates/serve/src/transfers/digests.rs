@@ -1,9 +1,9 @@
-//! Zone digests made by this server (ZONEMD, RFC 8976).
+//! Zone digests computed by this server (ZONEMD, RFC 8976).
 //!
 //! A digest covers all records, signatures and the chain included, so computing it takes time in proportion to the
-//! zone's size: no zone change waits for it. A transfer contains the digest of its version as its last record, shared
-//! by all clients that request the same version. Answers contain the digest of the served version, or none until it
-//! is computed: a thread computes it when the zone has changed, and then pauses four times as long as that took.
+//! zone's size: no zone change waits for it. A transfer has the digest of its version in its last record, shared by
+//! all clients that request the same version. Answers have the digest of the served version, or none until it is
+//! computed: a thread computes it when the zone has changed, and then pauses four times as long as that took.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
@@ -24,11 +24,11 @@ use crate::pipeline::ServingState;
 use crate::sys;
 
 /// Interval between two checks for changed zones.
-const DIGEST_LOOK: Duration = Duration::from_millis(500);
+const DIGEST_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Pause after a digest, as a multiple of the time it took.
-const DIGEST_REST: u32 = 4;
+const DIGEST_PAUSE_FACTOR: u32 = 4;
 /// Maximum pause.
-const DIGEST_REST_MAX: Duration = Duration::from_secs(300);
+const DIGEST_PAUSE_MAX: Duration = Duration::from_secs(300);
 
 /// Why a version has no digest.
 #[derive(Debug, thiserror::Error)]
@@ -42,15 +42,15 @@ pub(super) fn with_placeholder(zone: &Arc<Zone>) -> Result<Arc<Zone>, ZoneDigest
 }
 
 /// Returns an unsigned version with its digest.
-pub(super) fn with_made_digest(zone: &Arc<Zone>) -> Result<Arc<Zone>, ZoneDigestFault> {
+pub(super) fn with_computed_digest(zone: &Arc<Zone>) -> Result<Arc<Zone>, ZoneDigestFault> {
     let zonemd = zone.zonemd(ZonemdHash::Sha384);
     Ok(Arc::new(zone.with_digest(&[(Type::ZONEMD, zonemd)])?))
 }
 
 impl OutgoingTransfers {
-    /// Checks whether a zone is sent with a digest made here: it is in memory, and its signatures, if any, are made
-    /// here.
-    pub(super) fn makes_digest(&self, zone: &Zone) -> bool {
+    /// Checks whether a zone is sent with a digest computed here: it is in memory, and its signatures, if any, are
+    /// generated here.
+    pub(super) fn computes_digest(&self, zone: &Zone) -> bool {
         let is_stored = matches!(zone.signing(), SigningState::Stored(_));
         if zone.is_stub() || is_stored {
             return false;
@@ -59,13 +59,13 @@ impl OutgoingTransfers {
         policies.get(zone.id()).zonemd == ZonemdRule::Generate
     }
 
-    /// Starts the thread that keeps the digests in answers current. It ends with the transfers.
-    pub fn keep_digests(
+    /// Starts the thread that keeps the digests in answers current. It ends when the transfers are dropped.
+    pub fn start_digest_updates(
         self: &Arc<Self>,
         shared: &Arc<ServingState>,
         table: &Arc<TableWriter>,
     ) -> io::Result<()> {
-        let mut keeper = DigestUpdater {
+        let mut updater = DigestUpdater {
             transfers: Arc::downgrade(self),
             shared: Arc::clone(shared),
             table: Arc::clone(table),
@@ -76,12 +76,12 @@ impl OutgoingTransfers {
         thread.spawn(move || {
             sys::give_way();
             loop {
-                let mut goes_on = true;
-                panic_guard("computing zone digests", || goes_on = keeper.update());
-                if !goes_on {
+                let mut continues = true;
+                panic_guard("computing zone digests", || continues = updater.update());
+                if !continues {
                     return;
                 }
-                thread::sleep(DIGEST_LOOK);
+                thread::sleep(DIGEST_CHECK_INTERVAL);
             }
         })?;
         Ok(())
@@ -93,7 +93,7 @@ struct DigestUpdater {
     transfers: Weak<OutgoingTransfers>,
     shared: Arc<ServingState>,
     table: Arc<TableWriter>,
-    /// The policies checked last, and whether any of their zones has its digest made here.
+    /// The policies checked last, and whether any of their zones has its digest computed here.
     policies: Option<(Arc<Policies>, bool)>,
     digested: HashMap<NameBuf, VersionState>,
 }
@@ -104,20 +104,20 @@ impl DigestUpdater {
         let Some(transfers) = self.transfers.upgrade() else {
             return false;
         };
-        if !self.is_wanted(&transfers) && self.digested.is_empty() {
+        if !self.is_needed(&transfers) && self.digested.is_empty() {
             return true;
         }
         let now = sys::seconds_since_1970();
         let table = self.table.load();
         let zones: Vec<Arc<Zone>> = table
             .zones()
-            .filter(|zone| transfers.makes_digest(zone))
+            .filter(|zone| transfers.computes_digest(zone))
             .cloned()
             .collect();
         let names: HashSet<NameBuf> = zones.iter().map(|zone| zone.id().into()).collect();
         let made = self.digested.keys().copied();
-        let gone: Vec<NameBuf> = made.filter(|name| !names.contains(name)).collect();
-        for name in gone {
+        let removed: Vec<NameBuf> = made.filter(|name| !names.contains(name)).collect();
+        for name in removed {
             self.digested.remove(&name);
             self.table.set_digest(name.as_name(), None);
         }
@@ -128,23 +128,23 @@ impl DigestUpdater {
             if before.is_some_and(|before| before.is_same(&state)) {
                 continue;
             }
-            let begun = Instant::now();
+            let started = Instant::now();
             self.digest(&transfers, zone);
             self.digested.insert(name, state);
-            thread::sleep((begun.elapsed() * DIGEST_REST).min(DIGEST_REST_MAX));
+            thread::sleep((started.elapsed() * DIGEST_PAUSE_FACTOR).min(DIGEST_PAUSE_MAX));
         }
         true
     }
 
-    fn is_wanted(&mut self, transfers: &OutgoingTransfers) -> bool {
+    fn is_needed(&mut self, transfers: &OutgoingTransfers) -> bool {
         let now = transfers.policies.load();
         let known = self.policies.as_ref();
-        if let Some((_, is_wanted)) = known.filter(|(before, _)| Arc::ptr_eq(before, &now)) {
-            return *is_wanted;
+        if let Some((_, is_needed)) = known.filter(|(before, _)| Arc::ptr_eq(before, &now)) {
+            return *is_needed;
         }
-        let is_wanted = now.any(|policy| policy.zonemd == ZonemdRule::Generate);
-        self.policies = Some((now, is_wanted));
-        is_wanted
+        let is_needed = now.any(|policy| policy.zonemd == ZonemdRule::Generate);
+        self.policies = Some((now, is_needed));
+        is_needed
     }
 
     /// Computes a zone's digest and publishes it in answers.

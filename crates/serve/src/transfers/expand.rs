@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! each ALIAS -> target in one of our zones: its addresses, after a look-up if need be
-//!            -> elsewhere: the target cache, or the resolvers, many in parallel
+//!            -> outside them: the target cache, or the resolvers, many in parallel
 //! all known  -> the version with addresses          one is not: no transfer
 //! ```
-//! A version without a name's addresses would take it offline, while a secondary that gets no version keeps the one
-//! it has. A name whose target has no address at all keeps its ALIAS, so that it exists there as it does here.
+//! A version without a name's addresses would take the name offline, while a secondary that gets no version keeps its
+//! current one. A name whose target has no address at all keeps its ALIAS, so that it exists there as it does here.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -23,7 +23,7 @@ use nameward_zone::{
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
-use super::client_gone::ClientGone;
+use super::client_disconnect::ClientDisconnect;
 use crate::access::ClientZones;
 use crate::alias::AliasResolver;
 use crate::live::{FetchedFragment, LiveView, Parts};
@@ -32,9 +32,9 @@ use crate::recursor::UpstreamMessage;
 use crate::request::ViewId;
 
 /// Maximum number of targets resolved in parallel for one transfer.
-const AT_ONCE: usize = 32;
-/// Time limit for all targets together: slightly less than the client of a transfer is kept waiting.
-const PATIENCE: Duration = Duration::from_secs(45);
+const PARALLEL_MAX: usize = 32;
+/// Time limit for all targets together: slightly less than the client of a transfer has to wait at most.
+const TIMEOUT: Duration = Duration::from_secs(45);
 
 const ADDRESS_TYPES: [Type; 2] = [Type::A, Type::AAAA];
 
@@ -49,7 +49,7 @@ pub(super) enum ExpandFault {
     #[error("expand_alias: {0}: {1}")]
     Backend(Box<NameBuf>, LookupError),
     #[error("expand_alias: resolving its targets timed out")]
-    Late,
+    TimedOut,
     #[error("expand_alias: internal error while resolving targets")]
     Ended,
     #[error("expand_alias: the client disconnected")]
@@ -80,7 +80,7 @@ pub(super) struct AliasExpansion<'e> {
     pub(super) client: IpAddr,
     pub(super) view: ViewId,
     pub(super) runtime: &'e Handle,
-    pub(super) gone: &'e ClientGone,
+    pub(super) disconnect: &'e ClientDisconnect,
 }
 
 /// Checks whether a zone has an ALIAS record.
@@ -122,7 +122,7 @@ impl AliasExpansion<'_> {
         if owners.is_empty() {
             return Ok(Arc::clone(self.zone));
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         self.find_all(&mut owners, deadline)?;
         let resolved = self.resolve(&owners, deadline)?;
         let mut difference = Difference::default();
@@ -142,7 +142,7 @@ impl AliasExpansion<'_> {
         for owner in owners {
             for rtype in ADDRESS_TYPES {
                 if Instant::now() >= deadline {
-                    return Err(ExpandFault::Late);
+                    return Err(ExpandFault::TimedOut);
                 }
                 // A record of the type at the same name takes precedence over the ALIAS, as in answers.
                 if owner.node.rrset(rtype).is_none() {
@@ -166,19 +166,19 @@ impl AliasExpansion<'_> {
             pools: None,
         };
         let unresolved = || ExpandFault::Unresolved(Box::new(target.into()), rtype);
-        let (mut parts, mut key) = (Parts::new(), NameKey::default());
+        let (mut fragments, mut key) = (Parts::new(), NameKey::default());
         loop {
             let view = ExpansionView {
-                own: self.zone,
+                transferred: self.zone,
                 zones,
-                live: LiveView::new(zones, &parts),
+                live: LiveView::new(zones, &fragments),
             };
             match find_target(&view, (target, rtype), &mut key) {
                 TargetLocation::Here(rrset) => {
                     let data = rrset.records().map(|record| record.rdata.to_vec());
                     return Ok(FoundAddresses::Here(data.collect(), rrset.ttl()));
                 }
-                // What scripts compute differs for each query: the records that the target has besides are copied.
+                // Script results differ for each query: the target's stored records are copied.
                 TargetLocation::Computed(_, node, _) => {
                     let rrset = node.rrset(rtype);
                     let records = rrset.into_iter().flat_map(|rrset| rrset.records());
@@ -190,14 +190,14 @@ impl AliasExpansion<'_> {
                 }
                 TargetLocation::Nowhere => return Ok(FoundAddresses::Here(Vec::new(), 0)),
                 TargetLocation::Outside(name) => {
-                    let question = UpstreamMessage::new(name, rtype);
-                    return Ok(FoundAddresses::Outside(question));
+                    let query = UpstreamMessage::new(name, rtype);
+                    return Ok(FoundAddresses::Outside(query));
                 }
                 TargetLocation::Failed => return Err(unresolved()),
                 TargetLocation::Pending => {}
             }
-            let part = self.look_up(&zones, &key, rtype)?.ok_or_else(unresolved)?;
-            parts.try_push(part).map_err(|_| unresolved())?;
+            let fragment = self.look_up(&zones, &key, rtype)?.ok_or_else(unresolved)?;
+            fragments.try_push(fragment).map_err(|_| unresolved())?;
         }
     }
 
@@ -223,10 +223,15 @@ impl AliasExpansion<'_> {
             apex: zone.apex_name().into(),
             name: key.suffix(key.labels()).into(),
         };
-        let looked_up = self.gone.or(source.lookup(&request));
+        let looked_up = self.disconnect.or(source.lookup(&request));
         let looked_up = self.runtime.block_on(looked_up);
         match looked_up.ok_or(ExpandFault::ClientLeft)? {
-            Ok(part) => Ok(Some(FetchedFragment::new(live, key, generation, part.zone))),
+            Ok(fragment) => Ok(Some(FetchedFragment::new(
+                live,
+                key,
+                generation,
+                fragment.zone,
+            ))),
             Err(error) => Err(ExpandFault::Backend(Box::new(request.name), error)),
         }
     }
@@ -238,52 +243,52 @@ impl AliasExpansion<'_> {
         deadline: Instant,
     ) -> Result<ResolvedTargets, ExpandFault> {
         let sets = owners.iter().flat_map(|owner| &owner.sets);
-        let wanted: HashSet<UpstreamMessage> = sets
+        let unresolved_targets: HashSet<UpstreamMessage> = sets
             .filter_map(|(_, found)| match found {
-                FoundAddresses::Outside(question) => Some(question.clone()),
+                FoundAddresses::Outside(query) => Some(query.clone()),
                 FoundAddresses::Here(..) => None,
             })
             .collect();
-        let Some(first) = wanted.iter().next() else {
+        let Some(first) = unresolved_targets.iter().next() else {
             return Ok(HashMap::new());
         };
         let resolver = self.shared.aliases().ok_or_else(|| unresolved(first))?;
-        let all = resolve_all(resolver, wanted.into_iter());
+        let all = resolve_all(resolver, unresolved_targets.into_iter());
         let in_time = async {
-            let all = self.gone.or(all);
+            let all = self.disconnect.or(all);
             let in_time = tokio::time::timeout_at(deadline.into(), all).await;
-            in_time.unwrap_or(Some(Err(ExpandFault::Late)))
+            in_time.unwrap_or(Some(Err(ExpandFault::TimedOut)))
         };
         let resolved = self.runtime.block_on(in_time);
         resolved.ok_or(ExpandFault::ClientLeft)?
     }
 }
 
-fn unresolved(question: &UpstreamMessage) -> ExpandFault {
-    ExpandFault::Unresolved(Box::new(question.name().into()), question.qtype())
+fn unresolved(query: &UpstreamMessage) -> ExpandFault {
+    ExpandFault::Unresolved(Box::new(query.name().into()), query.qtype())
 }
 
 /// Resolves many targets in parallel; stops at the first that cannot be resolved.
 async fn resolve_all(
     resolver: &Arc<AliasResolver>,
-    mut wanted: impl Iterator<Item = UpstreamMessage>,
+    mut unresolved_targets: impl Iterator<Item = UpstreamMessage>,
 ) -> Result<ResolvedTargets, ExpandFault> {
     let mut resolved = HashMap::new();
     let mut running = JoinSet::new();
     loop {
-        while running.len() < AT_ONCE
-            && let Some(question) = wanted.next()
+        while running.len() < PARALLEL_MAX
+            && let Some(query) = unresolved_targets.next()
         {
             let resolver = Arc::clone(resolver);
             running.spawn(async move {
-                let addresses = resolver.resolve_now(&question).await;
-                (question, addresses)
+                let addresses = resolver.resolve_now(&query).await;
+                (query, addresses)
             });
         }
         match running.join_next().await {
             None => return Ok(resolved),
-            Some(Ok((question, Some(addresses)))) => resolved.insert(question, addresses),
-            Some(Ok((question, None))) => return Err(unresolved(&question)),
+            Some(Ok((query, Some(addresses)))) => resolved.insert(query, addresses),
+            Some(Ok((query, None))) => return Err(unresolved(&query)),
             Some(Err(_)) => return Err(ExpandFault::Ended),
         };
     }
@@ -297,7 +302,7 @@ impl AliasOwner<'_> {
         for (rtype, found) in &self.sets {
             let (data, ttl) = match found {
                 FoundAddresses::Here(data, ttl) => (&data[..], *ttl),
-                FoundAddresses::Outside(question) => match resolved.get(question) {
+                FoundAddresses::Outside(query) => match resolved.get(query) {
                     Some(addresses) => (&addresses.records[..], addresses.ttl),
                     None => (&[][..], 0),
                 },
@@ -312,9 +317,11 @@ impl AliasOwner<'_> {
             data.iter()
                 .for_each(|rdata| difference.added.push(record(rdata)));
         }
-        let has_own = self.sets.len() < ADDRESS_TYPES.len();
+        let has_address_records = self.sets.len() < ADDRESS_TYPES.len();
         let alias = self.node.rrset(Type::ALIAS);
-        if let Some(alias) = alias.filter(|_| has_own || difference.added.len() > before) {
+        if let Some(alias) =
+            alias.filter(|_| has_address_records || difference.added.len() > before)
+        {
             for record in alias.records() {
                 difference.removed.push(WireRecord {
                     owner,
@@ -329,7 +336,7 @@ impl AliasOwner<'_> {
 
 /// The zones that one client is allowed to query, with the transferred version in place of its own zone.
 struct ExpansionView<'a> {
-    own: &'a Zone,
+    transferred: &'a Zone,
     zones: ClientZones<'a>,
     live: LiveView<'a>,
 }
@@ -339,7 +346,7 @@ impl Zones for ExpansionView<'_> {
 
     fn zone_for(&self, key: &NameKey, qtype: Type) -> Option<&Zone> {
         match self.zones.find(key, qtype) {
-            Some(zone) if zone.id() == self.own.id() => Some(self.own),
+            Some(zone) if zone.id() == self.transferred.id() => Some(self.transferred),
             _ => self.live.zone_for(key, qtype),
         }
     }

@@ -1,5 +1,5 @@
-//! SVCB and HTTPS records in a transferred zone: their automatic hints are filled in, because other servers have no such
-//! hints.
+//! SVCB and HTTPS records in a transferred zone: automatic hints are replaced by addresses, because other servers do
+//! not support them.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(super) fn with_hints(zone: Arc<Zone>) -> Result<Arc<Zone>, ChangeError> {
     Ok(Arc::new(zone.apply(&difference)?))
 }
 
-/// Checks whether a record with automatic hints is removed or added: the journal does not know what they were.
+/// Checks whether a record with automatic hints is removed or added: the journal does not have the addresses.
 pub(super) fn changes_hints(difference: &Difference) -> bool {
     let records = difference.removed.iter().chain(difference.added.iter());
     let mut services = records.filter(|record| matches!(record.rtype, Type::SVCB | Type::HTTPS));

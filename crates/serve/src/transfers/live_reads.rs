@@ -10,12 +10,12 @@ use nameward_zone::{LookupRequest, Zone};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use super::OutgoingTransfers;
-use super::client_gone::ClientGone;
+use super::client_disconnect::ClientDisconnect;
 use super::fault::PrepareFault;
 use super::sent::SentVersions;
 use crate::pipeline::ServingState;
 
-/// Serializes equal work by key, without blocking a thread while waiting.
+/// Serializes work with equal keys, without blocking a thread while waiting.
 pub(super) struct Turns<K>(Mutex<HashMap<K, Weak<AsyncMutex<()>>>>);
 
 impl<K> Default for Turns<K> {
@@ -25,7 +25,7 @@ impl<K> Default for Turns<K> {
 }
 
 impl<K: Hash + Eq> Turns<K> {
-    /// Waits for a turn; it ends when the returned guard is dropped.
+    /// Waits for a turn, which ends when the returned guard is dropped.
     pub(super) async fn wait(&self, key: K) -> OwnedMutexGuard<()> {
         let turn = {
             let mut turns = self.0.lock();
@@ -41,8 +41,8 @@ impl<K: Hash + Eq> Turns<K> {
     }
 }
 
-/// Reads of whole zones from databases. Reads of one database follow each other, and a client that requests a version
-/// that was just read, and is still being sent to another client, gets the same.
+/// Reads of whole zones from databases. A database is read by one client at a time, and a client that requests a
+/// version that was just read, and is still being sent to another client, gets the same.
 #[derive(Default)]
 pub(super) struct LiveReads {
     pub(super) turns: Turns<u32>,
@@ -51,15 +51,15 @@ pub(super) struct LiveReads {
 }
 
 impl LiveReads {
-    /// Reads a zone as one version. The caller holds the turn of its database.
+    /// Reads a zone as one version. The caller has the turn of its database.
     pub(super) fn read(
         &self,
         transfers: &OutgoingTransfers,
         shared: &ServingState,
-        (stub, gone): (&Zone, &ClientGone),
+        (stub, disconnect): (&Zone, &ClientDisconnect),
     ) -> Result<Arc<Zone>, PrepareFault> {
         let live = stub.live().ok_or(PrepareFault::Gone)?;
-        // Read first: later changes are newer than what is read.
+        // Read first: later changes are newer than the contents read here.
         let generation = live.generation();
         let known = self.known(live.number(), generation);
         if let Some(zone) = known.filter(|zone| is_being_sent(zone, &transfers.copies.sent)) {
@@ -77,7 +77,7 @@ impl LiveReads {
         };
         let zone = transfers
             .runtime
-            .block_on(gone.or(source.read_zone(&request)))
+            .block_on(disconnect.or(source.read_zone(&request)))
             .ok_or(PrepareFault::Gone)?;
         let zone = Arc::new(zone.map_err(PrepareFault::Backend)?);
         zone.set_id(stub.id());
@@ -94,9 +94,9 @@ impl LiveReads {
     }
 }
 
-/// Checks whether a version that was read is being sent to a client. One that is merely kept, to compute differences,
-/// may be old: not every database change is noticed at once.
+/// Checks whether a version that was read is being sent to a client. A version that is merely stored to compute
+/// differences may be old: not every database change is noticed at once.
 fn is_being_sent(zone: &Arc<Zone>, sent: &SentVersions) -> bool {
-    // The caller holds one reference, and maybe the kept versions another.
-    Arc::strong_count(zone) > 1 + usize::from(sent.has(zone))
+    // The caller holds one reference, and the stored versions possibly another.
+    Arc::strong_count(zone) > 1 + usize::from(sent.contains(zone))
 }

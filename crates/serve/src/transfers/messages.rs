@@ -1,4 +1,4 @@
-//! The messages of an outgoing transfer: each is written when the client has read the previous one, and for a zone
+//! The messages of an outgoing transfer: each is written when the client has read the previous one and, for a zone
 //! that is signed while it is sent, as far as it is signed.
 
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use nameward_maintain::outgoing::{
 use super::copies::CopyReader;
 use super::fault::PrepareFault;
 
-/// How long to wait for a full message before the part signed so far is sent: no secondary waits in vain for a slow
-/// signer.
-const PART_PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait for a full message before the records signed so far are sent, so that a slow signer does not make
+/// a secondary time out.
+const PARTIAL_MESSAGE_DELAY: Duration = Duration::from_secs(1);
 
 /// The messages of a transfer.
 pub(super) enum OutgoingMessages {
@@ -33,7 +33,7 @@ pub(super) struct SignedTransfer {
 /// The next message of a transfer, if it can be written.
 pub(super) enum OutgoingMessage {
     Written(usize),
-    /// It must be signed first.
+    /// Its records must be signed first.
     Unready,
     End,
 }
@@ -84,7 +84,7 @@ impl SignedTransfer {
         }
         Ok(match self.messages.ready() {
             SignedReady::Message => true,
-            SignedReady::Part => self.last.elapsed() >= PART_PATIENCE,
+            SignedReady::Part => self.last.elapsed() >= PARTIAL_MESSAGE_DELAY,
             SignedReady::Nothing => false,
         })
     }

@@ -1,9 +1,9 @@
 //! The version that a transfer sends: differences from the journal, database zones read as a whole, copies that are
 //! signed while they are sent.
 //!
-//! Preparation is a task that ends when its client disconnects. Work that needs a thread (a disk, a blocking
-//! database, work in proportion to the zone's size) holds a permit or a turn there, so threads are bounded whatever
-//! clients do.
+//! Preparation is a task that is cancelled when its client disconnects. Work that needs a thread (a disk, a blocking
+//! database, work in proportion to the zone's size) holds a permit or a turn, so the number of threads is bounded
+//! whatever clients do.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,33 +20,33 @@ use nameward_zone::{Serial, Zone};
 use tokio::sync::{OwnedMutexGuard, Semaphore};
 
 use super::access::TransferAccess;
-use super::client_gone::ClientGone;
+use super::client_disconnect::ClientDisconnect;
 use super::copies::OpenedCopy;
 use super::copy_job::CopySource;
-use super::digests::{with_made_digest, with_placeholder};
+use super::digests::{with_computed_digest, with_placeholder};
 use super::expand::{AliasExpansion, has_alias};
 use super::fault::PrepareFault;
 use super::hints::{changes_hints, with_hints};
 use super::messages::{OutgoingMessages, SignedTransfer};
 use super::sent::ALWAYS_SENT;
 use super::version_state::VersionState;
-use super::{AliasForm, OutgoingTransfers, Wanted, is_behind};
+use super::{AliasForm, OutgoingTransfers, RequestedVersion, is_behind};
 use crate::pipeline::ServingState;
 use crate::request::ViewId;
 use crate::sys;
 
-/// Number, and total octets, of differences from which on they are condensed into one (RFC 1995 section 5).
+/// Number and total octets of differences from which on they are condensed into one (RFC 1995 section 5).
 const CONDENSED_FROM: usize = 32;
 const CONDENSED_OCTETS: usize = 256 << 10;
 
-/// How long the client of an IXFR waits for a difference between signed versions; then it gets the whole zone as it
-/// is signed. Knot gives up after five seconds without an octet.
-const DIFFERENCE_PATIENCE: Duration = Duration::from_secs(3);
+/// How long the client of an IXFR waits for a difference between signed versions; after that it gets the whole zone
+/// as it is signed. Knot gives up after five seconds without an octet.
+const DIFFERENCE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The zone of a transfer, the requested version, and its form.
 pub(super) struct TransferSource {
     pub(super) zone: Arc<Zone>,
-    pub(super) wanted: Wanted,
+    pub(super) requested: RequestedVersion,
     pub(super) alias_form: AliasForm,
     pub(super) client: IpAddr,
     /// The view that the client is in.
@@ -88,7 +88,7 @@ impl OutgoingTransfers {
         request: &TransferRequest,
     ) -> Option<PreparedTransfer> {
         let zone = &source.zone;
-        let needs_journal = source.wanted != Wanted::Whole && self.store.is_some();
+        let needs_journal = source.requested != RequestedVersion::Whole && self.store.is_some();
         let is_as_stored = source.alias_form == AliasForm::Records && !zone.has_auto_hints();
         (self.is_plain(zone) && !needs_journal && is_as_stored)
             .then(|| PreparedTransfer::whole(Arc::clone(zone), request.clone()))
@@ -98,24 +98,24 @@ impl OutgoingTransfers {
     pub(super) async fn prepare(
         self: &Arc<Self>,
         shared: &Arc<ServingState>,
-        (source, gone): (TransferSource, ClientGone),
+        (source, disconnect): (TransferSource, ClientDisconnect),
         request: TransferRequest,
     ) -> Result<PreparedTransfer, PrepareFault> {
         let has_journal = self.is_plain(&source.zone);
         let is_expanded = source.alias_form == AliasForm::Addresses;
-        let wanted = source.wanted;
-        let (zone, is_changed) = self.contents(shared, source, gone).await?;
+        let requested = source.requested;
+        let (zone, is_changed) = self.contents(shared, source, disconnect).await?;
         if !has_journal {
-            return self.prepare_copy(shared, zone, wanted, request).await;
+            return self.prepare_copy(shared, zone, requested, request).await;
         }
-        let Wanted::Since(serial) = wanted else {
+        let RequestedVersion::Since(serial) = requested else {
             return Ok(PreparedTransfer::whole(zone, request));
         };
         if !is_behind(serial, zone.serial()) {
             return Ok(PreparedTransfer::differences(&zone, Vec::new(), request));
         }
-        // The journal has ALIAS records and not their addresses, and hints that are not filled in, so a client that gets
-        // them needs the whole zone.
+        // The journal has ALIAS records without their addresses and automatic hints, so a client that gets addresses
+        // needs the whole zone.
         let (transfers, of) = (Arc::clone(self), Arc::clone(&zone));
         let differences = if is_changed {
             None
@@ -137,36 +137,37 @@ impl OutgoingTransfers {
         self: &Arc<Self>,
         shared: &Arc<ServingState>,
         source: TransferSource,
-        gone: ClientGone,
+        disconnect: ClientDisconnect,
     ) -> Result<(Arc<Zone>, bool), PrepareFault> {
         let is_expanded = source.alias_form == AliasForm::Addresses;
         let live = source.zone.live().map(|live| live.backend());
         if live.is_none() && !is_expanded && !source.zone.has_auto_hints() {
             return Ok((source.zone, false));
         }
-        // Reads of one database follow each other.
+        // A database is read by one client at a time.
         let turn = match live {
             Some(backend) => Some(self.live_reads.turns.wait(backend).await),
             None => None,
         };
         let (transfers, shared) = (Arc::clone(self), Arc::clone(shared));
-        let work = move || transfers.read_contents(&shared, source, (gone, turn));
+        let work = move || transfers.read_contents(&shared, source, (disconnect, turn));
         let done = self.runtime.spawn_blocking(work).await;
         done.unwrap_or(Err(PrepareFault::SigningEnded))
     }
 
-    /// Like [`Self::contents`], on a thread that may block. It stops waiting when the client disconnects.
+    /// Like [`Self::contents`], on a thread that may block. Stops waiting when the client disconnects.
     fn read_contents(
         &self,
         shared: &ServingState,
         source: TransferSource,
-        (gone, turn): (ClientGone, Option<OwnedMutexGuard<()>>),
+        (disconnect, turn): (ClientDisconnect, Option<OwnedMutexGuard<()>>),
     ) -> Result<(Arc<Zone>, bool), PrepareFault> {
         if source.access == TransferAccess::NameServers {
             self.check_name_server(shared, &source.zone, (source.client, source.view))?;
         }
         let mut zone = if source.zone.live().is_some() {
-            self.live_reads.read(self, shared, (&source.zone, &gone))?
+            self.live_reads
+                .read(self, shared, (&source.zone, &disconnect))?
         } else {
             source.zone
         };
@@ -179,7 +180,7 @@ impl OutgoingTransfers {
                 client: source.client,
                 view: source.view,
                 runtime: &self.runtime,
-                gone: &gone,
+                disconnect: &disconnect,
             };
             zone = expansion.run()?;
         }
@@ -195,15 +196,17 @@ impl OutgoingTransfers {
         self: &Arc<Self>,
         shared: &Arc<ServingState>,
         zone: Arc<Zone>,
-        wanted: Wanted,
+        requested: RequestedVersion,
         request: TransferRequest,
     ) -> Result<PreparedTransfer, PrepareFault> {
         let reader = match self.open_copy(shared, zone).await? {
-            OpenedCopy::Version(version) => return Ok(self.known(version, wanted, request)),
+            OpenedCopy::Version(version) => {
+                return Ok(self.prepare_version(version, requested, request));
+            }
             OpenedCopy::Reader(reader) => reader,
         };
-        let copy = reader.begun().await?;
-        if let Wanted::Since(serial) = wanted {
+        let copy = reader.started().await?;
+        if let RequestedVersion::Since(serial) = requested {
             if !is_behind(serial, copy.serial()) {
                 let messages = IxfrMessages::up_to_date(copy.zone(), copy.soa(), request);
                 return Ok(PreparedTransfer {
@@ -213,9 +216,9 @@ impl OutgoingTransfers {
             }
             if self.copies.sent.leads_from(copy.zone(), serial) {
                 let completed = reader.completed();
-                let in_time = tokio::time::timeout(DIFFERENCE_PATIENCE, completed).await;
+                let in_time = tokio::time::timeout(DIFFERENCE_TIMEOUT, completed).await;
                 if let Ok(Some(version)) = in_time.unwrap_or(Ok(None)) {
-                    return Ok(self.known(version, wanted, request));
+                    return Ok(self.prepare_version(version, requested, request));
                 }
             }
         }
@@ -229,13 +232,13 @@ impl OutgoingTransfers {
     }
 
     /// Prepares the transfer of a complete version.
-    fn known(
+    fn prepare_version(
         &self,
         version: Arc<Zone>,
-        wanted: Wanted,
+        requested: RequestedVersion,
         request: TransferRequest,
     ) -> PreparedTransfer {
-        let Wanted::Since(serial) = wanted else {
+        let RequestedVersion::Since(serial) = requested else {
             return PreparedTransfer::whole(version, request);
         };
         if !is_behind(serial, version.serial()) {
@@ -260,14 +263,14 @@ impl OutgoingTransfers {
         }
     }
 
-    /// Returns a zone as it is sent: signed, or without keys and signatures, and with the digest made here.
+    /// Returns a zone as it is sent: signed, or without keys and signatures, and with the digest computed here.
     async fn open_copy(
         self: &Arc<Self>,
         shared: &Arc<ServingState>,
         zone: Arc<Zone>,
     ) -> Result<OpenedCopy, PrepareFault> {
         let name = NameBuf::from(zone.id());
-        let makes_digest = self.makes_digest(&zone);
+        let computes_digest = self.computes_digest(&zone);
         let (state, is_unsigned) = {
             let policies = self.policies.load();
             let state = VersionState::from_zone(&zone, &policies, sys::seconds_since_1970());
@@ -281,12 +284,12 @@ impl OutgoingTransfers {
                 .map_err(PrepareFault::NoThread)?;
             let source = || {
                 Ok(CopySource {
-                    digest: if makes_digest {
+                    digest: if computes_digest {
                         CopyDigest::Made
                     } else {
                         CopyDigest::Kept
                     },
-                    zone: if makes_digest {
+                    zone: if computes_digest {
                         with_placeholder(&zone)?
                     } else {
                         Arc::clone(&zone)
@@ -296,7 +299,7 @@ impl OutgoingTransfers {
             };
             return self.copies.open(state, source, name);
         }
-        // Clients of the same zone wait for each other, and share the first one's result.
+        // Clients of the same zone wait for each other, and share the first result.
         let turn = self.copy_turns.wait(name).await;
         if let Some(version) = self.copies.find(&name, &state) {
             return Ok(OpenedCopy::Version(version));
@@ -308,10 +311,10 @@ impl OutgoingTransfers {
             if let Some(signing) = signing {
                 zone = Arc::new(unsigned_copy(&zone, &signing).ok_or(PrepareFault::Gone)?);
             }
-            if makes_digest {
-                zone = with_made_digest(&zone)?;
+            if computes_digest {
+                zone = with_computed_digest(&zone)?;
             }
-            let version = transfers.copies.sent.note(zone);
+            let version = transfers.copies.sent.record(zone);
             transfers.copies.remember(name, state, &version);
             Ok(version)
         };
@@ -326,7 +329,7 @@ impl OutgoingTransfers {
         let store = self.store.as_ref()?;
         let name = NameBuf::from(zone.id());
         let serial = zone.serial();
-        let deadline = Instant::now() + JOURNAL_PATIENCE;
+        let deadline = Instant::now() + JOURNAL_TIMEOUT;
         let (entries, end) = loop {
             let entries = match store.journal_from(&name, since) {
                 Ok(entries) => entries?,
@@ -339,7 +342,7 @@ impl OutgoingTransfers {
             match entries.iter().position(|entry| entry.to == serial) {
                 Some(last) => break (entries, last + 1),
                 None if Instant::now() >= deadline => return None,
-                None => thread::sleep(JOURNAL_STEP),
+                None => thread::sleep(JOURNAL_POLL_INTERVAL),
             }
         };
         let differences = entries.into_iter().take(end);
@@ -359,8 +362,8 @@ fn changes_alias(difference: &Difference) -> bool {
         .any(|list| list.first_of(Type::ALIAS).is_some())
 }
 
-/// Returns differences as they are sent, many of them as one; `None` if the whole zone is smaller (RFC 1995 section
-/// 4).
+/// Returns the differences as they are sent, condensed if there are many; `None` if the whole zone is smaller (RFC
+/// 1995 section 4).
 fn worth_sending(mut differences: Vec<Difference>, zone: &Zone) -> Option<Vec<Difference>> {
     let octets = |list: &[Difference]| list.iter().map(Difference::octets).sum::<usize>();
     if differences.len() >= CONDENSED_FROM
@@ -373,9 +376,9 @@ fn worth_sending(mut differences: Vec<Difference>, zone: &Zone) -> Option<Vec<Di
 
 /// Maximum time until the journal has a served version. A change in a file or a database is served at once, since it
 /// is durable there, and a notified secondary may request it before it is journalled.
-const JOURNAL_PATIENCE: Duration = Duration::from_secs(1);
+const JOURNAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval between two reads of the journal.
-const JOURNAL_STEP: Duration = Duration::from_millis(10);
+const JOURNAL_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Runs work on a blocking thread, limited by `permits`. A permit is held as long as its thread runs.
 async fn on_thread<T: Send + 'static>(

@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 use nameward_wire::Name;
 
 /// Interval at which the same refusal is logged again.
-const AGAIN_AFTER: Duration = Duration::from_secs(3600);
-/// Maximum number of different refusals logged in that time: a flood of names does not fill the
-/// log.
-const MOST: usize = 1000;
+const LOG_INTERVAL: Duration = Duration::from_secs(3600);
+/// Maximum number of different refusals logged per interval: a flood of names must not fill the log.
+const LOGGED_MAX: usize = 1000;
 
 /// The refusals logged in the current interval.
 #[derive(Default)]
@@ -23,11 +22,11 @@ impl LoggedRefusals {
     /// Decides whether to log that a client was refused a zone.
     pub(crate) fn admit(&mut self, client: IpAddr, zone: Name<'_>, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
-        if now.saturating_duration_since(since) >= AGAIN_AFTER {
+        if now.saturating_duration_since(since) >= LOG_INTERVAL {
             self.logged.clear();
             self.since = Some(now);
         }
-        if self.logged.len() >= MOST {
+        if self.logged.len() >= LOGGED_MAX {
             return false;
         }
         let zone = zone.as_wire().to_ascii_lowercase().into_boxed_slice();
@@ -41,7 +40,7 @@ mod tests {
     use nameward_wire::NameBuf;
 
     #[test]
-    fn each_client_and_zone_is_logged_once_in_a_while_and_not_without_end() {
+    fn each_client_and_zone_is_logged_once_per_interval_up_to_a_limit() {
         let (mut log, now) = (LoggedRefusals::default(), Instant::now());
         let client: IpAddr = [192, 0, 2, 1].into();
         let zone: NameBuf = "Example.org.".parse().unwrap();
@@ -53,7 +52,7 @@ mod tests {
             let name: NameBuf = format!("n{n}.example.").parse().unwrap();
             log.admit(client, name.as_name(), now)
         });
-        assert_eq!(flood.count(), MOST - 2);
-        assert!(log.admit(client, zone.as_name(), now + AGAIN_AFTER));
+        assert_eq!(flood.count(), LOGGED_MAX - 2);
+        assert!(log.admit(client, zone.as_name(), now + LOG_INTERVAL));
     }
 }

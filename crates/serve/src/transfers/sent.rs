@@ -1,9 +1,9 @@
 //! The sent versions of zones without a journal: online-signed zones, and zones looked up in a database.
 //!
-//! For each, the version sent last is kept with the differences that lead to it, so that a secondary with one of the
-//! earlier versions gets the changes since (RFC 1995): records, RRSIG, NSEC and NSEC3. A difference only applies to
-//! exactly the version it starts from, so if two versions were sent with one serial, it starts from neither. Nothing
-//! is kept over a restart; the first transfer of a zone after one is a whole one.
+//! For each zone, the version sent last is stored with the differences that lead to it, so that a secondary with one
+//! of the earlier versions gets the changes since (RFC 1995): records, RRSIG, NSEC and NSEC3. A difference only
+//! applies to exactly the version it starts from, so if two versions were sent with one serial, it starts from
+//! neither. After a restart nothing is stored; the first transfer of a zone is a whole one.
 
 use nameward_base::sync::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
@@ -12,17 +12,17 @@ use std::sync::Arc;
 use nameward_zone::change::Difference;
 use nameward_zone::{Serial, Zone};
 
-/// Octets of differences that are sent however small the zone is.
+/// Differences up to this many octets are kept even for a smaller zone.
 pub(super) const ALWAYS_SENT: usize = 16 << 10;
-/// Maximum number of differences kept per zone.
+/// Maximum number of differences stored per zone.
 const DIFFERENCES_MAX: usize = 200;
 
 /// The versions of all zones, with a limit in octets.
 pub(super) struct SentVersions {
     octets_max: usize,
     /// Serializes comparisons: no client gets a version that is about to be replaced.
-    turn: Mutex<()>,
-    kept: Mutex<CachedVersions>,
+    comparison: Mutex<()>,
+    cache: Mutex<CachedVersions>,
 }
 
 /// By the zone's name in wire format and lower case.
@@ -38,10 +38,10 @@ struct SentZone {
     newest: Arc<Zone>,
     /// The differences that lead to the newest version, oldest first.
     differences: VecDeque<Difference>,
-    /// Different versions were sent with the serial of the newest one: no difference applies to all of them.
+    /// Different versions were sent with the newest serial: no difference applies to all of them.
     is_ambiguous: bool,
     octets: usize,
-    used: u64,
+    last_used: u64,
 }
 
 impl SentVersions {
@@ -49,19 +49,19 @@ impl SentVersions {
     pub(super) fn new(octets_max: usize) -> Self {
         SentVersions {
             octets_max,
-            turn: Mutex::default(),
-            kept: Mutex::default(),
+            comparison: Mutex::default(),
+            cache: Mutex::default(),
         }
     }
 
-    /// Records a version that is about to be sent; returns the one to send, which is an equal one if it was sent
-    /// before. Compares both versions completely, so it is slow for a large zone.
-    pub(super) fn note(&self, version: Arc<Zone>) -> Arc<Zone> {
-        let _turn = self.turn.lock();
+    /// Records a version that is about to be sent; returns the one to send, which is the previous one if it is equal.
+    /// Compares both versions completely, so it is slow for a large zone.
+    pub(super) fn record(&self, version: Arc<Zone>) -> Arc<Zone> {
+        let _comparison = self.comparison.lock();
         let name = name_of(&version);
         let mut before = self.lock_versions().remove(&name);
         let sent = match before.take() {
-            Some(before) => before.follow(version),
+            Some(before) => before.advance_to(version),
             None => SentZone::new(version),
         };
         let newest = Arc::clone(&sent.newest);
@@ -74,35 +74,35 @@ impl SentVersions {
         self.octets_max
     }
 
-    /// Returns the version of a zone that was sent last, if it is kept.
+    /// Returns the version of a zone that was sent last, if it is stored.
     pub(super) fn newest(&self, zone: &Zone) -> Option<Arc<Zone>> {
-        let kept = self.lock_versions();
-        let sent = kept.zones.get(&name_of(zone))?;
+        let cache = self.lock_versions();
+        let sent = cache.zones.get(&name_of(zone))?;
         Some(Arc::clone(&sent.newest))
     }
 
     /// Checks whether differences may lead from a serial to the next version of a zone.
     pub(super) fn leads_from(&self, zone: &Zone, since: Serial) -> bool {
-        let kept = self.lock_versions();
-        let sent = kept.zones.get(&name_of(zone));
+        let cache = self.lock_versions();
+        let sent = cache.zones.get(&name_of(zone));
         sent.is_some_and(|sent| sent.leads_from(since))
     }
 
-    /// Checks whether a version is kept here.
-    pub(super) fn has(&self, version: &Arc<Zone>) -> bool {
-        let kept = self.lock_versions();
-        let sent = kept.zones.get(&name_of(version));
+    /// Checks whether a version is stored.
+    pub(super) fn contains(&self, version: &Arc<Zone>) -> bool {
+        let cache = self.lock_versions();
+        let sent = cache.zones.get(&name_of(version));
         sent.is_some_and(|sent| Arc::ptr_eq(&sent.newest, version))
     }
 
-    /// Returns the differences from a serial to a sent version; `None` if they are not kept.
+    /// Returns the differences from a serial to a sent version; `None` if they are not stored.
     pub(super) fn differences(
         &self,
         version: &Arc<Zone>,
         since: Serial,
     ) -> Option<Vec<Difference>> {
-        let kept = self.lock_versions();
-        let sent = kept.zones.get(&name_of(version))?;
+        let cache = self.lock_versions();
+        let sent = cache.zones.get(&name_of(version))?;
         if !Arc::ptr_eq(&sent.newest, version) {
             return None;
         }
@@ -111,7 +111,7 @@ impl SentVersions {
     }
 
     fn lock_versions(&self) -> MutexGuard<'_, CachedVersions> {
-        self.kept.lock()
+        self.cache.lock()
     }
 }
 
@@ -122,20 +122,20 @@ impl CachedVersions {
         Some(sent)
     }
 
-    /// Keeps a zone, and evicts the least recently used ones if the limit is exceeded.
+    /// Stores a zone, and evicts the least recently used ones if the limit is exceeded.
     fn insert(&mut self, name: Box<[u8]>, mut sent: SentZone, octets_max: usize) {
         if sent.octets > octets_max {
             return;
         }
         while self.octets + sent.octets > octets_max {
-            let oldest = self.zones.iter().min_by_key(|(_, sent)| sent.used);
+            let oldest = self.zones.iter().min_by_key(|(_, sent)| sent.last_used);
             let Some(oldest) = oldest.map(|(name, _)| name.clone()) else {
                 break;
             };
             self.remove(&oldest);
         }
         self.uses += 1;
-        sent.used = self.uses;
+        sent.last_used = self.uses;
         self.octets += sent.octets;
         self.zones.insert(name, sent);
     }
@@ -148,16 +148,16 @@ impl SentZone {
             newest: version,
             differences: VecDeque::new(),
             is_ambiguous: false,
-            used: 0,
+            last_used: 0,
         }
     }
 
     fn first_difference(&self, since: Serial) -> Option<usize> {
-        let starts_here = |difference: &Difference| {
+        let starts_at_serial = |difference: &Difference| {
             let serials = difference.serials();
             serials.is_some_and(|(from, _)| from == since)
         };
-        self.differences.iter().position(starts_here)
+        self.differences.iter().position(starts_at_serial)
     }
 
     fn leads_from(&self, since: Serial) -> bool {
@@ -166,7 +166,7 @@ impl SentZone {
     }
 
     /// Advances to another version.
-    fn follow(mut self, version: Arc<Zone>) -> SentZone {
+    fn advance_to(mut self, version: Arc<Zone>) -> SentZone {
         if Arc::ptr_eq(&self.newest, &version) {
             return self;
         }

@@ -1,4 +1,4 @@
-//! The threads that sign zones for transfers, and the queue of copies that they work on.
+//! The threads that sign zones for transfers, and their queue of copies.
 //!
 //! Copies take turns piece by piece, so a small zone does not wait for a large one. The threads run at low priority
 //! and together use no more CPU than signing may (`signing_cpu_percent`). They start with the first copy and end with
@@ -14,7 +14,7 @@ use super::copy_job::{CopyJob, CopyStep};
 use crate::signing::SigningPacer;
 use crate::sys;
 
-/// The copies that have work to do, each once.
+/// The copies that have pending work, each once.
 #[derive(Default)]
 pub(super) struct SignerQueue {
     state: Mutex<QueueState>,
@@ -33,8 +33,8 @@ impl SignerQueue {
         self.state.lock()
     }
 
-    /// Starts the threads, unless they are running. Each calls `work` for one step after another, with a function that
-    /// keeps it to its share of the CPU, until that returns false.
+    /// Starts the threads, unless they are running. Each calls `work` for one step after another, with a function
+    /// that throttles it to its share of the CPU, until `work` returns false.
     pub(super) fn start(
         self: &Arc<Self>,
         (threads, share): (usize, f64),
@@ -57,7 +57,7 @@ impl SignerQueue {
             };
             let thread = thread::Builder::new().name(format!("sign-copy-{index}"));
             if let Err(error) = thread.spawn(run) {
-                // Fewer threads suffice; the first one is needed.
+                // Fewer threads suffice, but one is required.
                 if index == 0 {
                     state.is_started = false;
                     return Err(error);

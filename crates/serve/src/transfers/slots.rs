@@ -1,11 +1,12 @@
 //! Slots for transfers to secondaries: limited in total and per client, with a queue.
 //!
-//! A request that finds no free slot waits. A free slot goes to the client that has the fewest, and among equals to
-//! the one that waits longest, so a client with many requests does not delay others. No client can fill the queue: it
-//! has at most as many entries as it leaves free to others. A waiting request holds a connection and nothing else.
+//! A request that finds no free slot waits. A free slot is assigned to the client with the fewest, and among equals
+//! to the one that has waited longest, so a client with many requests does not delay others. No client can fill the
+//! queue: it has at most as many entries as it leaves free for others. A waiting request holds a connection and
+//! nothing else.
 //!
-//! A client that has read nothing for some seconds loses its slot to one that waits for it; while none waits it keeps
-//! it, for as long as the connection lasts.
+//! A client that has read nothing for some seconds loses its slot to a waiting one; as long as none waits, it keeps
+//! the slot until the connection ends.
 
 use nameward_base::sync::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -19,21 +20,21 @@ use tokio::sync::Notify;
 use crate::tcp::counted_as;
 
 /// Maximum number of transfers that wait for a slot.
-const WAITING: usize = 1000;
-/// One client may fill the queue up to one of this many shares.
-const PARTS: usize = 4;
-/// A client that has not read a message for this long makes room for others. Only links below 20 KiB per second are
+const QUEUE_MAX: usize = 1000;
+/// One client may occupy at most this fraction of the queue.
+const CLIENT_SHARES: usize = 4;
+/// A client that has not read a message for this long can lose its slot. Only links below 20 KiB per second are
 /// slower.
-const STALLED: Duration = Duration::from_secs(3);
+const STALL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Limits on transfers to secondaries: how many run at one time, and how much is kept of them.
+/// Limits on transfers to secondaries: how many run concurrently, and how much is stored of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransferLimits {
     /// In total.
-    pub most: usize,
+    pub total: usize,
     /// Per IPv4 address or IPv6 /64 network.
     pub per_client: usize,
-    /// Maximum number of octets of versions kept to compute differences, for zones without a journal.
+    /// Maximum number of octets of versions stored to compute differences, for zones without a journal.
     pub sent_octets_max: usize,
 }
 
@@ -50,7 +51,7 @@ struct SlotState {
     /// In order of arrival.
     waiting: VecDeque<Arc<SlotWaiter>>,
     /// Running transfers that have started.
-    places: Vec<Arc<SlotProgress>>,
+    in_progress: Vec<Arc<SlotProgress>>,
 }
 
 /// Transfers of one client.
@@ -69,8 +70,8 @@ struct SlotWaiter {
 /// The progress of a transfer.
 struct SlotProgress {
     client: IpAddr,
-    /// When the client had read all messages so far.
-    taken: Mutex<Instant>,
+    /// When the client had last read all messages written so far.
+    last_read: Mutex<Instant>,
     is_cut: AtomicBool,
     cut: Arc<Notify>,
 }
@@ -111,7 +112,7 @@ impl TransferSlots {
         (state.running, state.waiting.len())
     }
 
-    /// Takes a slot for a client, or a position in the queue; `wake` is notified when its turn comes.
+    /// Takes a slot for a client, or a position in the queue; `wake` is notified when a slot is assigned.
     pub(super) fn take(self: &Arc<Self>, client: IpAddr, wake: &Arc<Notify>) -> SlotAnswer {
         let client = counted_as(client);
         let slots = Arc::clone(self);
@@ -120,13 +121,13 @@ impl TransferSlots {
             let progress = state.begin(client);
             return SlotAnswer::Granted(TransferSlot { slots, progress });
         }
-        let free = WAITING.saturating_sub(state.waiting.len());
-        let own = state.clients.entry(client).or_default();
-        if own.waiting >= free.min(WAITING / PARTS) {
-            state.forget_idle(client);
+        let free = QUEUE_MAX.saturating_sub(state.waiting.len());
+        let client_slots = state.clients.entry(client).or_default();
+        if client_slots.waiting >= free.min(QUEUE_MAX / CLIENT_SHARES) {
+            state.remove_idle(client);
             return SlotAnswer::Full;
         }
-        own.waiting += 1;
+        client_slots.waiting += 1;
         let waiter = Arc::new(SlotWaiter {
             client,
             is_granted: AtomicBool::new(false),
@@ -139,10 +140,10 @@ impl TransferSlots {
     fn release(&self, client: IpAddr) {
         let mut state = self.state.lock();
         state.running -= 1;
-        if let Some(own) = state.clients.get_mut(&client) {
-            own.running -= 1;
+        if let Some(client_slots) = state.clients.get_mut(&client) {
+            client_slots.running -= 1;
         }
-        state.forget_idle(client);
+        state.remove_idle(client);
         state.grant_next(&self.limits);
     }
 
@@ -154,11 +155,13 @@ impl TransferSlots {
 
 impl SlotState {
     fn running_of(&self, client: IpAddr) -> usize {
-        self.clients.get(&client).map_or(0, |own| own.running)
+        self.clients
+            .get(&client)
+            .map_or(0, |client_slots| client_slots.running)
     }
 
     fn take(&mut self, client: IpAddr, limits: &TransferLimits) -> bool {
-        let is_free = self.running < limits.most && self.running_of(client) < limits.per_client;
+        let is_free = self.running < limits.total && self.running_of(client) < limits.per_client;
         if is_free {
             self.running += 1;
             self.clients.entry(client).or_default().running += 1;
@@ -169,17 +172,18 @@ impl SlotState {
     fn begin(&mut self, client: IpAddr) -> Arc<SlotProgress> {
         let progress = Arc::new(SlotProgress {
             client,
-            taken: Mutex::new(Instant::now()),
+            last_read: Mutex::new(Instant::now()),
             is_cut: AtomicBool::new(false),
             cut: Arc::default(),
         });
-        self.places.push(Arc::clone(&progress));
+        self.in_progress.push(Arc::clone(&progress));
         progress
     }
 
-    fn forget_idle(&mut self, client: IpAddr) {
-        let own = self.clients.get(&client);
-        if own.is_some_and(|own| own.running + own.waiting == 0) {
+    fn remove_idle(&mut self, client: IpAddr) {
+        let client_slots = self.clients.get(&client);
+        if client_slots.is_some_and(|client_slots| client_slots.running + client_slots.waiting == 0)
+        {
             self.clients.remove(&client);
         }
     }
@@ -205,36 +209,36 @@ impl SlotState {
     }
 
     fn stop_waiting(&mut self, client: IpAddr) {
-        if let Some(own) = self.clients.get_mut(&client) {
-            own.waiting -= 1;
+        if let Some(client_slots) = self.clients.get_mut(&client) {
+            client_slots.waiting -= 1;
         }
-        self.forget_idle(client);
+        self.remove_idle(client);
     }
 
     fn make_room(&self, limits: &TransferLimits, now: Instant) {
         let stalled_since = |place: &SlotProgress| {
-            let taken = *place.taken.lock();
-            (now.saturating_duration_since(taken) >= STALLED).then_some(taken)
+            let last_read = *place.last_read.lock();
+            (now.saturating_duration_since(last_read) >= STALL_TIMEOUT).then_some(last_read)
         };
         let is_cut = |place: &&Arc<SlotProgress>| place.is_cut.load(Ordering::Relaxed);
         let mut leaving: Vec<IpAddr> = self
-            .places
+            .in_progress
             .iter()
             .filter(is_cut)
             .map(|p| p.client)
             .collect();
         let mut stalled: Vec<(Instant, &Arc<SlotProgress>)> = self
-            .places
+            .in_progress
             .iter()
             .filter(|place| !place.is_cut.load(Ordering::Relaxed))
             .filter_map(|place| Some((stalled_since(place)?, place)))
             .collect();
         stalled.sort_by_key(|(since, _)| *since);
         for waiter in &self.waiting {
-            let own = waiter.client;
-            let needs_own = self.running_of(own) >= limits.per_client;
-            let fits = |client: IpAddr| !needs_own || client == own;
-            // A client that is already leaving is sufficient.
+            let waiting_client = waiter.client;
+            let needs_own = self.running_of(waiting_client) >= limits.per_client;
+            let fits = |client: IpAddr| !needs_own || client == waiting_client;
+            // One client that is about to lose its slot is enough.
             if let Some(at) = leaving.iter().position(|&client| fits(client)) {
                 leaving.swap_remove(at);
                 continue;
@@ -251,7 +255,7 @@ impl SlotState {
 impl WaitingSlot {
     /// Returns the slot, if it has been assigned.
     pub(super) fn claim(&self) -> Option<TransferSlot> {
-        // Swapped out, so that it is released once.
+        // Swapped, so that it is released only once.
         let is_granted = self.waiter.is_granted.swap(false, Ordering::AcqRel);
         is_granted.then(|| TransferSlot {
             slots: Arc::clone(&self.slots),
@@ -263,8 +267,8 @@ impl WaitingSlot {
 impl Drop for WaitingSlot {
     fn drop(&mut self) {
         let mut state = self.slots.state.lock();
-        let own = |other: &Arc<SlotWaiter>| Arc::ptr_eq(other, &self.waiter);
-        if let Some(at) = state.waiting.iter().position(own) {
+        let is_ours = |other: &Arc<SlotWaiter>| Arc::ptr_eq(other, &self.waiter);
+        if let Some(at) = state.waiting.iter().position(is_ours) {
             state.waiting.remove(at);
             state.stop_waiting(self.waiter.client);
         }
@@ -275,8 +279,8 @@ impl Drop for WaitingSlot {
 
 impl TransferSlot {
     /// Records that the client has read all messages so far.
-    pub(super) fn note_taken(&self) {
-        *self.progress.taken.lock() = Instant::now();
+    pub(super) fn record_read(&self) {
+        *self.progress.last_read.lock() = Instant::now();
     }
 
     /// Returns the notification that others need the slot.
@@ -289,7 +293,7 @@ impl Drop for TransferSlot {
     fn drop(&mut self) {
         let mut state = self.slots.state.lock();
         state
-            .places
+            .in_progress
             .retain(|other| !Arc::ptr_eq(other, &self.progress));
         drop(state);
         self.slots.release(self.progress.client);
@@ -304,9 +308,9 @@ mod tests {
         [192, 0, 2, last].into()
     }
 
-    fn slots(most: usize, per_client: usize) -> Arc<TransferSlots> {
+    fn slots(total: usize, per_client: usize) -> Arc<TransferSlots> {
         TransferSlots::new(TransferLimits {
-            most,
+            total,
             per_client,
             sent_octets_max: 0,
         })
@@ -327,14 +331,14 @@ mod tests {
     }
 
     #[test]
-    fn those_who_wait_get_their_places_in_turn_and_a_client_with_all_of_its_own_lets_others_pass() {
+    fn waiting_clients_get_slots_in_order_unless_they_are_at_their_own_limit() {
         let (slots, wake) = (slots(2, 1), Arc::new(Notify::new()));
         let first = granted(slots.take(ip(1), &wake));
         let second = granted(slots.take(ip(2), &wake));
         let same = waiting(slots.take(ip(1), &wake));
         let other = waiting(slots.take(ip(3), &wake));
         assert!(same.claim().is_none() && other.claim().is_none());
-        // The client that waits first still has its own slot.
+        // The client that waited first still has its own slot.
         drop(second);
         assert!(same.claim().is_none());
         let third = other.claim().expect("a place");
@@ -346,72 +350,72 @@ mod tests {
     }
 
     #[test]
-    fn places_of_those_who_went_away_go_to_others() {
+    fn slots_of_disconnected_clients_are_assigned_to_others() {
         let (slots, wake) = (slots(1, 1), Arc::new(Notify::new()));
         let first = granted(slots.take(ip(1), &wake));
-        let gone = waiting(slots.take(ip(2), &wake));
-        let granted_and_gone = waiting(slots.take(ip(3), &wake));
+        let dropped = waiting(slots.take(ip(2), &wake));
+        let granted_and_dropped = waiting(slots.take(ip(3), &wake));
         let last = waiting(slots.take(ip(4), &wake));
-        drop(gone);
+        drop(dropped);
         drop(first);
-        drop(granted_and_gone);
+        drop(granted_and_dropped);
         assert!(last.claim().is_some());
         drop(last);
         assert_eq!(slots.counts(), (0, 0));
     }
 
     #[test]
-    fn those_who_wait_are_bounded() {
+    fn the_queue_is_limited_in_total_and_per_client() {
         let (slots, wake) = (slots(1, 1), Arc::new(Notify::new()));
         let _first = granted(slots.take(ip(1), &wake));
-        let held: Vec<WaitingSlot> = (0..WAITING / PARTS)
+        let held: Vec<WaitingSlot> = (0..QUEUE_MAX / CLIENT_SHARES)
             .map(|_| waiting(slots.take(ip(2), &wake)))
             .collect();
         assert!(matches!(slots.take(ip(2), &wake), SlotAnswer::Full));
-        // However many clients do the same, the next one finds room.
+        // However many clients do the same, the next one can still queue.
         let mut others = Vec::new();
         for client in 3..=20 {
             while let SlotAnswer::Wait(slot) = slots.take(ip(client), &wake) {
                 others.push(slot);
             }
         }
-        assert!(slots.counts().1 <= WAITING);
+        assert!(slots.counts().1 <= QUEUE_MAX);
         drop((held, others));
         assert!(matches!(slots.take(ip(3), &wake), SlotAnswer::Wait(_)));
         assert_eq!(slots.counts(), (1, 0));
     }
 
     #[test]
-    fn a_free_place_goes_to_the_client_with_the_fewest() {
+    fn a_free_slot_is_assigned_to_the_client_with_the_fewest() {
         let (slots, wake) = (slots(3, 3), Arc::new(Notify::new()));
-        let greedy: Vec<TransferSlot> = (0..3).map(|_| granted(slots.take(ip(1), &wake))).collect();
+        let held: Vec<TransferSlot> = (0..3).map(|_| granted(slots.take(ip(1), &wake))).collect();
         let mut more: Vec<WaitingSlot> =
             (0..50).map(|_| waiting(slots.take(ip(1), &wake))).collect();
         let other = waiting(slots.take(ip(2), &wake));
-        let mut greedy = greedy.into_iter();
-        drop(greedy.next());
-        let _place = other.claim().expect("before those who came first");
-        drop(greedy.next());
+        let mut held = held.into_iter();
+        drop(held.next());
+        let _slot = other.claim().expect("before those who came first");
+        drop(held.next());
         assert!(more.remove(0).claim().is_some(), "then in their order");
     }
 
     #[test]
     fn a_client_that_does_not_read_makes_room_for_one_that_waits() {
         let (slots, wake) = (slots(2, 2), Arc::new(Notify::new()));
-        let places: Vec<TransferSlot> = (1..=2)
+        let in_progress: Vec<TransferSlot> = (1..=2)
             .map(|client| granted(slots.take(ip(client), &wake)))
             .collect();
-        let later = Instant::now() + STALLED;
+        let later = Instant::now() + STALL_TIMEOUT;
         let is_cut = |place: &TransferSlot| place.progress.is_cut.load(Ordering::Relaxed);
         slots.make_room(later);
-        assert!(!places.iter().any(is_cut), "nobody waits");
+        assert!(!in_progress.iter().any(is_cut), "no client waits");
         let _waiting = waiting(slots.take(ip(3), &wake));
         slots.make_room(Instant::now());
-        assert!(!places.iter().any(is_cut), "both read");
-        *places[0].progress.taken.lock() = later;
+        assert!(!in_progress.iter().any(is_cut), "both read");
+        *in_progress[0].progress.last_read.lock() = later;
         for _ in 0..3 {
             slots.make_room(later);
-            let cut: Vec<bool> = places.iter().map(is_cut).collect();
+            let cut: Vec<bool> = in_progress.iter().map(is_cut).collect();
             assert_eq!(cut, [false, true], "one for one, and not the reader");
         }
     }

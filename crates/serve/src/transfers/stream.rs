@@ -14,7 +14,7 @@ use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 
-use super::client_gone::ClientGone;
+use super::client_disconnect::ClientDisconnect;
 use super::fault::PrepareFault;
 use super::messages::{OutgoingMessage, OutgoingMessages};
 use super::prepare::{PreparedTransfer, TransferSource};
@@ -23,9 +23,8 @@ use super::{KeyNote, OutgoingTransfers};
 use crate::pipeline::ServingState;
 use crate::request::{MessageStream, NextMessage, Request, extended_error};
 
-/// Maximum time a transfer waits for its slot, and then for its version. Secondaries give up after about a
-/// minute.
-const PATIENCE: Duration = Duration::from_secs(50);
+/// Maximum time a transfer waits for its slot, and then for its version. Secondaries give up after about a minute.
+const STAGE_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// Response code of a transfer whose version is not available.
 const NOT_READY: (Rcode, Option<u16>) = (Rcode::ServFail, Some(extended_error::NOT_READY));
@@ -58,7 +57,7 @@ enum TransferStage {
 struct Preparation {
     prepared: oneshot::Receiver<Result<PreparedTransfer, PrepareFault>>,
     task: AbortHandle,
-    _gone: watch::Sender<()>,
+    _disconnect: watch::Sender<()>,
 }
 
 impl Drop for Preparation {
@@ -88,7 +87,7 @@ impl OutgoingTransfer {
             stage: TransferStage::Over,
             slot,
             wake,
-            deadline: Instant::now() + PATIENCE,
+            deadline: Instant::now() + STAGE_TIMEOUT,
             log,
         };
         transfer.stage = match waiting {
@@ -98,7 +97,7 @@ impl OutgoingTransfer {
         Some(transfer)
     }
 
-    /// Starts preparing the version, on a thread that may block unless nothing has to be waited for.
+    /// Starts preparing the version: in a task, unless it is available at once.
     fn prepare(&mut self, source: TransferSource) -> TransferStage {
         if let Some(prepared) = self.transfers.prepare_at_once(&source, &self.request) {
             return self.send(prepared);
@@ -106,17 +105,19 @@ impl OutgoingTransfer {
         let (done, prepared) = oneshot::channel();
         let (transfers, shared) = (Arc::clone(&self.transfers), Arc::clone(&self.shared));
         let (request, wake) = (self.request.clone(), Arc::clone(&self.wake));
-        let (sender, gone) = ClientGone::new();
-        self.deadline = Instant::now() + PATIENCE;
+        let (sender, disconnect) = ClientDisconnect::new();
+        self.deadline = Instant::now() + STAGE_TIMEOUT;
         let task = self.transfers.runtime.spawn(async move {
-            let result = transfers.prepare(&shared, (source, gone), request).await;
+            let result = transfers
+                .prepare(&shared, (source, disconnect), request)
+                .await;
             let _ = done.send(result);
             wake.notify_one();
         });
         TransferStage::Preparing(Preparation {
             prepared,
             task: task.abort_handle(),
-            _gone: sender,
+            _disconnect: sender,
         })
     }
 
@@ -126,7 +127,7 @@ impl OutgoingTransfer {
         TransferStage::Sending(prepared.messages)
     }
 
-    /// Advances to the next stage, if possible by now. `None` means that it has to wait.
+    /// Advances to the next stage if that is possible without waiting; otherwise `None`.
     fn step(&mut self) -> Option<TransferStage> {
         let is_late = Instant::now() >= self.deadline;
         match std::mem::replace(&mut self.stage, TransferStage::Over) {
@@ -186,13 +187,13 @@ impl OutgoingTransfer {
 impl MessageStream for OutgoingTransfer {
     fn next_message(&mut self, out: &mut [u8]) -> NextMessage {
         if let Some(slot) = &self.slot {
-            slot.note_taken();
+            slot.record_read();
         }
         if matches!(
             self.stage,
             TransferStage::Queued(..) | TransferStage::Preparing(_)
         ) {
-            // From the queue a transfer may reach its version at once.
+            // A transfer that leaves the queue may have its version at once.
             for _ in 0..2 {
                 match self.step() {
                     Some(stage) => self.stage = stage,
@@ -213,13 +214,13 @@ impl MessageStream for OutgoingTransfer {
                     Ok(OutgoingMessage::End) => {
                         self.stage = TransferStage::Over;
                         self.transfers.count(Counter::TransfersOut);
-                        self.log.note_completed();
+                        self.log.log_completed();
                         NextMessage::End
                     }
                     Err(fault) => {
-                        let is_begun = self.log.messages > 0;
+                        let is_started = self.log.messages > 0;
                         self.stage = self.fail((Rcode::ServFail, None), fault);
-                        if is_begun {
+                        if is_started {
                             self.stage = TransferStage::Over;
                             return NextMessage::Broken;
                         }
@@ -258,13 +259,13 @@ impl Drop for OutgoingTransfer {
     }
 }
 
-/// The facts for the log line of a transfer.
+/// The data for the log line of a transfer.
 pub(super) struct TransferLog {
     zone: NameBuf,
     qtype: Type,
     pub(super) peer: SocketAddr,
     key: Option<NameBuf>,
-    begun: Instant,
+    started: Instant,
     serial: Serial,
     records: u64,
     messages: u64,
@@ -278,7 +279,7 @@ impl TransferLog {
             qtype: request.query.qtype,
             peer: request.peer,
             key: request.key_name().map(NameBuf::from),
-            begun: Instant::now(),
+            started: Instant::now(),
             serial: Serial::default(),
             records: 0,
             messages: 0,
@@ -291,10 +292,10 @@ impl TransferLog {
         self.octets += octets as u64;
     }
 
-    fn note_completed(&self) {
+    fn log_completed(&self) {
         let (serial, records) = (self.serial, counted(self.records as usize, "record"));
         let messages = counted(self.messages as usize, "message");
-        let (octets, seconds) = (self.octets, self.begun.elapsed().as_secs_f64());
+        let (octets, seconds) = (self.octets, self.started.elapsed().as_secs_f64());
         tracing::info!(
             "{self} completed: serial {serial}, {records}, {messages}, {octets} octets, {seconds:.3} s"
         );

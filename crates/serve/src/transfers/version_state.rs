@@ -1,4 +1,4 @@
-//! The state of a zone that a version was built from: while it is unchanged, the version can be sent again.
+//! The state that determines a version of a zone: while it is unchanged, the version can be sent again.
 
 use std::sync::{Arc, Weak};
 
@@ -12,10 +12,10 @@ pub(super) struct VersionState {
     contents: Weak<Zone>,
     signing: Option<Weak<Signing>>,
     serial: u32,
-    /// When the first of its signatures expires; changes when they are renewed.
+    /// When the first of its signatures expires; it changes when they are renewed.
     signatures_end: Option<u64>,
     /// Whether it is sent without signatures.
-    goes_unsigned: bool,
+    is_sent_unsigned: bool,
 }
 
 impl VersionState {
@@ -27,7 +27,7 @@ impl VersionState {
             serial: signing.map_or(serial, |signing| signing.soa_edit().serial(serial, now)),
             signatures_end: signing.map(|signing| signing.earliest_end(now.into())),
             signing: signing.map(Arc::downgrade),
-            goes_unsigned: policies.get(zone.id()).transfer_unsigned,
+            is_sent_unsigned: policies.get(zone.id()).transfer_unsigned,
         }
     }
 
@@ -39,7 +39,7 @@ impl VersionState {
         };
         is_signed_alike
             && self.signatures_end == other.signatures_end
-            && self.goes_unsigned == other.goes_unsigned
+            && self.is_sent_unsigned == other.is_sent_unsigned
             && self.serial == other.serial
             && self.contents.ptr_eq(&other.contents)
     }

@@ -1,53 +1,54 @@
 //! The switch of all UDP workers of a server: whether they read their sockets.
 //!
 //! ```text
-//! resting -> reading -> closing -> resting -> reading ...
+//! paused -> reading -> closing -> paused -> reading ...
 //!                \---------\---------\-> stopped
 //! ```
 //!
-//! While it is *closing*, workers read as before but wait for a millisecond at most: an idle worker would otherwise keep the
-//! others, whose sockets fill in the meantime, waiting for its idle interval.
+//! While it is *closing*, workers continue to read but wait for a millisecond at most: otherwise an idle worker would
+//! delay the others for its idle interval, while their sockets fill.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use nameward_base::sync::{Condvar, Mutex};
 
-const RESTING: u8 = 0;
+const PAUSED: u8 = 0;
 const READING: u8 = 1;
 const CLOSING: u8 = 2;
 const STOPPED: u8 = 3;
 
-/// How long [`WorkerSwitch::rest`] waits for workers: one may be writing to a terminal that does not scroll.
-const REST_PATIENCE: Duration = Duration::from_secs(5);
+/// How long [`WorkerSwitch::pause`] waits for workers: one may be blocked writing to a terminal.
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a worker waits for datagrams before it calls [`super::BatchHandler::idle`]. Also how late an idle worker notices
-/// that it must stop.
+/// How long a worker waits for datagrams before it calls [`super::BatchHandler::idle`]; also the maximum delay before
+/// an idle worker notices that it must stop.
 pub(crate) const IDLE_INTERVAL: Duration = Duration::from_millis(100);
-/// The same while the worker is about to rest.
+/// The same while the worker is about to pause.
 const BRIEF_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A worker that reads when the switch allows it.
 pub(crate) trait SwitchedWorker {
-    /// Called before it reads for the first time, and again after each rest.
+    /// Called before it reads for the first time, and again after each pause.
     fn start(&mut self) {}
 
     /// Sets how long it waits for datagrams.
     fn set_interval(&mut self, interval: Duration);
 
-    /// Serves each source that has datagrams. `is_busy` means that more are likely; returns the same for the next round.
+    /// Serves each source that has datagrams. `is_busy` means that more are likely; returns the same for the next
+    /// round.
     fn round(&mut self, is_busy: bool) -> bool;
 
     /// Answers the queries received before it stops reading.
     fn finish(&mut self);
 
-    /// Checks whether it must end for a reason of its own.
+    /// Checks whether it must end independently of the switch.
     fn is_closing(&self) -> bool {
         false
     }
 }
 
-/// Lets workers read their sockets, rest, or end.
+/// Lets workers read their sockets, pause, or end.
 #[derive(Debug)]
 pub struct WorkerSwitch {
     state: AtomicU8,
@@ -59,7 +60,7 @@ pub struct WorkerSwitch {
 #[derive(Debug, Default)]
 struct Present {
     reading: usize,
-    hurried: usize,
+    brief: usize,
 }
 
 impl Default for WorkerSwitch {
@@ -69,9 +70,9 @@ impl Default for WorkerSwitch {
 }
 
 impl WorkerSwitch {
-    /// A switch of workers that rest until [`WorkerSwitch::read`].
-    pub fn resting() -> Self {
-        Self::with(RESTING)
+    /// A switch whose workers are paused until [`WorkerSwitch::read`].
+    pub fn paused() -> Self {
+        Self::with(PAUSED)
     }
 
     fn with(state: u8) -> Self {
@@ -96,26 +97,27 @@ impl WorkerSwitch {
         self.set(READING);
     }
 
-    /// Lets workers end, for good, after what has arrived is answered.
+    /// Ends the workers for good, after they have answered what has arrived.
     pub fn stop(&self) {
         self.set(STOPPED);
     }
 
-    /// Lets workers answer what has arrived and rest, and waits for that. Returns false if one still reads after five seconds.
-    pub fn rest(&self) -> bool {
-        let deadline = Instant::now() + REST_PATIENCE;
+    /// Lets workers answer what has arrived and pause, and waits for that. Returns false if one still reads after
+    /// five seconds.
+    pub fn pause(&self) -> bool {
+        let deadline = Instant::now() + PAUSE_TIMEOUT;
         self.set(CLOSING);
-        self.wait(deadline, |present| present.hurried >= present.reading);
-        self.set(RESTING);
+        self.wait(deadline, |present| present.brief >= present.reading);
+        self.set(PAUSED);
         self.wait(deadline, |present| present.reading == 0)
     }
 
     fn wait(&self, deadline: Instant, is_reached: impl Fn(&Present) -> bool) -> bool {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let remaining = deadline.saturating_duration_since(Instant::now());
         let waiting = |present: &mut Present| !is_reached(present);
         let present = self
             .changed
-            .wait_timeout_while(self.present.lock(), left, waiting);
+            .wait_timeout_while(self.present.lock(), remaining, waiting);
         is_reached(&present)
     }
 
@@ -123,30 +125,30 @@ impl WorkerSwitch {
     pub(crate) fn run(&self, worker: &mut impl SwitchedWorker) {
         while !worker.is_closing() && self.enter() {
             worker.start();
-            let was_hurried = self.read_until_leave(worker);
+            let was_brief = self.read_until_leave(worker);
             worker.finish();
-            self.leave(was_hurried);
+            self.leave(was_brief);
         }
     }
 
-    /// Lets a worker read until it must leave. Returns whether it was counted as one that waits only briefly.
+    /// Lets a worker read until it must leave. Returns whether it was counted as waiting only briefly.
     fn read_until_leave(&self, worker: &mut impl SwitchedWorker) -> bool {
-        let (mut is_busy, mut is_hurried) = (false, false);
+        let (mut is_busy, mut is_brief) = (false, false);
         worker.set_interval(IDLE_INTERVAL);
         while !worker.is_closing() {
             match self.state.load(Ordering::Relaxed) {
                 READING => {}
-                CLOSING if is_hurried => {}
+                CLOSING if is_brief => {}
                 CLOSING => {
                     worker.set_interval(BRIEF_INTERVAL);
-                    is_hurried = true;
-                    self.hurry();
+                    is_brief = true;
+                    self.wait_briefly();
                 }
                 _ => break,
             }
             is_busy = worker.round(is_busy);
         }
-        is_hurried
+        is_brief
     }
 
     /// Waits until a worker may read; false if it must end.
@@ -155,7 +157,7 @@ impl WorkerSwitch {
         loop {
             match self.state.load(Ordering::Relaxed) {
                 STOPPED => return false,
-                RESTING => present = self.changed.wait(present),
+                PAUSED => present = self.changed.wait(present),
                 _ => {
                     present.reading += 1;
                     return true;
@@ -164,17 +166,17 @@ impl WorkerSwitch {
         }
     }
 
-    /// Ends the reading of a worker.
-    fn leave(&self, was_hurried: bool) {
+    /// Counts a worker that has stopped reading.
+    fn leave(&self, was_brief: bool) {
         let mut present = self.present.lock();
         present.reading -= 1;
-        present.hurried -= usize::from(was_hurried);
+        present.brief -= usize::from(was_brief);
         self.changed.notify_all();
     }
 
-    /// Notes that a worker waits only briefly from now on.
-    fn hurry(&self) {
-        self.present.lock().hurried += 1;
+    /// Records that a worker waits only briefly from now on.
+    fn wait_briefly(&self) {
+        self.present.lock().brief += 1;
         self.changed.notify_all();
     }
 }

@@ -1,6 +1,6 @@
 //! Forwards updates of secondary zones to their primaries (RFC 2136 section 6).
 //!
-//! Message and reply are passed on unchanged, TSIG included: client and primary verify each other, and this server
+//! Message and reply are forwarded unchanged, TSIG included: client and primary verify each other, and this server
 //! adds nothing. The number of updates in flight and the time for each are limited.
 
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::outgoing::PeerConnections;
 use crate::outgoing::connections::ExchangeFailure;
 
 /// Maximum number of updates in flight to primaries.
-const UNDER_WAY: usize = 64;
-/// Time for the connection and for the reply of a primary; then the next one is tried.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Size of the header in octets; a reply must at least contain its response code.
+const IN_FLIGHT_MAX: usize = 64;
+/// Timeout for the connection and for the reply of a primary; then the next primary is tried.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Size of the header in octets, which a reply must contain at least.
 const HEADER: usize = 12;
 
 /// Forwards updates to primaries.
 pub(super) struct UpdateForwarder {
     connections: Arc<PeerConnections>,
     runtime: Handle,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
 /// A primary's reply.
@@ -45,7 +45,7 @@ pub(super) enum ForwardError {
     /// The zone has no primary.
     #[error("no primary configured")]
     NoPrimary,
-    /// The last primary that was tried did not answer.
+    /// The last primary tried did not answer.
     #[error("primary {0}: {1}")]
     Primary(Box<RemoteServer>, ForwardFailure),
 }
@@ -56,7 +56,7 @@ pub(super) enum ForwardFailure {
     /// It cannot be reached.
     #[error("{0}")]
     Exchange(#[from] ExchangeFailure),
-    /// Its answer is none to the update.
+    /// Its response does not belong to the update.
     #[error("the response does not match the update")]
     NoReply,
 }
@@ -66,7 +66,7 @@ impl UpdateForwarder {
         UpdateForwarder {
             connections,
             runtime,
-            places: Arc::new(Semaphore::new(UNDER_WAY)),
+            slots: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
         }
     }
 
@@ -77,15 +77,15 @@ impl UpdateForwarder {
         primaries: Vec<RemoteServer>,
         done: impl FnOnce(Result<ForwardedReply, ForwardError>) + Send + 'static,
     ) {
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
             return done(Err(ForwardError::TooMany));
         };
         let connections = Arc::clone(&self.connections);
         self.runtime.spawn(async move {
-            let _place = place;
+            let _slot = slot;
             let mut failure = ForwardError::NoPrimary;
             for primary in primaries {
-                match ask(&connections, &primary, &message).await {
+                match exchange(&connections, &primary, &message).await {
                     Ok(reply) => return done(Ok(reply)),
                     Err(error) => failure = ForwardError::Primary(Box::new(primary), error),
                 }
@@ -96,12 +96,12 @@ impl UpdateForwarder {
 }
 
 /// Sends a message over TCP, or over TLS if the primary has TLS settings, and reads its reply.
-async fn ask(
+async fn exchange(
     connections: &PeerConnections,
     primary: &RemoteServer,
     message: &[u8],
 ) -> Result<ForwardedReply, ForwardFailure> {
-    let octets = connections.exchange(primary, message, PATIENCE).await?;
+    let octets = connections.exchange(primary, message, TIMEOUT).await?;
     let is_reply = octets.len() >= HEADER
         && octets[..2] == message[..2]
         // QR set, and the same opcode as the request.

@@ -1,15 +1,18 @@
-//! The program at the interface: it passes datagrams for our addresses and ports to the AF_XDP socket of their queue, and
-//! everything else to the kernel: other ports, fragments, IP options and extension headers, frames that are too long for a buffer.
+//! The program at the interface: it passes datagrams for our addresses and ports to the AF_XDP socket of their queue,
+//! and everything else to the kernel, such as other ports, fragments, IP options and extension headers, and frames
+//! that are too long for a buffer.
 //!
-//! An address of a VLAN interface gets tagged frames, any other one untagged frames, as in the kernel. Where the hardware removes the
-//! tag, a frame for the former looks untagged here, and the kernel, which knows the tag, gets it.
+//! Tagged frames are taken for the address of a VLAN interface, untagged frames for any other address, as in the
+//! kernel. If the hardware removes the tag, a frame for the former looks untagged here and is passed to the kernel,
+//! which knows the tag.
 //!
-//! With the check of routes, a datagram is taken only if its reply leaves by the same interface and the station it goes to is known;
-//! that station then replaces the sender in the Ethernet header, so that the reply goes there. The kernel does the look-up for each
-//! datagram (`bpf_fib_lookup`) as for packets from the loopback interface, whose forwarding must be on for that.
+//! With the route check, a datagram is taken only if its reply leaves by the same interface and the MAC address of
+//! the next hop is known; it then replaces the sender in the Ethernet header, so that the reply is sent there. The
+//! kernel looks up the route of each datagram (`bpf_fib_lookup`) as for packets from the loopback interface, which
+//! requires forwarding on that interface.
 //!
-//! While the switch is 0, all packets are passed to the kernel: they wait in the ordinary sockets, which the UDP workers of this
-//! process or of its successor read.
+//! While the switch is 0, all packets are passed to the kernel: they wait in the ordinary sockets, which are read by
+//! the UDP workers of this process or of its successor.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
@@ -23,9 +26,9 @@ use crate::sys::xsk::PACKET_MAX;
 /// Octets of a key: an address (IPv4 as mapped into IPv6), a port, two of padding.
 pub(super) const KEY: usize = 20;
 
-/// Leaves the packet to the kernel.
+/// Passes the packet to the kernel.
 const XDP_PASS: i32 = 2;
-/// Functions of the kernel.
+/// Helper functions of the kernel.
 const MAP_LOOKUP: i32 = 1;
 const REDIRECT_MAP: i32 = 51;
 const FIND_ROUTE: i32 = 69;
@@ -55,23 +58,23 @@ const PACKET: Register = 8;
 const END: Register = 9;
 const STACK: Register = 10;
 
-/// Where the key is on the stack, and whether the frame has a VLAN tag.
+/// Positions on the stack of the key, and of the flag whether the frame has a VLAN tag.
 const KEY_AT: i16 = -24;
 const TAGGED_AT: i16 = -28;
 
-/// Where `struct bpf_fib_lookup` is on the stack, its size, and the offsets in it.
+/// Position of `struct bpf_fib_lookup` on the stack, its size, and the offsets in it.
 const ROUTE_AT: i16 = -96;
 const ROUTE_SIZE: i32 = 64;
 const ROUTE_INTERFACE: i16 = ROUTE_AT + 8;
 const ROUTE_SOURCE: i16 = ROUTE_AT + 16;
 const ROUTE_TARGET: i16 = ROUTE_AT + 32;
 const ROUTE_STATION: i16 = ROUTE_AT + 58;
-/// The number of the loopback interface in every network name space.
+/// The index of the loopback interface in every network namespace.
 const LOOPBACK: i32 = 1;
-/// Where the sender is in an Ethernet header.
+/// Offset of the sender in an Ethernet header.
 const SENDER: i16 = 6;
 
-/// Frames of an address that are taken: those without a VLAN tag, or those with one.
+/// The frames that are taken for an address: those without a VLAN tag, or those with one.
 pub(super) const UNTAGGED: i32 = 1;
 pub(super) const TAGGED: i32 = 2;
 
@@ -97,7 +100,7 @@ pub(super) struct FilterSetup {
     pub(super) sockets: RawFd,
 }
 
-/// A place that jumps go to.
+/// A jump target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Label {
     Vlan,
@@ -121,7 +124,7 @@ impl Assembler {
         self
     }
 
-    /// Jumps to a label, by the comparison of a register with a value or another register.
+    /// Jumps to a label, depending on the comparison of a register with a value or another register.
     fn jump(
         &mut self,
         code: u8,
@@ -137,7 +140,8 @@ impl Assembler {
         self.jump(JUMP_NOT_EQUAL, register, (0, value), Label::Pass)
     }
 
-    /// Leaves the packet to the kernel unless it has `len` octets from `register` on. The verifier demands it before a load.
+    /// Passes the packet to the kernel unless it has `len` octets from `register` on. The verifier requires this
+    /// before a load.
     fn require(&mut self, register: Register, len: i32) -> &mut Self {
         self.push(&[copy(A, register), add(A, len)]);
         self.jump(JUMP_ABOVE, A, (END, 0), Label::Pass)
@@ -148,8 +152,8 @@ impl Assembler {
         self
     }
 
-    /// Prepares the look-up of the reply's route: from the address that was queried to that of the client, at these offsets of the
-    /// IP header, of so many words.
+    /// Prepares the look-up of the reply's route: from the queried address to the client's, which are at these
+    /// offsets of the IP header and have this many words.
     fn describe_reply(
         &mut self,
         setup: &FilterSetup,
@@ -177,7 +181,8 @@ impl Assembler {
         self
     }
 
-    /// Leaves the packet to the kernel unless its reply leaves by the same interface to a known station, which becomes the sender.
+    /// Passes the packet to the kernel unless its reply leaves by the same interface to a known next hop, which
+    /// becomes the sender.
     fn check_route(&mut self, setup: &FilterSetup) -> &mut Self {
         let Some(interface) = setup.route_check else {
             return self;
@@ -198,9 +203,9 @@ impl Assembler {
 
     fn finish(mut self) -> Vec<u64> {
         for (at, to) in self.jumps {
-            let place = self.labels.iter().find(|(label, _)| *label == to);
-            let place = place.map_or(0, |(_, place)| *place);
-            let offset = (place as i64 - at as i64 - 1) as i16;
+            let position = self.labels.iter().find(|(label, _)| *label == to);
+            let position = position.map_or(0, |(_, position)| *position);
+            let offset = (position as i64 - at as i64 - 1) as i16;
             self.code[at] |= u64::from(offset as u16) << 16;
         }
         self.code

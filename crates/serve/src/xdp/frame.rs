@@ -1,7 +1,7 @@
-//! Ethernet frames with UDP datagrams: read as they arrive, and the reply to each.
+//! Ethernet frames with UDP datagrams: parsing of received ones, and the headers of replies.
 //!
-//! A frame comes through the filter of the interface, which has looked at its lengths and addresses; nothing is taken for granted
-//! here. What the kernel would refuse before a socket gets it is refused too: bad checksums, sources that cannot be answered.
+//! The filter has already checked lengths and addresses of a frame; nothing of that is relied on here. What the
+//! kernel would drop before it reaches a socket is dropped too: bad checksums, sources that cannot be answered.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -18,15 +18,15 @@ const TYPE_SERVICE_VLAN: [u8; 2] = [0x88, 0xa8];
 const TYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 const PROTOCOL_UDP: u8 = 17;
-/// Hops of a reply, as of a socket.
+/// Hop limit of a reply, as for a socket.
 const HOPS: u8 = 64;
 
 /// A received datagram.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Inbound<'f> {
-    /// Who sent it.
+    /// The sender.
     pub client: SocketAddr,
-    /// Where it was sent to.
+    /// The destination.
     pub local: SocketAddr,
     /// The message.
     pub payload: &'f [u8],
@@ -36,7 +36,7 @@ pub struct Inbound<'f> {
 #[derive(Clone, Copy)]
 pub struct ReplyHead {
     octets: [u8; HEAD_MAX],
-    /// Where the IP header starts, and where the payload does.
+    /// Offsets of the IP header and of the payload.
     ip: u8,
     payload: u8,
 }
@@ -51,8 +51,8 @@ impl Default for ReplyHead {
     }
 }
 
-/// Reads a frame that arrived on an interface, and prepares the headers of its reply. `None` if it has no datagram that can be
-/// answered.
+/// Parses a frame received on an interface, and prepares the headers of its reply. `None` if it has no datagram that
+/// can be answered.
 pub fn read<'f>(frame: &'f [u8], interface: u32, head: &mut ReplyHead) -> Option<Inbound<'f>> {
     let (ethernet, mut rest) = frame.split_first_chunk::<ETHERNET>()?;
     let mut kind = [ethernet[12], ethernet[13]];
@@ -63,7 +63,7 @@ pub fn read<'f>(frame: &'f [u8], interface: u32, head: &mut ReplyHead) -> Option
         ip_at += VLAN_TAG;
         rest = inner;
     }
-    // A reply goes to the sender, which is one station.
+    // A reply is sent to the sender, which must be a unicast address.
     if ethernet[6] & 1 != 0 {
         return None;
     }
@@ -173,7 +173,8 @@ impl<'f> Udp<'f> {
         let pseudo = pseudo + u64::from(len);
         let is_valid = match checksum {
             0 => may_lack_checksum,
-            // From another network name space of this host it has the sum of the pseudo header only: no wire, no checksum.
+            // From another network namespace of this host, the checksum only covers the pseudo header: it would be
+            // completed by the hardware.
             checksum => fold(pseudo + sum(datagram)) == 0xffff || checksum == fold(pseudo),
         };
         (is_valid && source != 0).then_some(Self {
@@ -196,18 +197,18 @@ impl ReplyHead {
         usize::from(self.payload - self.ip) + payload
     }
 
-    /// Returns how many octets are in front of the payload.
+    /// Returns the number of octets in front of the payload.
     pub fn len(&self) -> usize {
         usize::from(self.payload)
     }
 
-    /// Checks whether no datagram was read.
+    /// Checks whether no datagram was parsed.
     pub fn is_empty(&self) -> bool {
         self.payload == 0
     }
 
-    /// Writes the headers of a frame whose payload is in it already, after [`ReplyHead::len`] octets; `identification` is that of
-    /// an IPv4 packet. `None` if the frame is too long or too short.
+    /// Writes the headers of a frame that already has its payload after [`ReplyHead::len`] octets; `identification`
+    /// is that of an IPv4 packet. `None` if the frame is too long or too short.
     pub fn write(&self, frame: &mut [u8], identification: u16) -> Option<()> {
         let (ip_at, payload_at) = (usize::from(self.ip), usize::from(self.payload));
         let end = frame.len();
@@ -229,7 +230,7 @@ impl ReplyHead {
             ip_at + 8
         };
         let total = sum(&frame[addresses..]) + u64::from(PROTOCOL_UDP) + u64::from(udp_len);
-        // RFC 768: a checksum of zero is sent as ones, because zero means that there is none.
+        // RFC 768: a checksum of zero is sent as all ones, because zero means that there is none.
         let checksum = match !fold(total) {
             0 => 0xffff,
             checksum => checksum,
@@ -239,8 +240,8 @@ impl ReplyHead {
     }
 }
 
-/// Adds the 16-bit words of some octets. RFC 1071 section 2 (B): the order of octets in the processor does not matter until the
-/// end, so that none is swapped before.
+/// Adds the 16-bit words of some octets. RFC 1071 section 2 (B): the sum does not depend on the byte order until the
+/// end, so no octets are swapped before.
 fn sum(octets: &[u8]) -> u64 {
     let (words, rest) = octets.as_chunks::<4>();
     let words = words

@@ -17,12 +17,12 @@ use crate::sys::interface;
 use crate::sys::mapping::Mapping;
 use crate::sys::xsk::XdpSocket;
 
-/// How often a server that takes over tries to open an interface that the one before is about to close.
+/// Interval at which a successor tries to open an interface that its predecessor is about to close.
 const RETRY: Duration = Duration::from_millis(50);
-/// An MTU that every interface has (RFC 791).
+/// Minimum MTU of every interface (RFC 791).
 const MTU_MIN: usize = 576;
 
-/// The filter of an interface: attached as long as this exists.
+/// The filter of an interface, which is attached as long as this exists.
 pub(super) struct Attachment {
     /// 1 while a worker reads the rings.
     switch: Mapping,
@@ -40,9 +40,9 @@ pub(super) struct XdpQueue {
     pub(super) socket: XdpSocket,
     pub(super) attachment: Arc<Attachment>,
     pub(super) state: Arc<XdpState>,
-    /// The number of the interface.
+    /// The index of the interface.
     pub(super) interface: u32,
-    /// The longest IP packet that it transmits.
+    /// The MTU.
     pub(super) mtu: usize,
 }
 
@@ -91,18 +91,18 @@ pub struct XdpPorts {
 }
 
 impl XdpPorts {
-    /// Opens the named interfaces for the addresses of `listeners`; on a wildcard address those of `hosts`, the addresses of
-    /// this host. An interface that cannot be opened is left to the ordinary sockets. One that is in use is tried again for
-    /// `patience`.
+    /// Opens the named interfaces for the addresses of `listeners`; for a wildcard address, those of `hosts`, the
+    /// addresses of this host. An interface that cannot be opened is left to the ordinary sockets. One that is in use
+    /// is retried for `time_limit`.
     pub fn open(
         (names, replies): (&[String], XdpReplies),
         listeners: Vec<UdpListener>,
         hosts: &[HostAddress],
-        patience: Duration,
+        time_limit: Duration,
     ) -> Self {
         let mut ports = XdpPorts::default();
         let addresses = answered_addresses(&listeners, hosts);
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + time_limit;
         for name in names {
             let opened = loop {
                 match open(name, &addresses, replies) {
@@ -129,18 +129,19 @@ impl XdpPorts {
         ports
     }
 
-    /// Returns the states of all interfaces that were named.
+    /// Returns the states of all configured interfaces.
     pub fn states(&self) -> Vec<Arc<XdpState>> {
         self.states.clone()
     }
 }
 
-/// Where replies go.
+/// Where replies are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XdpReplies {
-    /// To the station that sent the query.
+    /// To the MAC address that sent the query.
     ToSender,
-    /// To the station that the kernel's routing table names. Where it names another interface, ordinary sockets are used.
+    /// To the next hop in the kernel's routing table. If the route is by another interface, ordinary sockets are
+    /// used.
     ByRoute,
 }
 
@@ -152,7 +153,7 @@ type AnsweredAddress = (SocketAddr, i32);
 pub struct HostAddress {
     /// The address.
     pub ip: IpAddr,
-    /// Whether it is that of a VLAN interface.
+    /// Whether it is on a VLAN interface.
     pub has_vlan: bool,
 }
 
@@ -160,7 +161,7 @@ pub struct HostAddress {
 fn answered_addresses(listeners: &[UdpListener], hosts: &[HostAddress]) -> Vec<AnsweredAddress> {
     let mut all = Vec::new();
     for local in listeners.iter().map(UdpListener::local) {
-        // What comes from a network to a loopback address is forged.
+        // A datagram from the network to a loopback address is forged.
         for host in hosts.iter().filter(|host| !host.ip.is_loopback()) {
             let address = SocketAddr::new(host.ip, local.port());
             let is_covered = local.ip() == host.ip
@@ -236,7 +237,7 @@ fn open(
     Ok((Arc::clone(&state), queues.collect()))
 }
 
-/// Checks that programs may look up routes as of packets from the loopback interface.
+/// Checks that routes can be looked up as for packets from the loopback interface.
 fn check_forwarding(addresses: &[AnsweredAddress]) -> Result<(), XdpError> {
     for (is_ipv4, setting, path) in [
         (
@@ -275,7 +276,7 @@ fn attach(program: &OwnedFd, interface: u32) -> Result<(OwnedFd, AttachMode), Xd
     result
 }
 
-/// Opens the socket of a queue, without copying where the driver can.
+/// Opens the socket of a queue, without copying if the driver supports that.
 fn open_socket((interface, queue): (u32, u32), mode: AttachMode) -> Result<XdpSocket, XdpError> {
     let zero_copy = match mode {
         AttachMode::Native => XdpSocket::open(interface, queue, true).ok(),

@@ -1,4 +1,4 @@
-//! Threads that read the rings: as UDP workers, but with packets instead of datagrams.
+//! Threads that read the rings, like UDP workers, but packets instead of datagrams.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -17,10 +17,11 @@ use crate::udp::{
     UdpWorker, WorkerSwitch, answer, nanoseconds,
 };
 
-/// How often a worker that is never idle checks its sockets: whether their interfaces still exist, and what they dropped.
+/// Interval at which a worker that is never idle checks its sockets: whether their interfaces still exist, and what
+/// they dropped.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long packets may be on the way from the filter to a ring after the filter is switched off.
+/// How long packets can take from the filter to a ring after the filter is switched off.
 const LAST_PACKETS: Duration = Duration::from_millis(5);
 
 /// Starts at most `threads` workers, which share the queues of all interfaces.
@@ -108,7 +109,7 @@ impl<H: BatchHandler> SwitchedWorker for XdpWorker<H> {
     }
 
     fn finish(&mut self) {
-        // From now on packets wait in the ordinary sockets.
+        // From now on, packets reach the ordinary sockets.
         self.set_filters(false);
         for _ in 0..DRAIN_BATCHES {
             let mut taken = 0;
@@ -144,7 +145,7 @@ impl<H: BatchHandler> XdpWorker<H> {
         }
     }
 
-    /// Counts the datagrams that were dropped, and closes the sockets of interfaces that are gone: a poll does not tell either.
+    /// Counts dropped datagrams, and closes the sockets of removed interfaces: poll reports neither.
     #[cold]
     fn check(&mut self) {
         self.next_check = coarse_time() + CHECK_INTERVAL;
@@ -190,7 +191,7 @@ impl<H: BatchHandler> XdpWorker<H> {
         taken
     }
 
-    /// Fills the batch with datagrams to one listener, which is returned. Packets that are none are dropped.
+    /// Fills the batch with datagrams to one listener, which is returned. Packets without a valid datagram are dropped.
     fn receive(&mut self, index: usize) -> (usize, Option<usize>) {
         let queue = &mut self.queues[index];
         let interface = queue.interface;
@@ -234,14 +235,14 @@ impl<H: BatchHandler> XdpWorker<H> {
             let identification = self.identification;
             let write = |frame: &mut [u8]| head.write(frame, identification);
             if !queue.socket.send(slot, (head.len(), len), write) {
-                self.batch.forget(slot);
+                self.batch.mark_unsent(slot);
             }
         }
         queue.socket.flush();
         if too_large != 0 {
-            // The kernel makes fragments of them.
+            // The kernel fragments them.
             self.batch
-                .send_some(&self.listeners[listener].socket, too_large);
+                .send_slots(&self.listeners[listener].socket, too_large);
         }
     }
 }

@@ -3,17 +3,17 @@
 use super::*;
 
 #[test]
-fn a_live_zone_answers_like_any_other() {
+fn a_live_zone_answers_like_a_zone_in_memory() {
     for source in [Memory::new(false), Memory::new(true)] {
         let server = Server::with(LiveSettings::for_tests(), source, "127.0.0.1:0");
-        // The first is looked up, the second is made of what was, the third is kept whole.
+        // The first is looked up, the second is built from the query cache, the third is from the packet cache.
         for _ in 0..3 {
-            let reply = server.ask("www.example.", 1);
+            let reply = server.exchange("www.example.", 1);
             assert_eq!((rcode(&reply), answers(&reply)), (0, 1));
             assert_eq!(reply[reply.len() - 4..], [192, 0, 2, 80]);
-            assert_eq!(rcode(&server.ask("missing.example.", 1)), 3);
+            assert_eq!(rcode(&server.exchange("missing.example.", 1)), 3);
         }
-        assert_eq!(server.source.begun(), 2);
+        assert_eq!(server.source.started(), 2);
         server.wait_counter("udp-answers", 6);
         assert_eq!(server.counter("backend-queries"), 2);
         assert_eq!(server.counter("packetcache-hit"), 2);
@@ -26,35 +26,35 @@ fn a_live_zone_answers_like_any_other() {
 }
 
 #[test]
-fn a_reply_leaves_a_wildcard_socket_from_the_address_that_was_asked() {
+fn a_late_reply_leaves_a_wildcard_socket_from_the_queried_address() {
     let server = Server::with(LiveSettings::for_tests(), Memory::new(false), "0.0.0.0:0");
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     let asked: SocketAddr = format!("127.0.0.77:{}", server.address.port())
         .parse()
         .unwrap();
-    socket.send_to(&question("www.example.", 1), asked).unwrap();
+    socket.send_to(&query("www.example.", 1), asked).unwrap();
     let mut reply = [0; 512];
     let (_, from) = socket.recv_from(&mut reply).unwrap();
     assert_eq!(from, asked);
 }
 
 #[test]
-fn chains_go_in_and_out_of_live_zones() {
+fn chains_lead_into_and_out_of_live_zones() {
     let server = Server::start(LiveSettings::for_tests());
     for _ in 0..2 {
-        assert_eq!(answers(&server.ask("out.example.", 1)), 2);
-        assert_eq!(answers(&server.ask("back.example.", 1)), 3);
-        assert_eq!(answers(&server.ask("in.resident.", 1)), 2);
-        assert_eq!(answers(&server.ask("www.moved.example.", 1)), 3);
+        assert_eq!(answers(&server.exchange("out.example.", 1)), 2);
+        assert_eq!(answers(&server.exchange("back.example.", 1)), 3);
+        assert_eq!(answers(&server.exchange("in.resident.", 1)), 2);
+        assert_eq!(answers(&server.exchange("www.moved.example.", 1)), 3);
     }
-    // What depends on more than one zone is not kept whole.
+    // An answer from more than one zone is not in the packet cache.
     server.wait_counter("udp-answers", 8);
     assert_eq!(server.counter("packetcache-size"), 0);
 }
 
 #[test]
-fn a_chain_that_ends_at_a_zone_that_is_not_ready_is_not_kept() {
+fn a_chain_that_ends_at_a_zone_that_is_not_ready_is_not_cached() {
     let server = Server::start(LiveSettings::for_tests());
     let offer = |zone: Zone| {
         let mut table = ZoneTable::clone(&server.shared.zones.load());
@@ -62,11 +62,11 @@ fn a_chain_that_ends_at_a_zone_that_is_not_ready_is_not_kept() {
         server.shared.zones.store(Arc::new(table));
     };
     offer(Zone::not_ready(name("other.").as_name()));
-    let reply = server.ask("out.example.", 1);
+    let reply = server.exchange("out.example.", 1);
     assert_eq!((rcode(&reply), answers(&reply)), (0, 1));
-    assert_eq!(rcode(&server.ask("www.other.", 1)), 2);
+    assert_eq!(rcode(&server.exchange("www.other.", 1)), 2);
     server.wait_counter("servfail-packets", 1);
     assert_eq!(server.counter("ring-servfail-queries-size"), 1);
     offer(zone("other.", OTHER));
-    assert_eq!(answers(&server.ask("out.example.", 1)), 2);
+    assert_eq!(answers(&server.exchange("out.example.", 1)), 2);
 }

@@ -3,26 +3,26 @@
 use super::*;
 
 #[test]
-fn a_name_that_does_not_exist_has_its_own_time() {
+fn a_name_that_does_not_exist_is_cached_for_the_negative_ttl() {
     let settings = LiveSettings {
         negative_ttl: Duration::ZERO,
         ..without_packet_cache()
     };
     let server = Server::start(settings);
     for _ in 0..3 {
-        server.ask("missing.example.", 1);
-        server.ask("www.example.", 1);
+        server.exchange("missing.example.", 1);
+        server.exchange("www.example.", 1);
     }
-    assert_eq!(server.source.begun(), 4);
+    assert_eq!(server.source.started(), 4);
     server.wait_counter("query-cache-hit", 2);
 }
 
 #[test]
-fn a_flush_forgets_the_names_it_is_for() {
+fn a_flush_removes_the_requested_names() {
     let server = Server::start(LiveSettings::for_tests());
     for _ in 0..2 {
-        server.ask("www.example.", 1);
-        server.ask("ns1.example.", 1);
+        server.exchange("www.example.", 1);
+        server.exchange("ns1.example.", 1);
     }
     server.wait_counter("query-cache-size", 2);
     server.wait_counter("packetcache-size", 2);
@@ -31,15 +31,15 @@ fn a_flush_forgets_the_names_it_is_for() {
         server.shared.live.flush(&|name| name == wanted.as_name()),
         2
     );
-    server.ask("www.example.", 1);
-    server.ask("ns1.example.", 1);
-    assert_eq!(server.source.begun(), 3);
-    // www.example. was just looked up again: the packet cache has it at the next question.
+    server.exchange("www.example.", 1);
+    server.exchange("ns1.example.", 1);
+    assert_eq!(server.source.started(), 3);
+    // www.example. was just looked up again: the next answer is stored in the packet cache.
     assert_eq!(server.shared.live.flush(&|_| true), 3);
 }
 
 #[test]
-fn a_cache_that_is_being_changed_is_passed_over_and_that_is_counted() {
+fn a_locked_cache_is_skipped_and_counted() {
     let server = Server::start(LiveSettings::for_tests());
     let counters = |names: [&str; 2]| names.map(|name| server.counter(name));
     let of_queries = ["deferred-cache-lookup", "deferred-cache-inserts"];
@@ -47,25 +47,25 @@ fn a_cache_that_is_being_changed_is_passed_over_and_that_is_counted() {
         "deferred-packetcache-lookup",
         "deferred-packetcache-inserts",
     ];
-    // The first question leaves its part in the query cache, the second the answer in the packet cache.
-    server.ask("www.example.", 1);
+    // The first query stores its fragment in the query cache, the second its answer in the packet cache.
+    server.exchange("www.example.", 1);
     server.wait_counter("query-cache-size", 1);
-    // A flush holds the part of the cache that it looks at: the question comes meanwhile.
+    // A flush locks the shard that it examines; the query arrives in the meantime.
     server.shared.live.flush(&|_| {
-        assert_eq!(server.ask("www.example.", 1)[7], 1);
+        assert_eq!(server.exchange("www.example.", 1)[7], 1);
         false
     });
     wait_until("the query cache", || counters(of_queries) == [1, 1]);
     assert_eq!(counters(of_packets), [0, 0]);
     for _ in 0..2 {
-        server.ask("www.example.", 1);
+        server.exchange("www.example.", 1);
     }
     server.wait_counter("packetcache-size", 1);
-    let looked_at = AtomicUsize::new(0);
+    let locked = AtomicUsize::new(0);
     server.shared.live.flush(&|_| {
         // First the entry of the query cache, then that of the packet cache.
-        if looked_at.fetch_add(1, Ordering::Relaxed) == 1 {
-            assert_eq!(server.ask("www.example.", 1)[7], 1);
+        if locked.fetch_add(1, Ordering::Relaxed) == 1 {
+            assert_eq!(server.exchange("www.example.", 1)[7], 1);
         }
         false
     });
@@ -88,7 +88,7 @@ fn a_cached_answer_is_what_the_engine_would_write() {
     let mut packets: Vec<Vec<u8>> = Vec::new();
     for qname in names {
         for qtype in [1, 16, 2, 255] {
-            let packet = question(qname, qtype);
+            let packet = query(qname, qtype);
             let mut checking = packet.clone();
             (checking[0], checking[2], checking[3]) = (0x77, 0, 0x10);
             let mut notify = packet.clone();
@@ -114,15 +114,15 @@ fn a_cached_answer_is_what_the_engine_would_write() {
     for round in 0..3 {
         for packet in &packets {
             assert_eq!(
-                cached.ask_packet(packet),
-                plain.ask_packet(packet),
+                cached.exchange_packet(packet),
+                plain.exchange_packet(packet),
                 "{round} {packet:x?}"
             );
         }
         let streams = [packets.clone()].concat();
         assert_eq!(
-            sorted(ask_tcp(&cached, &streams)),
-            sorted(ask_tcp(&plain, &streams))
+            sorted(exchange_tcp(&cached, &streams)),
+            sorted(exchange_tcp(&plain, &streams))
         );
     }
     assert!(cached.counter("packetcache-hit") > 100);
@@ -135,7 +135,7 @@ fn sorted(mut replies: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn caches_stay_within_their_bounds() {
+fn caches_stay_within_their_limits() {
     let settings = LiveSettings {
         packet_entries: 64,
         query_entries: 64,
@@ -143,28 +143,28 @@ fn caches_stay_within_their_bounds() {
     };
     let server = Server::start(settings);
     let packets: Vec<_> = (0..600)
-        .map(|i| question(&format!("n{i}.example."), 1))
+        .map(|i| query(&format!("n{i}.example."), 1))
         .collect();
-    assert_eq!(ask_tcp(&server, &packets).len(), 600);
+    assert_eq!(exchange_tcp(&server, &packets).len(), 600);
     assert!(server.counter("packetcache-size") <= 64);
     assert!(server.counter("query-cache-size") <= 64);
     assert!(server.counter("query-cache-size") > 0);
 }
 
 #[test]
-fn a_question_with_a_cookie_comes_from_the_packet_cache() {
+fn a_query_with_a_cookie_is_answered_from_the_packet_cache() {
     let server = Server::start(LiveSettings::for_tests());
-    let ask = |cookie: &[u8]| {
+    let exchange = |cookie: &[u8]| {
         let option = [b"\0\x0a\0\x08", cookie].concat();
-        server.ask_packet(&with_edns(question("www.example.", 1), 1232, true, &option))
+        server.exchange_packet(&with_edns(query("www.example.", 1), 1232, true, &option))
     };
-    let first = ask(b"cookie-0");
+    let first = exchange(b"cookie-0");
     assert_eq!(answers(&first), 1);
-    assert_eq!(ask(b"cookie-1"), first);
-    // RFC 7873: no cookie is answered, so answers do not depend on them.
-    assert_eq!(ask(b"cookie-2"), first);
-    let without = with_edns(question("www.example.", 1), 1232, true, b"");
-    assert_eq!(server.ask_packet(&without), first);
+    assert_eq!(exchange(b"cookie-1"), first);
+    // RFC 7873: this server does not answer cookies, so answers do not depend on them.
+    assert_eq!(exchange(b"cookie-2"), first);
+    let without = with_edns(query("www.example.", 1), 1232, true, b"");
+    assert_eq!(server.exchange_packet(&without), first);
     server.wait_counter("udp-answers", 4);
     assert_eq!(server.counter("packetcache-hit"), 2);
     assert_eq!(server.counter("packetcache-miss"), 2);

@@ -1,5 +1,5 @@
-//! Zones that are signed while they are sent: shared by their clients, kept for the next one, and given up at once when the last
-//! client leaves.
+//! Zones that are signed while they are sent: shared by their clients, stored for the next one, and cancelled at once
+//! when the last client disconnects.
 
 use super::*;
 use nameward_testkit::wait_until;
@@ -19,7 +19,7 @@ fn signed(name: &str, key: &[u8], text: &str) -> Zone {
     zone
 }
 
-/// Signing takes next to no CPU time, so `rsa.` is not signed before the test ends.
+/// Signing gets next to no CPU time, so `rsa.` is not signed before the test ends.
 fn slow() -> LiveSettings {
     LiveSettings {
         signing_cpu_percent: 1,
@@ -27,17 +27,17 @@ fn slow() -> LiveSettings {
     }
 }
 
-fn limits(most: usize) -> TransferLimits {
+fn limits(total: usize) -> TransferLimits {
     TransferLimits {
-        most,
-        per_client: most,
+        total,
+        per_client: total,
         sent_octets_max: 64 << 20,
     }
 }
 
 fn request(server: &Loopback, name: &str) -> TcpStream {
     let mut stream = server.tcp();
-    send(&mut stream, &plain_question(name, Type::AXFR));
+    send(&mut stream, &plain_query(name, Type::AXFR));
     stream
 }
 
@@ -46,7 +46,7 @@ fn threads() -> usize {
 }
 
 #[test]
-fn a_client_that_leaves_frees_its_place_and_the_work_for_it_at_once() {
+fn a_client_that_disconnects_releases_its_slot_and_cancels_its_work_at_once() {
     let zones = vec![
         signed("rsa.", RSA, &text(7, 20_000)),
         signed("small.", KEY, &text(7, 3)),
@@ -56,23 +56,23 @@ fn a_client_that_leaves_frees_its_place_and_the_work_for_it_at_once() {
     let transfers = &primary.transfers;
     let large = request(server, "rsa.");
     wait_until("the zone is being signed", || {
-        transfers.copies_in_work() == 1 && transfers.counts().0 == 1
+        transfers.copies_in_progress() == 1 && transfers.counts().0 == 1
     });
-    // One that waits for a place leaves it, too.
+    // A client that waits for a slot releases its position, too.
     let waiting = request(server, "small.");
     wait_until("another waits", || transfers.counts() == (1, 1));
     drop(waiting);
     wait_until("it has left", || transfers.counts() == (1, 0));
     drop(large);
     wait_until("the place is free", || transfers.counts() == (0, 0));
-    assert_eq!(transfers.copies_in_work(), 0);
+    assert_eq!(transfers.copies_in_progress(), 0);
     assert!(axfr(server, "small.").is_some());
     let signatures = server.counter("signatures");
     assert!(signatures < 20_000, "{signatures} of 60,000");
 }
 
 #[test]
-fn many_abandoned_requests_keep_no_thread_and_no_zone_from_others() {
+fn many_abandoned_requests_delay_no_other_transfer() {
     let zones = vec![
         signed("rsa.", RSA, &text(7, 20_000)),
         signed("small.", KEY, &text(7, 3)),
@@ -89,14 +89,14 @@ fn many_abandoned_requests_keep_no_thread_and_no_zone_from_others() {
         wait_until("places are taken", || transfers.counts().0 > 0);
         drop(abandoned);
         wait_until("all places are free", || transfers.counts() == (0, 0));
-        assert_eq!(transfers.copies_in_work(), 0, "round {round}");
+        assert_eq!(transfers.copies_in_progress(), 0, "round {round}");
     }
     for name in ["small.", "there.", "open."] {
         assert!(axfr(server, name).is_some(), "{name}");
     }
-    // Threads that read databases and the journal are a few, and end when they have been idle for some seconds.
-    let (after, most) = (threads(), before + 8);
-    assert!(after <= most, "{after} threads, {before} before");
+    // A few threads read databases and the journal; they end when they have been idle for some seconds.
+    let (after, limit) = (threads(), before + 8);
+    assert!(after <= limit, "{after} threads, {before} before");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn clients_share_a_copy_and_the_next_one_gets_the_version_that_was_sent() {
         .collect();
     assert!(read.windows(2).all(|pair| pair[0] == pair[1]));
     wait_until("the copy is kept", || {
-        primary.transfers.copies_in_work() == 0
+        primary.transfers.copies_in_progress() == 0
     });
     let made = server.counter("signatures");
     assert_eq!(axfr(server, "open.").unwrap(), read[0]);
@@ -129,7 +129,7 @@ fn a_change_of_a_signed_zone_costs_its_own_signatures() {
     let server = &primary.server;
     let whole = axfr(server, "open.").unwrap();
     wait_until("the copy is kept", || {
-        primary.transfers.copies_in_work() == 0
+        primary.transfers.copies_in_progress() == 0
     });
     let made = server.counter("signatures");
     server.replace(Arc::new(signed("open.", KEY, &text(8, 501))));
@@ -144,14 +144,14 @@ fn a_change_of_a_signed_zone_costs_its_own_signatures() {
 }
 
 #[test]
-fn those_who_never_read_lose_their_places_to_the_first_one_who_reads() {
-    // Larger than what the buffers of the sockets take.
+fn clients_that_never_read_lose_their_slots_to_one_that_reads() {
+    // Larger than the socket buffers.
     let primary = Primary::start(vec![zone("open.", &text(7, 120_000))], limits(3), false);
     let (server, transfers) = (&primary.server, &primary.transfers);
     let _stalled: Vec<TcpStream> = (0..3)
         .map(|_| {
             let mut stream = server.slow_tcp();
-            send(&mut stream, &plain_question("open.", Type::AXFR));
+            send(&mut stream, &plain_query("open.", Type::AXFR));
             stream
         })
         .collect();

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_what_is_checked_and_not_how_often() {
+    fn a_key_includes_the_check_but_not_its_interval() {
         let check = |url: &str, code, timeout_ms| HealthCheck {
             address: "192.0.2.1".parse().ok(),
             kind: CheckKind::Url {

@@ -1,4 +1,4 @@
-//! LUA records of a build without an interpreter: each fails, and says why.
+//! LUA records in a build without an interpreter: each fails with that reason.
 
 use std::sync::Arc;
 

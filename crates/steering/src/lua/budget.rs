@@ -15,7 +15,7 @@ thread_local! {
     static IS_OVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Starts a budget of so many interrupts; 0 is no limit.
+/// Starts a budget of this many interrupts; 0 means no limit.
 pub(super) fn start(interrupts: u32) {
     LEFT.set(match interrupts {
         0 => u64::MAX,
@@ -53,7 +53,7 @@ fn spend(interrupts: u64) -> mlua::Result<()> {
     }
 }
 
-/// Charges for work on so many octets or list entries.
+/// Charges for work on this many octets or list entries.
 pub(super) fn charge(units: usize) -> mlua::Result<()> {
     match units / UNITS_PER_INTERRUPT {
         0 => Ok(()),

@@ -37,7 +37,7 @@ pub fn check_script(rdata: &[u8]) -> Vec<ScriptProblem> {
         .collect()
 }
 
-/// A word of the source that matters for names.
+/// A token of the source that is relevant for names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SourceWord<'s> {
     Name(&'s str),
@@ -45,7 +45,7 @@ enum SourceWord<'s> {
 }
 
 /// Returns the global names that a script calls or indexes and that neither exist here nor are set by the script itself.
-/// Scripts that include others are not checked, because those may set names.
+/// Scripts that include others are not checked, because those may define names.
 fn unknown_names(source: &[u8]) -> Vec<String> {
     let words = words_of(source);
     let mut set_here = Vec::new();

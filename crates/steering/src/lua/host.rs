@@ -150,7 +150,7 @@ impl Interpreter {
         let is_over = budget::is_over();
         budget::lift();
         let failure = match value {
-            // A script that caught the error has used up its budget all the same.
+            // A script that caught the error has still used up its budget.
             Ok(_) if is_over => ScriptFailure::Instructions(settings.instructions_max),
             Ok(value) => return results::read(rtype, &value).map(|records| (rtype, records)),
             Err(error) => error.into(),

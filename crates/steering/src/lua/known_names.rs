@@ -28,7 +28,7 @@ pub(super) const LUAU_NAMES: [&str; 23] = [
     "xpcall",
 ];
 
-/// Names of Luau that are made from others.
+/// Names in Luau that are composed of others.
 const DERIVED_NAMES: [&str; 2] = ["unpack", "utf8"];
 
 /// Functions and variables of PowerDNS, and pools.

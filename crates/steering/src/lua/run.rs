@@ -1,4 +1,4 @@
-//! One run of a script: the query it runs for, what it may know, and what became of it.
+//! One run of a script: its query, its environment, and its result.
 //!
 //! A run never waits: a script that needs records which are not known yet ends, the caller finds them, and the script runs
 //! again.

@@ -156,7 +156,7 @@ fn nothing_that_a_script_sets_outlives_its_run() {
 }
 
 #[test]
-fn a_shared_state_keeps_what_scripts_set() {
+fn a_shared_state_keeps_values_set_by_scripts() {
     let steering = Arc::new(Steering::default());
     steering.set_script_settings(ScriptRules {
         is_shared: true,

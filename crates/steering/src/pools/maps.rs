@@ -17,7 +17,7 @@ pub struct MapEntry {
     pub countries: Vec<String>,
     /// Continents of clients, as two letters.
     pub continents: Vec<String>,
-    /// A place, for clients that are closer to it than to those of other entries.
+    /// A location, for clients that are closer to it than to those of other entries.
     pub point: Option<GeoPoint>,
     /// The pools in order of preference: the first one with members that work is used.
     pub pools: Vec<String>,

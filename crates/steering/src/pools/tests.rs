@@ -45,7 +45,7 @@ fn with(pools: Vec<PoolRule>, maps: Vec<MapRule>) -> Arc<Steering> {
 }
 
 /// Returns the addresses of an answer; `None` is SERVFAIL.
-fn ask(steering: &Steering, name: &str, client: &str) -> Option<Vec<String>> {
+fn query(steering: &Steering, name: &str, client: &str) -> Option<Vec<String>> {
     let address: IpAddr = client.parse().unwrap();
     let prefix = if address.is_ipv4() { 32 } else { 128 };
     let prepared = steering.pools().prepared().load();
@@ -72,7 +72,7 @@ fn members_are_chosen_by_their_weights() {
     let steering = with(vec![pool("web", members)], Vec::new());
     let mut counts = HashMap::<String, u32>::new();
     for _ in 0..4000 {
-        let answer = ask(&steering, "web", "192.0.2.99").unwrap();
+        let answer = query(&steering, "web", "192.0.2.99").unwrap();
         assert_eq!(answer.len(), 1);
         *counts.entry(answer[0].clone()).or_default() += 1;
     }
@@ -85,12 +85,12 @@ fn members_are_chosen_by_their_weights() {
 fn a_higher_order_serves_while_no_lower_one_works() {
     let members = vec![member("192.0.2.1", 1, 0), member("192.0.2.2", 1, 1)];
     let steering = with(vec![pool("web", members)], Vec::new());
-    assert_eq!(ask(&steering, "web", "::1").unwrap(), ["192.0.2.1"]);
+    assert_eq!(query(&steering, "web", "::1").unwrap(), ["192.0.2.1"]);
     down(&steering, "192.0.2.1");
-    assert_eq!(ask(&steering, "web", "::1").unwrap(), ["192.0.2.2"]);
+    assert_eq!(query(&steering, "web", "::1").unwrap(), ["192.0.2.2"]);
     down(&steering, "192.0.2.2");
     // All are down: as if all worked.
-    assert_eq!(ask(&steering, "web", "::1").unwrap(), ["192.0.2.1"]);
+    assert_eq!(query(&steering, "web", "::1").unwrap(), ["192.0.2.1"]);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_pool_without_working_members_answers_as_configured() {
         rule.all_down = all_down;
         let steering = with(vec![rule], Vec::new());
         down(&steering, "192.0.2.1");
-        assert_eq!(ask(&steering, "web", "::1"), expected, "{all_down:?}");
+        assert_eq!(query(&steering, "web", "::1"), expected, "{all_down:?}");
     }
 }
 
@@ -116,12 +116,12 @@ fn several_or_all_members_are_answered_at_once() {
     let mut rule = pool("web", members);
     rule.answers = 0;
     let steering = with(vec![rule.clone()], Vec::new());
-    assert_eq!(ask(&steering, "web", "::1").unwrap().len(), 5);
+    assert_eq!(query(&steering, "web", "::1").unwrap().len(), 5);
     down(&steering, "192.0.2.3");
-    assert_eq!(ask(&steering, "web", "::1").unwrap().len(), 4);
+    assert_eq!(query(&steering, "web", "::1").unwrap().len(), 4);
     rule.answers = 2;
     let steering = with(vec![rule], Vec::new());
-    assert_eq!(ask(&steering, "web", "::1").unwrap().len(), 2);
+    assert_eq!(query(&steering, "web", "::1").unwrap().len(), 2);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn a_sticky_client_moves_only_if_its_member_fails() {
     let steering = with(vec![rule], Vec::new());
     let clients: Vec<String> = (0..200).map(|n| format!("10.0.{}.{}", n % 7, n)).collect();
     let answers = || {
-        let answer = |client: &String| ask(&steering, "web", client).unwrap()[0].clone();
+        let answer = |client: &String| query(&steering, "web", client).unwrap()[0].clone();
         clients.iter().map(answer).collect::<Vec<_>>()
     };
     let before = answers();
@@ -168,11 +168,11 @@ fn the_narrowest_network_decides_and_its_pools_fail_over() {
         default: vec!["other".to_owned()],
     };
     let steering = with(pools, vec![map]);
-    assert_eq!(ask(&steering, "geo", "10.2.0.1").unwrap(), ["192.0.2.1"]);
-    assert_eq!(ask(&steering, "geo", "10.1.0.1").unwrap(), ["192.0.2.2"]);
-    assert_eq!(ask(&steering, "geo", "11.0.0.1").unwrap(), ["192.0.2.3"]);
+    assert_eq!(query(&steering, "geo", "10.2.0.1").unwrap(), ["192.0.2.1"]);
+    assert_eq!(query(&steering, "geo", "10.1.0.1").unwrap(), ["192.0.2.2"]);
+    assert_eq!(query(&steering, "geo", "11.0.0.1").unwrap(), ["192.0.2.3"]);
     down(&steering, "192.0.2.1");
-    assert_eq!(ask(&steering, "geo", "10.2.0.1").unwrap(), ["192.0.2.2"]);
+    assert_eq!(query(&steering, "geo", "10.2.0.1").unwrap(), ["192.0.2.2"]);
     let prepared = steering.pools().prepared().load();
     let unknown = PoolClient {
         address: "10.0.0.0".parse().unwrap(),

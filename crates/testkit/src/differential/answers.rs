@@ -1,6 +1,6 @@
 //! Queries to a server, and answers in a comparable form.
 
-use super::questions::Ask;
+use super::queries::Ask;
 use crate::TestFailure;
 use crate::wire::{Exchange, Message, Record, Sockets, Transport, rcode_text};
 use std::collections::BTreeSet;

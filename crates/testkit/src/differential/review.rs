@@ -3,7 +3,7 @@
 //! A class describes what the disagreement of the peers looks like, and which of them our answer must then agree with.
 
 use super::answers::Answer;
-use super::questions::Ask;
+use super::queries::Ask;
 use super::zones;
 use std::collections::BTreeSet;
 

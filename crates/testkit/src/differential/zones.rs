@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_makes_the_same_zones() {
+    fn the_same_seed_generates_the_same_zones() {
         assert_eq!(zones(7)[0].text(), zones(7)[0].text());
         assert_ne!(zones(7)[0].text(), zones(8)[0].text());
     }

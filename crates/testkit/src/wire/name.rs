@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn within_goes_by_labels_and_not_by_octets() {
+    fn within_compares_labels_and_not_octets() {
         let zone = Name::parse("Example.org").unwrap();
         assert!(Name::parse("a.example.ORG").unwrap().is_within(&zone));
         assert!(zone.is_within(&zone));

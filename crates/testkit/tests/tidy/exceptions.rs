@@ -1,4 +1,4 @@
-//! Faults that are allowed for now: a rule, what it is about, and how much of it there may be at most.
+//! Faults that are allowed for now: a rule, a subject, and a maximum.
 
 use crate::sources::root;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! String literals of Rust source, found without a parser: comments, characters and raw strings are told apart.
+//! String literals of Rust source, found without a parser: comments, characters and raw strings are distinguished.
 
 use crate::sources::SourceFile;
 

@@ -83,7 +83,7 @@ fn a_type_name_means_one_thing_in_the_whole_workspace() {
 }
 
 #[test]
-fn defaults_of_settings_stand_in_the_table_of_settings() {
+fn defaults_are_defined_in_the_table_of_settings() {
     let found = rules::defaults(&Workspace::read());
     keep(
         "default",

@@ -1,4 +1,4 @@
-//! The rules. Each gives its faults: what it is about, and how much of it there is.
+//! The rules. Each returns its faults: a subject, and an amount.
 
 use crate::sources::{SourceFile, Workspace};
 use std::collections::BTreeMap;

@@ -44,12 +44,12 @@ impl Manifest {
     }
 }
 
-/// All that the rules look at.
+/// Everything that the rules check.
 pub struct Workspace {
     pub architecture: String,
     pub crates: Vec<Manifest>,
     pub files: Vec<SourceFile>,
-    /// The sources of the load generator, which is no layer.
+    /// The sources of the load generator, which is not a layer.
     pub bench: Vec<SourceFile>,
 }
 

@@ -125,7 +125,7 @@ impl Operations {
     pub(in crate::operations) fn ds_advice(&self, name: &NameBuf) -> DsAdvice {
         let serial = self.shown_serial(name);
         let secondaries = self.secondaries_of(name, serial);
-        let caches = match self.keeper.ds_readiness(name.as_name(), now_seconds()) {
+        let caches = match self.rollover.ds_readiness(name.as_name(), now_seconds()) {
             Ok(DsReadiness::Ready) => Some(DsTime::Now),
             Ok(DsReadiness::At(at)) => Some(DsTime::At(at)),
             Ok(DsReadiness::AfterSigning(seconds)) => Some(DsTime::AfterSigning(seconds)),

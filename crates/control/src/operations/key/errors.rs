@@ -6,7 +6,7 @@ use nameward_wire::NameBuf;
 
 use crate::operations::{Database, ErrorKind, OperationError};
 
-/// Turns an error of keys into one of an operation on a zone.
+/// Converts a key error to an operation error for a zone.
 pub(in crate::operations) fn zone_keys_error(
     name: &NameBuf,
 ) -> impl Fn(ZoneKeysError) -> OperationError {

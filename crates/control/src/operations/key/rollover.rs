@@ -63,7 +63,7 @@ impl Operations {
                 )));
             }
         };
-        let rolled = self.keeper.roll(name.as_name(), role, now_seconds());
+        let rolled = self.rollover.roll(name.as_name(), role, now_seconds());
         let (keys, progress) = rolled.map_err(rollover_error(&name))?;
         if keys.is_empty() {
             return Err(OperationError::not_found(format!(
@@ -87,7 +87,7 @@ impl Operations {
             DsReport::Gone => DsSight::Gone,
         };
         let noted = self
-            .keeper
+            .rollover
             .note_ds((name.as_name(), key), sight, now_seconds());
         let (keys, progress) = noted.map_err(rollover_error(&name))?;
         if keys.is_empty() {
@@ -106,7 +106,7 @@ impl Operations {
         progress: &KeyProgress,
     ) -> Result<OperationResult, OperationError> {
         (self.keys_changed)(*name);
-        let status = self.keeper.status(name.as_name(), now_seconds());
+        let status = self.rollover.status(name.as_name(), now_seconds());
         let status = status.map_err(rollover_error(name))?;
         let steps = progress.steps.iter().map(step_words);
         Ok(OperationResult::KeySteps(KeySteps {
@@ -124,7 +124,7 @@ impl Operations {
         &self,
         names: &[String],
     ) -> Result<(), OperationError> {
-        let unknown = names.iter().find(|name| !self.keeper.knows_policy(name));
+        let unknown = names.iter().find(|name| !self.rollover.knows_policy(name));
         match unknown {
             None => Ok(()),
             Some(name) => Err(OperationError::invalid(format!(
@@ -134,12 +134,12 @@ impl Operations {
     }
 
     /// Refuses manual changes of managed keys.
-    pub(in crate::operations) fn check_by_hand(
+    pub(in crate::operations) fn check_manual_change(
         &self,
         name: &NameBuf,
     ) -> Result<(), OperationError> {
         let rank = (self.rank_of)(name.as_name());
-        let policy = self.keeper.manager(name.as_name(), rank, now_seconds());
+        let policy = self.rollover.manager(name.as_name(), rank, now_seconds());
         match policy {
             None => Ok(()),
             Some(policy) => Err(OperationError::refused(format!(

@@ -72,17 +72,17 @@ impl Operations {
     }
 
     /// Restores how a zone with keys in the state store was signed.
-    pub(in crate::operations) fn restore_terms(
+    pub(in crate::operations) fn restore_signing(
         &self,
         name: &NameBuf,
         before: SigningSettings,
     ) -> Result<(), OperationError> {
-        let restore = |kept: &mut SigningSettings| {
-            let serial = kept.serial;
-            *kept = before;
-            kept.serial = serial;
+        let restore = |stored: &mut SigningSettings| {
+            let serial = stored.serial;
+            *stored = before;
+            stored.serial = serial;
         };
-        let keys = self.keeper.local_keys();
+        let keys = self.rollover.local_keys();
         let set = keys.change_terms(name.as_name(), now_seconds(), restore);
         (self.keys_changed)(*name);
         set.map_err(zone_keys_error(name))
@@ -93,18 +93,25 @@ impl Operations {
         &self,
         name: &NameBuf,
         storage: &dyn KeyStorage,
-        terms: &RequestedSigning,
+        signing: &RequestedSigning,
     ) -> Result<OperationResult, OperationError> {
-        check_signing(name, terms, &storage.keys().map_err(zone_keys_error(name))?)?;
-        let changed = storage.change_signing(terms, now_seconds());
+        check_signing(
+            name,
+            signing,
+            &storage.keys().map_err(zone_keys_error(name))?,
+        )?;
+        let changed = storage.change_signing(signing, now_seconds());
         let is_changed = changed.map_err(zone_keys_error(name))?;
         let zone = name.to_string();
         if !is_changed {
             return Ok(OperationResult::NoChange { zone });
         }
         (self.keys_changed)(*name);
-        let denial = terms.denial.as_ref().map(|denial| denial.word().to_owned());
-        let soa_edit = terms.soa_edit.map(|edit| edit.word().to_owned());
+        let denial = signing
+            .denial
+            .as_ref()
+            .map(|denial| denial.word().to_owned());
+        let soa_edit = signing.soa_edit.map(|edit| edit.word().to_owned());
         tracing::info!(
             "zone {name}: signing changed: denial {}, SOA-EDIT {}",
             denial.as_deref().unwrap_or("unchanged"),

@@ -75,7 +75,7 @@ impl Operations {
     pub fn signing_in_memory(&self, zone: Name<'_>) -> Option<ListedSigning> {
         let table = self.commits.table().load();
         let version = table.exact(zone)?;
-        let denial = denial_word(version.signing()).map(str::to_owned);
+        let denial = denial_keyword(version.signing()).map(str::to_owned);
         let ends = signatures_end(version, now_seconds());
         let how = match version.signing() {
             SigningState::Unsigned => return None,
@@ -84,7 +84,7 @@ impl Operations {
                 "database"
             }
         };
-        let keys = self.keeper.local_keys().keys(zone).unwrap_or_default();
+        let keys = self.rollover.local_keys().keys(zone).unwrap_or_default();
         if keys.is_empty() || how == "stored" {
             return Some(ListedSigning {
                 signed: how.into(),
@@ -104,7 +104,7 @@ impl Operations {
         denial: Option<String>,
         ends: Option<u64>,
     ) -> ListedSigning {
-        let status = self.keeper.status(name.as_name(), now_seconds());
+        let status = self.rollover.status(name.as_name(), now_seconds());
         let listed: Vec<_> = keys
             .iter()
             .filter_map(|key| super::zone_keys::listed(name, key, keys).ok())
@@ -161,12 +161,12 @@ impl Operations {
             return Ok(Some(in_memory.unwrap_or(stored)));
         }
         // Managed keys are shown even before they sign.
-        if self.keeper.status(name.as_name(), now_seconds()).is_ok() {
+        if self.rollover.status(name.as_name(), now_seconds()).is_ok() {
             let keys = storage.keys().map_err(zone_keys_error(name))?;
             let made = signing_keys(&keys).unwrap_or_default();
             let signing = signing_of_rows(name, made, policy);
             let denial = in_memory.and_then(|signing| signing.denial);
-            let denial = denial.unwrap_or_else(|| live_denial_word(&signing).into());
+            let denial = denial.unwrap_or_else(|| live_denial_keyword(&signing).into());
             let ends = signing.signs().then(|| signing.earliest_end(now_seconds()));
             return Ok(Some(self.with_status(name, &keys, Some(denial), ends)));
         }
@@ -194,8 +194,8 @@ impl Operations {
         let of_memory = in_memory.and_then(|signing| signing.denial);
         Ok(Some(ListedSigning {
             signed: "database".into(),
-            denial: Some(of_memory.unwrap_or_else(|| live_denial_word(&signing).into())),
-            keys: listed.iter().map(stored_key_words).collect(),
+            denial: Some(of_memory.unwrap_or_else(|| live_denial_keyword(&signing).into())),
+            keys: listed.iter().map(stored_key_text).collect(),
             ds: wanted,
             signature_expires: Some(signing.earliest_end(now_seconds())),
             ..ListedSigning::default()
@@ -210,7 +210,7 @@ fn signing_of_rows(name: &NameBuf, keys: Keys, policy: SigningPolicy) -> Signing
 }
 
 /// Describes a key that no policy manages: number, tag, role and use.
-fn stored_key_words(key: &ListedZoneKey) -> String {
+fn stored_key_text(key: &ListedZoneKey) -> String {
     let usage = match (key.published, key.active) {
         (true, true) => "active",
         (true, false) => "published",
@@ -223,7 +223,7 @@ fn stored_key_words(key: &ListedZoneKey) -> String {
 }
 
 /// Returns the keyword for the denial method of a live zone.
-fn live_denial_word(signing: &Signing) -> &'static str {
+fn live_denial_keyword(signing: &Signing) -> &'static str {
     let is_nsec3 = matches!(signing.denial(), Denial::Nsec3(_));
     match (signing.style(), is_nsec3) {
         (DenialStyle::Chain, false) if signing.lists_live_names() => "nsec",
@@ -241,7 +241,7 @@ fn live_denial_word(signing: &Signing) -> &'static str {
 }
 
 /// Returns the keyword for the denial method of a signed zone, as in `zone secure --denial`.
-fn denial_word(state: &SigningState) -> Option<&'static str> {
+fn denial_keyword(state: &SigningState) -> Option<&'static str> {
     Some(match state {
         SigningState::Unsigned => return None,
         SigningState::Chained(chained) => match chained.chain.hashing() {

@@ -60,14 +60,14 @@ pub(in crate::operations) fn steps(steps: &KeySteps) -> String {
         text.push_str(&format!("zone {zone}: {step}\n"));
     }
     match &steps.next {
-        Some(next) => text.push_str(&format!("zone {zone}: next: {}\n", next_words(next))),
+        Some(next) => text.push_str(&format!("zone {zone}: next: {}\n", next_text(next))),
         None => text.push_str(&format!("zone {zone}: no further steps scheduled\n")),
     }
     text
 }
 
 /// Formats a future step, with its time.
-pub(in crate::operations) fn next_words(next: &ListedStep) -> String {
+pub(in crate::operations) fn next_text(next: &ListedStep) -> String {
     match next.at {
         Some(at) => format!("{} at {}", next.step, utc_text(at)),
         None => next.step.clone(),

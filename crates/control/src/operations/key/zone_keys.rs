@@ -80,8 +80,8 @@ impl Operations {
                 denial,
                 soa_edit,
             } => {
-                let terms = read_signing(denial.as_deref(), soa_edit.as_deref())?;
-                let secured = self.secure_zone(zone, algorithm.as_deref(), &terms)?;
+                let signing = read_signing(denial.as_deref(), soa_edit.as_deref())?;
+                let secured = self.secure_zone(zone, algorithm.as_deref(), &signing)?;
                 Ok(self.with_advice(secured))
             }
             OperationRequest::ZoneUnsecure { zone, force } => self.unsecure_zone(zone, *force),
@@ -109,12 +109,12 @@ impl Operations {
         &self,
         zone: &str,
         algorithm: Option<&str>,
-        terms: &RequestedSigning,
+        signing: &RequestedSigning,
     ) -> Result<OperationResult, OperationError> {
         let (name, storage) = self.signable(zone)?;
         if storage.has_keys().map_err(zone_keys_error(&name))? {
-            return match (algorithm, terms.is_empty()) {
-                (None, false) => self.change_signing(&name, &*storage, terms),
+            return match (algorithm, signing.is_empty()) {
+                (None, false) => self.change_signing(&name, &*storage, signing),
                 _ => Err(signed_already(&name)),
             };
         }
@@ -124,8 +124,8 @@ impl Operations {
             ..KeyTemplate::default()
         };
         let key = template.key(template.generate()?)?;
-        check_signing(&name, terms, std::slice::from_ref(&key))?;
-        let number = storage.sign(key, terms, now_seconds());
+        check_signing(&name, signing, std::slice::from_ref(&key))?;
+        let number = storage.sign(key, signing, now_seconds());
         let number = number.map_err(zone_keys_error(&name))?;
         (self.keys_changed)(name);
         let key = listed_key(&name, &*storage, number)?;
@@ -146,7 +146,7 @@ impl Operations {
         is_forced: bool,
     ) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
-        self.check_by_hand(&name)?;
+        self.check_manual_change(&name)?;
         let storage = self.key_storage(&name)?;
         if !is_forced && storage.has_keys().map_err(zone_keys_error(&name))? {
             self.check_no_ds(&name, &*storage)?;
@@ -188,7 +188,7 @@ impl Operations {
     /// Lists all zones that have keys.
     pub(in crate::operations) fn zones_with_keys(&self) -> Result<Vec<NameBuf>, OperationError> {
         let zones = self
-            .keeper
+            .rollover
             .storages()
             .zones()
             .map_err(|error| match error {
@@ -253,7 +253,7 @@ impl Operations {
         change: KeyChange,
     ) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
-        self.check_by_hand(&name)?;
+        self.check_manual_change(&name)?;
         let storage = self.key_storage(&name)?;
         let change = match change {
             KeyChange::Activate => UseChange::Active(true),
@@ -268,7 +268,7 @@ impl Operations {
 
     fn remove_zone_key(&self, zone: &str, number: u32) -> Result<OperationResult, OperationError> {
         let name = zone_name(zone)?;
-        self.check_by_hand(&name)?;
+        self.check_manual_change(&name)?;
         let removed = self.key_storage(&name)?.remove(number, now_seconds());
         removed.map_err(zone_keys_error(&name))?;
         (self.keys_changed)(name);
@@ -300,7 +300,7 @@ impl Operations {
         name: &NameBuf,
     ) -> Result<Box<dyn KeyStorage + '_>, OperationError> {
         let rank = (self.rank_of)(name.as_name());
-        let found = self.keeper.storages().find(name.as_name(), rank);
+        let found = self.rollover.storages().find(name.as_name(), rank);
         found.map_err(zone_keys_error(name))
     }
 
@@ -332,7 +332,7 @@ impl Operations {
         let name = zone_name(zone)?;
         let storage = self.key_storage(&name)?;
         storage.check_signable().map_err(zone_keys_error(&name))?;
-        self.check_by_hand(&name)?;
+        self.check_manual_change(&name)?;
         Ok((name, storage))
     }
 }
@@ -411,7 +411,7 @@ fn unusable(name: &NameBuf, key: &UnusableKey) -> ListedZoneKey {
 }
 
 /// Returns the keyword for the role of a key: its use, or its purpose while unused.
-fn role_word(role: KeyRole, usage: KeyUse) -> &'static str {
+fn role_keyword(role: KeyRole, usage: KeyUse) -> &'static str {
     match (usage.signs_keys, usage.signs_zone, role) {
         (true, true, _) | (_, _, KeyRole::Combined) => "csk",
         (true, false, _) | (false, false, KeyRole::KeySigning) => "ksk",
@@ -429,7 +429,7 @@ pub(in crate::operations) fn listed(
     let mut with_use = all.iter().zip(keys.list());
     let effective = with_use.find(|(other, _)| other.number == key.number);
     let usage = effective.map_or(key.usage, |(_, effective)| effective.usage());
-    let role = role_word(key.role, usage);
+    let role = role_keyword(key.role, usage);
     let mut dnskey = String::new();
     // The data was made here.
     let _ = write_text(Type::DNSKEY, made.dnskey(), &mut dnskey);

@@ -7,7 +7,7 @@ use nameward_zone::change::{Difference, Edit};
 /// Last labels of names that were meant to be absolute, besides that of the zone itself.
 const TOP_LEVEL: [&[u8]; 3] = [b"com", b"net", b"org"];
 /// Maximum number of warnings per kind.
-const MANY: usize = 5;
+const WARNINGS_MAX: usize = 5;
 
 /// Warns of steps whose records would not have the intended effect. `is_zone` checks whether a name is a separate
 /// zone here, `is_server` whether the delegation at the first name has the second as name server.
@@ -27,7 +27,7 @@ pub(in crate::operations) fn edit_warnings(
         };
         let name = &rrset.name;
         let mut warn = |warning: String| {
-            if !warnings.contains(&warning) && warnings.len() < MANY {
+            if !warnings.contains(&warning) && warnings.len() < WARNINGS_MAX {
                 warnings.push(warning);
             }
         };
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn records_below_a_zone_of_its_own_are_hidden_unless_they_are_of_the_parent() {
+    fn records_below_a_child_zone_are_hidden_unless_they_belong_to_the_parent() {
         for (name, rtype, is_warned_of) in [
             ("www.sub.example.org.", Type::TXT, true),
             ("sub.example.org.", Type::MX, true),

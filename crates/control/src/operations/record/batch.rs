@@ -121,8 +121,8 @@ impl Operations {
         // A single zone is checked while its change is made.
         if is_trial || changes.len() > 1 {
             for change in changes {
-                let place = self.place(&change.apex)?;
-                let tried = self.make_change(&place, change, ChangeMode::Try)?;
+                let location = self.location(&change.apex)?;
+                let tried = self.make_change(&location, change, ChangeMode::Try)?;
                 if is_trial {
                     report(&tried, (change, true), is_trial, items);
                 }
@@ -130,8 +130,10 @@ impl Operations {
         }
         let mut made: Vec<String> = Vec::new();
         for change in changes.iter().filter(|_| !is_trial) {
-            let place = self.place(&change.apex);
-            match place.and_then(|place| self.make_change(&place, change, ChangeMode::Make)) {
+            let location = self.location(&change.apex);
+            match location
+                .and_then(|location| self.make_change(&location, change, ChangeMode::Make))
+            {
                 Ok(outcome) => report(&outcome, (change, differences), is_trial, items),
                 Err(error) if made.is_empty() => return Err(error),
                 Err(mut error) => {

@@ -18,7 +18,7 @@ use nameward_zone::{RecordList, Serial, SerialRule, WireRecord};
 
 use super::advice;
 use crate::operations::key::errors::attribute_write_error;
-use crate::operations::zone::place::{MemoryZone, ZoneLocation};
+use crate::operations::zone::location::{MemoryZone, ZoneLocation};
 use crate::operations::{
     Database, ErrorKind, ListedDifference, OperationError, OperationResult, Operations,
     RecordChange, ZoneChanged,
@@ -27,9 +27,9 @@ use crate::operations::{
 /// Whether a change is made, or only tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::operations) enum ChangeMode {
-    /// It is durable and served when the call returns.
+    /// The change is durable and served when the call returns.
     Make,
-    /// It is checked completely, and nothing of it stays.
+    /// The change is checked completely, and nothing of it is stored.
     Try,
 }
 
@@ -38,9 +38,9 @@ pub(in crate::operations) enum ChangeMode {
 pub(in crate::operations) enum RequestedSerial {
     /// By default; a SOA is stored as given.
     Default,
-    /// By this rule, also that of a SOA among the edits.
+    /// By this rule, which also applies to a SOA among the edits.
     Rule(SerialRule),
-    /// By the SOA-EDIT-API metadata of the zone; if `raises`, by default where it has none.
+    /// By the SOA-EDIT-API metadata of the zone; if `raises`, by default for a zone without it.
     Stored { raises: bool },
 }
 
@@ -94,8 +94,8 @@ impl OperatorChange {
         }
     }
 
-    /// The edits, with the serial of a new SOA as the rule of the change says. It is after the current one: a client that sends
-    /// an old serial would otherwise turn the zone back.
+    /// Returns the edits, with the serial of a new SOA according to the rule of the change. It is after the current
+    /// serial: otherwise a client that sends an old one would turn the zone back.
     fn numbered_edits(&self, records: &dyn RecordsAt) -> Vec<Edit> {
         let mut edits = self.edits.clone();
         let rule = self.serial_rule.rule(records);
@@ -148,34 +148,35 @@ impl OperatorChange {
         });
         match found {
             Some(found) if found == wanted => Ok(()),
-            Some(found) => Err(in_the_way(format!(
+            Some(found) => Err(conflict(format!(
                 "zone {} was changed in the meantime: its serial is {found}, not {wanted}",
                 self.apex
             ))),
-            None => Err(in_the_way(format!("zone {} has no SOA record", self.apex))),
+            None => Err(conflict(format!("zone {} has no SOA record", self.apex))),
         }
     }
 
     /// Refuses the edit if a record to delete does not exist.
     fn check_deleted(&self, edit: &Edit, records: &dyn RecordsAt) -> Result<(), ChangeRefused> {
-        let mut there: HashSet<(Type, Vec<u8>)> = HashSet::new();
+        let mut existing: HashSet<(Type, Vec<u8>)> = HashSet::new();
         let owner = edit.name();
         records.each_record(owner.as_name(), &mut |rtype, _, rdata| {
-            there.insert((rtype, canonical(rtype, rdata)));
+            existing.insert((rtype, canonical(rtype, rdata)));
         });
         let missing = match edit {
             Edit::Replace(_) | Edit::Add(_) => None,
-            Edit::DeleteName { .. } => there.is_empty().then(|| format!("{owner}")),
+            Edit::DeleteName { .. } => existing.is_empty().then(|| format!("{owner}")),
             Edit::DeleteRrset { rtype, .. } => {
-                let is_there = there.iter().any(|(there, _)| there == rtype);
-                (!is_there).then(|| format!("{owner} {rtype}"))
+                let exists = existing.iter().any(|(existing, _)| existing == rtype);
+                (!exists).then(|| format!("{owner} {rtype}"))
             }
             Edit::DeleteRecords { rtype, rdata, .. } => {
-                let mut gone = rdata.iter();
-                let first = gone.find(|rdata| !there.contains(&(*rtype, canonical(*rtype, rdata))));
+                let mut deleted = rdata.iter();
+                let first =
+                    deleted.find(|rdata| !existing.contains(&(*rtype, canonical(*rtype, rdata))));
                 first.map(|rdata| {
                     let mut text = format!("{owner} {rtype} ");
-                    // Data parsed from text can be written.
+                    // Data parsed from text can always be written.
                     let _ = write_text(*rtype, rdata, &mut text);
                     text
                 })
@@ -183,7 +184,7 @@ impl OperatorChange {
         };
         match missing {
             None => Ok(()),
-            Some(what) => Err(in_the_way(format!("cannot delete {what}: no such record"))),
+            Some(what) => Err(conflict(format!("cannot delete {what}: no such record"))),
         }
     }
 }
@@ -226,7 +227,7 @@ impl ConditionalChange for OperatorChange {
 }
 
 /// Creates the refusal for a change that conflicts with other contents of the zone.
-fn in_the_way(reason: String) -> ChangeRefused {
+fn conflict(reason: String) -> ChangeRefused {
     ChangeRefused {
         rcode: Rcode::NxRrset,
         reason,
@@ -266,18 +267,18 @@ impl Operations {
     /// Makes a change, or tries it.
     pub(in crate::operations) fn make_change(
         &self,
-        place: &ZoneLocation<'_>,
+        location: &ZoneLocation<'_>,
         change: &OperatorChange,
         mode: ChangeMode,
     ) -> Result<ChangeOutcome, OperationError> {
-        let mut outcome = match place {
+        let mut outcome = match location {
             ZoneLocation::Database(database, _) => self.change_rows(database, change, mode),
             ZoneLocation::Memory(zone) => self.change_in_memory(zone, change, mode),
         }?;
         if outcome.is_changed {
             let warnings = &mut outcome.changed.warnings;
             let is_zone = |name: &NameBuf| (self.rank_of)(name.as_name()).is_some();
-            let is_server = |cut: &NameBuf, name: &NameBuf| self.delegates_to(place, cut, name);
+            let is_server = |cut: &NameBuf, name: &NameBuf| self.delegates_to(location, cut, name);
             let (apex, edits, scripts) = (&change.apex, &change.edits, &self.scripts);
             let advice = advice::edit_warnings(apex, edits, scripts, is_zone, is_server);
             warnings.extend(advice);
@@ -291,9 +292,9 @@ impl Operations {
     }
 
     /// Checks whether a zone has NS records at a name that name a server.
-    fn delegates_to(&self, place: &ZoneLocation<'_>, cut: &NameBuf, server: &NameBuf) -> bool {
+    fn delegates_to(&self, location: &ZoneLocation<'_>, cut: &NameBuf, server: &NameBuf) -> bool {
         let mut is_named = false;
-        match place {
+        match location {
             ZoneLocation::Memory(zone) => {
                 zone.version
                     .each_record(cut.as_name(), &mut |rtype, _, rdata| {
@@ -311,7 +312,7 @@ impl Operations {
                 let listing = database
                     .backend
                     .stored_records(row, Some(cut.as_name()), &mut take);
-                // If the database does not answer, the result is a superfluous warning.
+                // If the database does not respond, the result is a superfluous warning.
                 let _ = self.runtime.block_on(listing);
             }
         }
@@ -366,11 +367,11 @@ impl Operations {
             ChangeMode::Make => self.commit_in_memory(zone, change)?,
             ChangeMode::Try => try_in_memory(zone, change)?,
         };
-        let place = zone.version.rank();
+        let location = zone.version.rank();
         Ok(ChangeOutcome {
             changed: ZoneChanged {
                 zone: change.apex.to_string(),
-                backend: u32::from(place),
+                backend: u32::from(location),
                 engine: "file".into(),
                 serial: Some(serial.0),
                 previous_serial: difference.serials().map(|(before, _)| before.0),

@@ -1,4 +1,4 @@
-//! Owns operations on the comments that databases store with RRsets.
+//! Operations on the comments that databases store with RRsets.
 
 use nameward_base::time::now_seconds;
 use nameward_store::sql::write::{AttributeChange, NewComment, StoredComment};
@@ -19,7 +19,7 @@ pub struct RecordComment {
     /// The type.
     #[serde(rename = "type")]
     pub rtype: String,
-    /// The text; empty takes the comment away.
+    /// The text; empty removes the comment.
     pub comment: String,
     /// Account of the author.
     #[serde(default)]

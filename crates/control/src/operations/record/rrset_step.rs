@@ -1,5 +1,5 @@
-//! The change of one RRset as a request has it, with everything a database stores about it, and zone files that are posted as
-//! a list of them.
+//! The requested change of one RRset, with everything that a database stores about it, and posted zone files
+//! converted to a list of such changes.
 
 use nameward_base::time::now_seconds;
 use nameward_store::sql::split_long_strings;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{owner, read_content, read_type};
 use crate::operations::{OperationError, default_ttl};
 
-/// Records of a zone file that may be posted.
+/// Maximum number of records in a posted zone file.
 const POSTED_RECORDS_MAX: usize = 1_000_000;
 
 /// The change of one RRset.
@@ -31,10 +31,10 @@ pub struct RrsetStep {
     /// The TTL in seconds; used where records are written.
     #[serde(default)]
     pub ttl: u32,
-    /// The records; `None` leaves those that are stored.
+    /// The records; `None` keeps the stored ones.
     #[serde(default)]
     pub records: Option<Vec<RecordSpec>>,
-    /// The comments; `None` leaves those that are stored.
+    /// The comments; `None` keeps the stored ones.
     #[serde(default)]
     pub comments: Option<Vec<CommentSpec>>,
 }
@@ -80,7 +80,7 @@ pub struct CommentSpec {
 }
 
 impl RrsetStep {
-    /// The edit of the records; `None` if the step is about comments only.
+    /// Returns the edit of the records; `None` if the step only concerns comments.
     pub(in crate::operations) fn edit(
         &self,
         apex: &NameBuf,
@@ -132,7 +132,7 @@ impl RrsetStep {
         })
     }
 
-    /// The change of the comments. An RRset that is deleted loses them, unless the request brings new ones.
+    /// Returns the change of the comments. A deleted RRset loses them, unless the request has new ones.
     pub(in crate::operations) fn comments_change(
         &self,
         apex: &NameBuf,
@@ -167,7 +167,8 @@ impl RrsetStep {
     }
 }
 
-/// Reads data, and keeps its text for types that a client expects back as it wrote them. Strings of more than 255 octets are split.
+/// Parses data, and keeps its text for types that clients expect to read back as written. Strings of more than 255
+/// octets are split.
 fn read_data(rtype: Type, content: &str) -> Result<(Vec<u8>, Option<Box<str>>), OperationError> {
     if !keeps_text(rtype) {
         return Ok((read_content(rtype, content)?, None));
@@ -178,7 +179,7 @@ fn read_data(rtype: Type, content: &str) -> Result<(Vec<u8>, Option<Box<str>>), 
     Ok((rdata, is_quoted.then(|| content.into())))
 }
 
-/// Reads a posted zone file. `$INCLUDE` is refused, and `$GENERATE` is bounded.
+/// Parses a posted zone file. `$INCLUDE` is refused, and `$GENERATE` is limited.
 pub(in crate::operations) fn read_zone_file(
     name: &NameBuf,
     text: &str,

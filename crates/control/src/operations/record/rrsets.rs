@@ -1,7 +1,8 @@
-//! Owns changes of whole RRsets with everything a database stores about them: disabled records and comments.
+//! Changes of whole RRsets with everything that a database stores about them: disabled records and comments.
 //!
-//! All RRsets of one request are changed in one transaction. The serial follows the zone's SOA-EDIT-API metadata, as in PowerDNS:
-//! database zones without it keep their serial. Zones in memory always get a new one, because the journal needs it.
+//! All RRsets of one request are changed in one transaction. The serial follows the zone's SOA-EDIT-API metadata, as
+//! in PowerDNS: database zones without it keep their serial. Zones in memory always get a new one, because the
+//! journal needs it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use super::change::{ChangeMode, OperatorChange, RequestedSerial};
 use super::rrset_step::{RecordSpec, RrsetChange, RrsetStep, read_zone_file};
 use super::{owner, read_type};
+use crate::operations::zone::location::ZoneLocation;
 use crate::operations::zone::metadata_check::MetadataSpec;
-use crate::operations::zone::place::ZoneLocation;
 use crate::operations::{
     ItemSink, ListedDifference, ListedItem, OperationError, OperationResult, Operations,
     RecordChange, domain_name, zone_name,
@@ -39,14 +40,14 @@ pub struct RrsetsRequest {
     /// The serial that the zone must have, so that it was not changed in the meantime. Any by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<u32>,
-    /// Raises the serial of a database zone without SOA-EDIT-API too, as commands do.
+    /// Also raises the serial of a database zone without SOA-EDIT-API, as commands do.
     #[serde(default)]
     pub raise_serial: bool,
 }
 
 impl RrsetsRequest {
-    /// The change that makes a difference happen: its removed records are deleted, its added ones are written. The serial is raised,
-    /// also that of a SOA in the difference.
+    /// Converts a difference to a change: its removed records are deleted, its added ones are written. The serial is
+    /// raised, including that of a SOA in the difference.
     pub fn from_difference(zone: &str, difference: &[ListedDifference]) -> Self {
         let key = |record: &ListedDifference| {
             let name = record.name.to_ascii_lowercase();
@@ -92,13 +93,13 @@ impl Operations {
         request: &RrsetsRequest,
         author: Option<&Arc<ChangeAuthor>>,
     ) -> Result<OperationResult, OperationError> {
-        let (place, change) = self.read_rrsets(request, author)?;
-        let outcome = self.make_change(&place, &change, ChangeMode::Make)?;
+        let (location, change) = self.read_rrsets(request, author)?;
+        let outcome = self.make_change(&location, &change, ChangeMode::Make)?;
         Ok(outcome.result())
     }
 
-    /// Changes RRsets of several zones, or tries it. All are tried before the first is changed; if one fails nevertheless, the
-    /// earlier ones stay changed, and the error says so.
+    /// Changes RRsets of several zones, or tries it. All changes are tried before the first is made; if one fails
+    /// nevertheless, the earlier ones stay, and the error says so.
     pub fn change_many_rrsets(
         &self,
         zones: &[RrsetsRequest],
@@ -112,26 +113,26 @@ impl Operations {
         self.make_changes(&changes, (dry_run, true), items)
     }
 
-    /// Reads a request: where the zone is, and its change.
+    /// Reads a request: the location of the zone, and its change.
     fn read_rrsets(
         &self,
         request: &RrsetsRequest,
         author: Option<&Arc<ChangeAuthor>>,
     ) -> Result<(ZoneLocation<'_>, OperatorChange), OperationError> {
-        let place = self.place(&zone_name(&request.zone)?)?;
-        let mut change = self.rrsets_change(&place, request, &[])?;
+        let location = self.location(&zone_name(&request.zone)?)?;
+        let mut change = self.rrsets_change(&location, request, &[])?;
         change.author = author.cloned();
-        Ok((place, change))
+        Ok((location, change))
     }
 
-    /// Returns the change that a request makes. Metadata that is set with it decides about the serial already.
+    /// Returns the change for a request. Metadata in the same request already determines the serial.
     pub(in crate::operations) fn rrsets_change(
         &self,
-        place: &ZoneLocation<'_>,
+        location: &ZoneLocation<'_>,
         request: &RrsetsRequest,
         metadata: &[MetadataSpec],
     ) -> Result<OperatorChange, OperationError> {
-        let apex = place.name();
+        let apex = location.name();
         let (mut edits, mut attributes) = (Vec::new(), Vec::new());
         let read;
         let steps = match &request.zone_file {
@@ -156,8 +157,8 @@ impl Operations {
             }));
             edits.extend(deletions);
         }
-        let rule = match place {
-            // Decided where the change is made, which reads the metadata of the zone in any case.
+        let rule = match location {
+            // Decided by the location, which reads the metadata of the zone anyway.
             ZoneLocation::Database(..) if metadata.is_empty() => RequestedSerial::Stored {
                 raises: request.raise_serial,
             },
@@ -183,7 +184,7 @@ impl Operations {
         })
     }
 
-    /// The deletions of all RRsets of a zone that a request does not name.
+    /// Deletes all RRsets of a zone that a request does not contain.
     fn deletions_of_others(
         &self,
         steps: &[RrsetStep],
@@ -213,7 +214,7 @@ impl Operations {
     }
 }
 
-/// The serial rule of a database zone: its SOA-EDIT-API, with its SOA-EDIT where that refers to it.
+/// Returns the serial rule of a database zone: its SOA-EDIT-API, with its SOA-EDIT if that refers to it.
 fn serial_rule(items: &[StoredMetadata], set: &[MetadataSpec]) -> SerialRule {
     let find = |kind: &str| {
         if let Some(item) = set.iter().find(|item| item.kind == kind) {
@@ -230,7 +231,7 @@ fn is_empty_comment_list(change: &AttributeChange) -> bool {
     matches!(change, AttributeChange::SetComments { comments, .. } if comments.is_empty())
 }
 
-/// Refuses what only databases store.
+/// Refuses attributes that only databases store.
 pub(in crate::operations) fn refuse_stored_only(
     zone: &NameBuf,
     edits: &[Edit],

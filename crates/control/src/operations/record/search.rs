@@ -10,7 +10,7 @@ use crate::operations::{
 };
 
 /// Maximum number of results.
-pub(in crate::operations) const FOUND_MAX: u64 = 100_000;
+pub(in crate::operations) const RESULTS_MAX: u64 = 100_000;
 
 /// A record found by a search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ impl Operations {
         limit: u64,
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
-        let limit = limit.clamp(1, FOUND_MAX);
+        let limit = limit.clamp(1, RESULTS_MAX);
         let pattern = pattern.trim_end_matches('.').to_ascii_lowercase();
         if pattern.trim_matches(['*', '?']).is_empty() {
             return Err(OperationError::invalid(
@@ -43,7 +43,7 @@ impl Operations {
             if !is_open || left == 0 {
                 break;
             }
-            let like = like_of(&pattern);
+            let like = like_pattern(&pattern);
             let mut take = |zone: String, record: StoredRecord| {
                 found += 1;
                 let zone = format!("{}.", zone.trim_end_matches('.'));
@@ -106,8 +106,8 @@ impl Operations {
         limit: u64,
         items: ItemSink<'_>,
     ) -> Result<OperationResult, OperationError> {
-        let limit = limit.clamp(1, FOUND_MAX);
-        let like = like_of(pattern.trim_end_matches('.'));
+        let limit = limit.clamp(1, RESULTS_MAX);
+        let like = like_pattern(pattern.trim_end_matches('.'));
         let mut found = 0;
         for database in &self.databases {
             if found == limit {
@@ -130,7 +130,7 @@ impl Operations {
 }
 
 /// Converts a pattern for LIKE with the escape `|`.
-fn like_of(pattern: &str) -> String {
+fn like_pattern(pattern: &str) -> String {
     let mut like = String::new();
     for c in pattern.chars() {
         match c {
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_match_like_those_of_a_shell() {
+    fn patterns_match_like_shell_patterns() {
         for (pattern, text, is_match) in [
             ("www.*", "WWW.example.org", true),
             ("*.example.*", "a.example.org", true),
@@ -187,6 +187,6 @@ mod tests {
         ] {
             assert_eq!(matches(pattern, text), is_match, "{pattern} {text}");
         }
-        assert_eq!(like_of("a*_b?%|"), "a%|_b_|%||");
+        assert_eq!(like_pattern("a*_b?%|"), "a%|_b_|%||");
     }
 }

@@ -1,4 +1,4 @@
-//! Owns what a request does and what it concerns, for the rights of API keys and the audit log.
+//! The effect of a request and its subject, for the permissions of API keys and the audit log.
 
 use std::fmt::{self, Write as _};
 
@@ -9,7 +9,7 @@ use super::{OperationRequest, RequestReach};
 /// The effect of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestEffect {
-    /// Reads what every operator may see.
+    /// Reads data that every operator may see.
     Read,
     /// Reads private keys or secrets.
     ReadSecret,
@@ -29,7 +29,7 @@ pub enum RequestSubject<'r> {
 }
 
 impl OperationRequest {
-    /// Returns what it does. An operation that is not listed here as reading is a change.
+    /// Returns its effect. An operation that is not listed here as reading is a change.
     pub fn effect(&self) -> RequestEffect {
         match self {
             OperationRequest::Status
@@ -72,7 +72,8 @@ impl OperationRequest {
         }
     }
 
-    /// Returns what a change concerns besides records; `None` if it is about records, zones as a whole, or the running server.
+    /// Returns what a change concerns other than records; `None` if it concerns records, whole zones, or the running
+    /// server.
     pub fn setting_subject(&self) -> Option<SettingSubject> {
         match self {
             OperationRequest::ZoneSet(_)
@@ -103,7 +104,7 @@ impl OperationRequest {
         }
     }
 
-    /// Returns what it concerns.
+    /// Returns its subject.
     pub fn subject(&self) -> RequestSubject<'_> {
         match self {
             OperationRequest::ZoneStatus {

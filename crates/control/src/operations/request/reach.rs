@@ -1,8 +1,8 @@
-//! Owns what a request is about: the running server itself, some zones, or all.
+//! Requirements of a request: the running server, some zones, or all zones.
 
 use super::OperationRequest;
 
-/// The things that a request needs.
+/// The requirements of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestReach<'r> {
     /// A running server: its counters, caches, timers or connections.
@@ -11,12 +11,12 @@ pub enum RequestReach<'r> {
     Zones(Vec<&'r str>),
     /// The contents of all zones.
     AllZones,
-    /// Names of zones at the most, or what belongs to no zone.
+    /// Only names of zones, or data that does not belong to a zone.
     Lists,
 }
 
 impl OperationRequest {
-    /// Returns what it needs; all but [`RequestReach::Server`] can be done on the stores themselves.
+    /// Returns what it needs; all but [`RequestReach::Server`] can run directly on the stores.
     #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
     pub fn reach(&self) -> RequestReach<'_> {
         use OperationRequest as Request;

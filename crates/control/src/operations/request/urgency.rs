@@ -1,4 +1,4 @@
-//! Which requests wait for others.
+//! How requests are queued.
 
 use super::OperationRequest;
 

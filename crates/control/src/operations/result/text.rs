@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_printed_in_the_words_of_other_servers() {
+    fn results_use_the_terms_of_other_servers() {
         let changed = ZoneChanged {
             zone: "example.org.".into(),
             backend: 1,

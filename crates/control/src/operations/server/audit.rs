@@ -1,7 +1,7 @@
-//! Owns the audit log: an entry for each requested change, whether it came by a command, the HTTP API or the web administration,
-//! and whether it was done, failed or was forbidden. Exports of private keys and secrets are recorded, too.
+//! The audit log: an entry for each requested change, whether by a command, the HTTP API or the web administration,
+//! and whether it succeeded, failed or was forbidden. Exports of private keys and secrets are recorded, too.
 //!
-//! DNS UPDATE and transfers are not requested by operators; the history of a zone has them.
+//! DNS UPDATE and transfers are not requested by operators; they are in the history of a zone.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use nameward_base::text::utc_text;
 
 /// Maximum length of the description of a change, and of an error, in octets.
 const DETAIL_MAX: usize = 500;
-/// Maximum number of zones of one request that have entries of their own.
+/// Maximum number of zones of one request that have separate entries.
 const ZONES_MAX: usize = 100;
-/// Fields that must not be in the log, and those that other columns have.
-const LEFT_OUT: [&str; 6] = ["operation", "zone", "secret", "private", "records", "zones"];
+/// Fields that must not be logged, and those that have their own columns.
+const OMITTED_FIELDS: [&str; 6] = ["operation", "zone", "secret", "private", "records", "zones"];
 
 /// The entries to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,7 +78,7 @@ pub struct ListedAudit {
     pub zone: Option<String>,
     /// The change, in short.
     pub detail: String,
-    /// The serial afterwards, if it is known.
+    /// The serial afterwards, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<u32>,
     /// Why it failed; none if it was done.
@@ -135,8 +135,8 @@ impl From<AuditEntry> for ListedAudit {
 }
 
 impl Operations {
-    /// Runs a request within the rights of its caller, and records it if it is a change. Every request of an operator takes
-    /// this path.
+    /// Runs a request with the permissions of its caller, and records it if it is a change. Every request of an
+    /// operator takes this path.
     pub fn run_recorded(
         &self,
         caller: &Caller,
@@ -164,7 +164,7 @@ impl Operations {
         result
     }
 
-    /// Reports a change of settings or keys to the clients that follow the feed of changes.
+    /// Publishes a change of settings or keys in the event feed.
     fn report(&self, caller: &Caller, request: &OperationRequest) {
         let Some(subject) = request.setting_subject() else {
             return;
@@ -332,7 +332,7 @@ fn summary(request: &OperationRequest) -> String {
                         || *value == Value::Bool(false)
                         || value.as_array().is_some_and(Vec::is_empty)
                         || value.as_str() == Some("");
-                    !LEFT_OUT.contains(&name) && !is_empty
+                    !OMITTED_FIELDS.contains(&name) && !is_empty
                 };
                 let shown = fields.iter().filter(|(name, value)| is_shown(name, value));
                 joined(shown.map(|(name, value)| match value {
@@ -385,7 +385,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_described_in_short_and_without_secrets() {
+    fn changes_are_summarized_without_secrets() {
         for (text, expected) in [
             (
                 r#"{"operation":"rrsets_change","zone":"a.test","rrsets":[
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn long_changes_are_cut() {
+    fn long_changes_are_truncated() {
         let request = OperationRequest::RecordDelete {
             zone: "a.test".into(),
             name: "ü".repeat(1000),

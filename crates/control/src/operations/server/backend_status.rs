@@ -23,10 +23,10 @@ pub struct BackendStatus {
     /// When that was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error_at: Option<u64>,
-    /// Why changes by others are not seen, if that is the case.
+    /// Why changes made by others are not visible, if that is the case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unseen_changes: Option<UnseenChanges>,
-    /// How far the server that is read is behind the one that accepts changes, if it is.
+    /// How far the server that is read lags behind the one that is written, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<BackendLag>,
     /// Servers of the database that do not respond, if it has several.
@@ -39,14 +39,14 @@ pub struct BackendStatus {
     pub is_lost: bool,
 }
 
-/// How far a database server is behind.
+/// How far a database server lags behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackendLag {
-    /// Changes that it does not show.
+    /// Number of changes that it does not have yet.
     pub changes: u64,
     /// Age of the oldest of them, in seconds.
     pub seconds: u64,
-    /// Seconds that it may be behind.
+    /// Tolerated lag in seconds.
     pub seconds_max: u64,
 }
 
@@ -61,7 +61,7 @@ pub struct FailedBackendServer {
     pub since: u64,
 }
 
-/// A failure to see changes of a database.
+/// A failure to receive changes of a database.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnseenChanges {
     /// The last failure.

@@ -1,4 +1,4 @@
-//! The health of pool members and of targets that LUA records name: what the checks find, and what an operator forces.
+//! The health of pool members and of targets in LUA records: the results of checks, and states forced by an operator.
 
 use std::fmt;
 
@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ForcedTarget {
-    /// Up, whatever checks find.
+    /// Up, regardless of checks.
     Up,
-    /// Down, whatever checks find.
+    /// Down, regardless of checks.
     Down,
-    /// As checks find.
+    /// As the checks report.
     Auto,
 }
 
-/// How many servers find a target up and down, this one included.
+/// How many servers, this one included, consider a target up or down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetVotes {
-    /// Servers that find it up.
+    /// Servers that consider it up.
     pub up: u16,
-    /// Servers that find it down.
+    /// Servers that consider it down.
     pub down: u16,
 }
 
@@ -39,9 +39,9 @@ impl fmt::Display for TargetVotes {
 pub struct HealthTarget {
     /// The target and how it is checked.
     pub target: String,
-    /// `up`, `down` or `unknown`, as the checks of this server find, or those of all servers that share their results.
+    /// `up`, `down` or `unknown`: the result of this server's checks, or of all servers that share their results.
     pub state: String,
-    /// How many servers find it up and down, if others share their results.
+    /// How many servers consider it up and down, if others share their results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<TargetVotes>,
     /// The state that an operator set, if any.

@@ -30,9 +30,9 @@ pub struct ServerStatus {
     pub workers: usize,
     /// Number of served zones.
     pub zones: usize,
-    /// Zones without data to serve, which are answered SERVFAIL, for whatever reason.
+    /// Zones without data to serve, which are answered SERVFAIL, for any reason.
     pub zones_not_ready: usize,
-    /// Secondary zones that were never transferred; they are among those that are not ready.
+    /// Secondary zones that were never transferred; `zones_not_ready` includes them.
     #[serde(default)]
     pub zones_never_transferred: usize,
     /// PRESIGNED zones that are answered without signatures because their rows have none.
@@ -47,7 +47,7 @@ pub struct ServerStatus {
     pub zones_ahead_of_primary: usize,
     /// Secondary zones that no primary has confirmed for too long; they are not served.
     pub zones_expired: usize,
-    /// Zones in memory that are served with signatures. Which live zones have keys is known to their database.
+    /// Zones in memory that are served with signatures. Which live zones have keys is known only to their database.
     pub zones_signed: usize,
     /// The sources of zones, in configuration order.
     pub backends: Vec<BackendStatus>,
@@ -60,7 +60,7 @@ pub struct ServerStatus {
     pub queries_per_second: QueryRates,
     /// Octets of memory in use.
     pub memory_bytes: u64,
-    /// Restrictions of the process since its start.
+    /// The restrictions of the process since its start.
     #[serde(default)]
     pub sandbox: String,
     /// The interfaces with XDP, each with its state.
@@ -72,16 +72,16 @@ pub struct ServerStatus {
     /// Response rate limiting, if it is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<Box<RateLimitStatus>>,
-    /// Panics since the start, each of which cost the piece of work that met it.
+    /// Panics since the start; each cost only the work that caused it.
     #[serde(default)]
     pub internal_errors: u64,
-    /// The last of them.
+    /// The last panic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_internal_error: Option<InternalError>,
     /// How often work was rejected for lack of memory since the start.
     #[serde(default)]
     pub memory_refusals: u64,
-    /// The last time.
+    /// The last rejection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_memory_refusal: Option<MemoryRefusal>,
     /// The queues of maintenance work.
@@ -96,7 +96,7 @@ pub struct ServerStatus {
     /// The number of other servers whose results of health checks are used, if they are shared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health_shared_with: Option<usize>,
-    /// Items that only this server has, although other servers may share its database: `2 TSIG keys`.
+    /// Items that only this server has although it shares its database with others, such as `2 TSIG keys`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub only_here: Vec<String>,
     /// The faults that need an operator, the worst first.
@@ -121,7 +121,7 @@ pub struct InternalError {
     pub location: String,
 }
 
-/// An interface whose datagrams do not take the kernel's sockets.
+/// An interface whose datagrams bypass the kernel's sockets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct XdpStatus {
     /// Its name.
@@ -141,16 +141,16 @@ pub struct MemoryRefusal {
     pub work: String,
 }
 
-/// How full a queue is.
+/// The fill level of a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueStatus {
-    /// The name of the thread that works on it, or of its work.
+    /// The name of its thread, or of its work.
     pub name: String,
-    /// Items that wait.
+    /// Number of waiting items.
     pub waiting: usize,
-    /// Items that may wait.
+    /// Maximum number of waiting items.
     pub limit: usize,
-    /// Items that found no room since the start: refused, or their senders had to wait.
+    /// Items that found the queue full since the start: refused, or their senders had to wait.
     pub full: u64,
 }
 
@@ -172,7 +172,8 @@ pub struct DnstapStatus {
 pub struct RateLimitStatus {
     /// Responses over the limit are sent, and only counted.
     pub is_log_only: bool,
-    /// The client networks that were limited within the last minute, the most limited first; not all if there are many.
+    /// The client networks that were limited within the last minute, the most limited first; not all if there are
+    /// many.
     pub limited: Vec<LimitedNetwork>,
 }
 
@@ -220,7 +221,7 @@ pub struct QueryRates {
     pub minutes_10: f64,
 }
 
-/// The requirements of `/readyz` besides a server that has started.
+/// The requirements of `/readyz` for a server that has started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReadyRules {
     /// The faults that make the server not ready.
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_backend_counts_where_it_is_configured_and_its_zones_in_the_share() {
+    fn an_unreachable_backend_counts_as_configured_and_its_zones_in_the_share() {
         let backend = BackendStatus {
             backend: 1,
             engine: "sqlite".into(),
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_found_by_their_words() {
+    fn kinds_are_found_by_their_keywords() {
         for kind in FaultKind::ALL {
             assert_eq!(FaultKind::from_word(kind.word()), Some(*kind));
             let json = serde_json::to_string(kind).unwrap();

@@ -209,7 +209,7 @@ mod tests {
     use crate::operations::{FaultKind, ServerFault};
 
     #[test]
-    fn a_state_with_faults_shows_each_with_what_to_do() {
+    fn a_state_with_faults_lists_each_with_its_remedy() {
         let status = ServerStatus {
             zones: 3,
             zones_not_ready: 1,

@@ -1,5 +1,5 @@
-//! Owns the attributes of zones as an API shows them: kind, primaries, account, catalog, serials and whether they are signed,
-//! of one zone or of all, without reading their records.
+//! The attributes of zones for the API: kind, primaries, account, catalog, serials and whether they are signed, of
+//! one zone or of all, without reading their records.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use nameward_zone::{SigningState, Zone, ZoneKind};
 use serde::{Deserialize, Serialize};
 
 use super::list::served_serial;
-use super::place::ZoneLocation;
+use super::location::ZoneLocation;
 use crate::operations::{Columns, TableRow};
 use crate::operations::{
     ItemSink, ListedItem, ListedKind, ListedMetadata, OperationError, OperationResult, Operations,
@@ -44,9 +44,9 @@ pub struct ZoneAttributes {
     pub is_signed: bool,
     /// The number of the backend.
     pub backend: u32,
-    /// A database stores it, so that it can have metadata, comments and disabled records.
+    /// It is stored in a database, so it can have metadata, comments and disabled records.
     pub is_in_database: bool,
-    /// Settings of a zone that is not in a database, as metadata; of a single zone only.
+    /// The settings of a zone that is not in a database, as metadata; only for a single zone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<ListedMetadata>,
 }
@@ -67,7 +67,7 @@ impl TableRow for ZoneAttributes {
 }
 
 impl ZoneAttributes {
-    /// Returns the kind as the list of zones has it: a zone file that is not notified and not transferred has none.
+    /// Returns the kind as in the zone list: a zone file that neither sends NOTIFY nor is transferred has none.
     pub fn listed_kind(&self) -> ListedKind {
         match self.kind {
             ListedKind::OfZone(ZoneKind::Native) if !self.is_in_database => ListedKind::File,
@@ -84,9 +84,9 @@ impl ZoneAttributes {
 /// A position in the list of all zones.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct AttributesPosition {
-    /// 0 for zones in memory, else the number of a database.
+    /// 0 for zones in memory, otherwise the number of a database.
     source: usize,
-    /// The last zone of the page before, as the database has it.
+    /// The last zone of the previous page, as stored in the database.
     after: Option<String>,
 }
 
@@ -98,7 +98,7 @@ impl AttributesPosition {
         }
     }
 
-    /// Reads a position; an empty text is the start.
+    /// Parses a position; an empty text is the start.
     fn read(text: &str) -> Result<Self, OperationError> {
         if text.is_empty() {
             return Ok(AttributesPosition::default());
@@ -141,7 +141,7 @@ impl Operations {
         Ok(OperationResult::Listed { items: count })
     }
 
-    /// Lists one page of the attributes of all zones. A position comes from the result of the page before.
+    /// Lists one page of the attributes of all zones. The position is from the result of the previous page.
     pub fn list_attributes_page(
         &self,
         position: &str,
@@ -170,7 +170,7 @@ impl Operations {
                 ..self.resident_attributes(zone)
             });
         }
-        let ZoneLocation::Database(database, row) = self.place(name)? else {
+        let ZoneLocation::Database(database, row) = self.location(name)? else {
             return Err(OperationError::not_found(format!("zone {name} not found")));
         };
         let overview = database.backend.overview(std::slice::from_ref(&row.name));
@@ -181,7 +181,7 @@ impl Operations {
         Ok(stored_attributes(database.number(), &row, overview, now))
     }
 
-    /// Lists the zones of a page until `each` returns false, and returns the position of the next one.
+    /// Lists the zones of a page until `each` returns false, and returns the position of the next page.
     fn list_attributes_at(
         &self,
         position: &AttributesPosition,
@@ -196,28 +196,28 @@ impl Operations {
                 .map(|zone| self.resident_attributes(zone))
                 .collect();
             zones.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-            let goes_on = zones.into_iter().all(each);
-            let next = goes_on && !self.databases.is_empty();
+            let continues = zones.into_iter().all(each);
+            let next = continues && !self.databases.is_empty();
             return Ok(next.then(|| AttributesPosition::start_of(next_source)));
         };
         let Some(database) = self.databases.get(at) else {
             return Ok(None);
         };
         let (number, now) = (database.number(), now_seconds() as u32);
-        let mut goes_on = true;
+        let mut continues = true;
         let mut take = |row: &ZoneRow, overview: &ZoneOverview| {
-            // Of two backends that have a zone one serves it.
+            // If two backends have a zone, one of them serves it.
             let served = table.exact(row.name.as_name());
             let is_ours = served.is_none_or(|zone| zone.rank() == database.rank);
-            if is_ours && goes_on {
-                goes_on = each(stored_attributes(number, row, Some(overview), now));
+            if is_ours && continues {
+                continues = each(stored_attributes(number, row, Some(overview), now));
             }
         };
         let after = position.after.as_deref();
         let page = database.backend.zone_page(after, &mut take);
         let end = self.runtime.block_on(page);
         let end = end.map_err(|error| self.failure_of(database, &error))?;
-        if !goes_on {
+        if !continues {
             return Ok(None);
         }
         Ok(match end {
@@ -265,7 +265,7 @@ impl Operations {
     }
 }
 
-/// The attributes of a zone in the database with this number; `now` is in seconds since 1970.
+/// Returns the attributes of a zone in the database with this number; `now` is in seconds since 1970.
 fn stored_attributes(
     backend: u32,
     row: &ZoneRow,

@@ -1,5 +1,4 @@
-//! Deletion of zones and their restoration: `zone delete` keeps a copy in the state store, `zone undelete` restores
-//! it.
+//! Deletion and restoration of zones: `zone delete` stores a copy in the state store, `zone undelete` restores it.
 
 use nameward_base::sync::Mutex;
 use nameward_base::time::now_seconds;
@@ -17,7 +16,7 @@ use nameward_zone::Serial;
 use serde::{Deserialize, Serialize};
 
 use super::list::shown_backend;
-use super::local_copy::{self, changed_meanwhile, state_store_error};
+use super::local_copy::{self, state_store_error, zone_changed_error};
 use crate::operations::{Columns, TableRow, or_dash};
 use crate::operations::{
     Database, ItemSink, ListedItem, OperationError, OperationResult, Operations, zone_name,
@@ -31,7 +30,7 @@ pub struct ListedDeletedZone {
     pub name: String,
     /// The kind.
     pub kind: String,
-    /// The number of the backend that it was in.
+    /// The number of its former backend.
     pub backend: u32,
     /// Its serial; none if it had no SOA.
     pub serial: Option<u32>,
@@ -74,8 +73,8 @@ struct CopyRecorder<'k> {
     store: &'k StateStore,
     bounds: CopyBounds,
     backend: u32,
-    /// The number of the copy: a transaction may be retried.
-    kept: Mutex<Option<i64>>,
+    /// The number of the stored copy: a transaction may be retried.
+    stored_copy: Mutex<Option<i64>>,
 }
 
 impl CopyRecorder<'_> {
@@ -94,12 +93,12 @@ impl CopyRecorder<'_> {
             bounds: self.bounds,
         });
         let written = self.store.write(changes)?;
-        *self.kept.lock() = written.copy;
+        *self.stored_copy.lock() = written.copy;
         Ok(())
     }
 
     /// Deletes the copy of a zone that was not deleted.
-    fn give_up(&self) {
+    fn discard(&self) {
         if let Some(removal) = self.removal()
             && let Err(error) = self.store.write(vec![removal])
         {
@@ -108,13 +107,15 @@ impl CopyRecorder<'_> {
     }
 
     fn removal(&self) -> Option<StateChange> {
-        let mut kept = self.kept.lock();
-        kept.take().map(|number| StateChange::RemoveCopy { number })
+        let mut stored_copy = self.stored_copy.lock();
+        stored_copy
+            .take()
+            .map(|number| StateChange::RemoveCopy { number })
     }
 }
 
 impl Operations {
-    /// Deletes a zone with its records, comments, metadata and keys, and keeps a copy of them by default.
+    /// Deletes a zone with its records, comments, metadata and keys, and stores a copy of them by default.
     pub fn delete_zone(
         &self,
         name: &str,
@@ -131,11 +132,11 @@ impl Operations {
                 store,
                 bounds: self.copies.now(),
                 backend: database.number(),
-                kept: Mutex::default(),
+                stored_copy: Mutex::default(),
             }),
             _ => None,
         };
-        // The copy is made within the transaction: its serial is that of the zone that is deleted.
+        // The copy is written within the transaction, so its serial is that of the deleted zone.
         let is_outdated = AtomicBool::new(false);
         let keep = |copy: ZoneCopy| {
             if serial.is_some_and(|wanted| copy.serial != Some(Serial(wanted))) {
@@ -157,14 +158,14 @@ impl Operations {
         let committed = self
             .runtime
             .block_on(database.backend.delete_zone(row.id, order));
-        // If it is unknown whether the zone was deleted, the copy may be all that is left.
+        // If it is unknown whether the zone was deleted, the copy may be the only one.
         if let (Some(keeping), Err(error)) = (&keeping, &committed)
             && !matches!(error, WriteError::Unknown(_))
         {
-            keeping.give_up();
+            keeping.discard();
         }
         let committed = committed.map_err(|error| match error {
-            WriteError::NoCopy(_) if is_outdated.load(Ordering::Relaxed) => changed_meanwhile(&name),
+            WriteError::NoCopy(_) if is_outdated.load(Ordering::Relaxed) => zone_changed_error(&name),
             WriteError::NoCopy(reason) => OperationError::refused(format!(
                 "zone {name} was not deleted: cannot store a copy of it: {reason}; use `--no-copy` to delete it \
                  without one"
@@ -194,7 +195,7 @@ impl Operations {
         }
     }
 
-    /// Returns the store with the copies, and the oldest time for which they are kept.
+    /// Returns the store of the copies, and the time of the oldest copies that are retained.
     fn copy_store(&self) -> Result<(&StateStore, u64), OperationError> {
         let store = self.commits.store().ok_or_else(|| {
             OperationError::refused(
@@ -207,7 +208,7 @@ impl Operations {
         ))
     }
 
-    /// Lists the deleted zones that can be restored, the latest first.
+    /// Lists the deleted zones that can be restored, newest first.
     pub fn list_deleted(&self, items: ItemSink<'_>) -> Result<OperationResult, OperationError> {
         let (store, since) = self.copy_store()?;
         let copies = store.deleted_zones(since).map_err(state_store_error)?;
@@ -228,7 +229,7 @@ impl Operations {
         Ok(OperationResult::Listed { items: count })
     }
 
-    /// Restores a deleted zone as it was, in its original database or the named one.
+    /// Restores a deleted zone as it was, in its original database or the given one.
     pub fn undelete_zone(
         &self,
         name: &str,
@@ -237,9 +238,9 @@ impl Operations {
         let name = zone_name(name)?;
         let (store, since) = self.copy_store()?;
         if let Some(rank) = (self.rank_of)(name.as_name()) {
-            let place = place_of_rank(rank);
+            let location = place_of_rank(rank);
             return Err(OperationError::conflict(format!(
-                "zone {name} already exists in {place}: not restored"
+                "zone {name} already exists in {location}: not restored"
             )));
         }
         let found = store
@@ -258,7 +259,7 @@ impl Operations {
             let database = self.database(Some(backend.unwrap_or(copy.zone.backend)))?;
             self.restore(database, &name, &rows)?
         };
-        // It is restored: whatever happens to the copy, nothing is lost.
+        // The zone is restored: nothing is lost, even if the copy cannot be deleted.
         let number = copy.number;
         if let Err(error) = store.write(vec![StateChange::RemoveCopy { number }]) {
             tracing::warn!("cannot remove the copy of zone {name}: {error}");

@@ -30,7 +30,7 @@ pub trait ZoneFiles: Send + Sync {
         rank: u16,
     ) -> Result<Option<Arc<Zone>>, OperationError>;
 
-    /// Sets the file of a zone aside that becomes a secondary, and returns its new name.
+    /// Moves the file of a zone that becomes a secondary out of the way, and returns its new name.
     fn set_aside(
         &self,
         zone: &NameBuf,

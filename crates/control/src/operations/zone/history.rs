@@ -1,4 +1,5 @@
-//! The history of a zone, from its journal or from the table in its database: the list of versions, and the difference of two.
+//! The history of a zone, from its journal or from the table in its database: the list of versions, and the
+//! difference between two.
 
 use nameward_maintain::outgoing::condense;
 use nameward_store::state::{JournalEntry, JournalOrigin, JournalVersion};
@@ -19,11 +20,11 @@ use nameward_base::text::utc_text;
 pub struct ListedVersion {
     /// The serial.
     pub serial: u32,
-    /// The serial before.
+    /// The previous serial.
     pub before: u32,
-    /// When it was made, in seconds since 1970.
+    /// When it was created, in seconds since 1970.
     pub time: u64,
-    /// Its origin: `home` (its file or database was changed there), `change` (DNS UPDATE or a command) or `transfer`.
+    /// Its origin: `home` (its file or database was changed), `change` (DNS UPDATE or a command) or `transfer`.
     pub origin: String,
     /// Number of removed records, besides the SOA.
     pub removed: u64,
@@ -58,7 +59,7 @@ impl TableRow for ListedVersion {
 }
 
 impl Operations {
-    /// Lists the versions of a zone, the oldest first.
+    /// Lists the versions of a zone, oldest first.
     pub fn list_history(
         &self,
         zone: &str,
@@ -79,7 +80,7 @@ impl Operations {
                 serial: entry.to.0,
                 before: entry.from.0,
                 time: entry.time,
-                origin: origin_word(entry.origin).into(),
+                origin: origin_keyword(entry.origin).into(),
                 removed: records_of(&entry.difference.removed),
                 added: records_of(&entry.difference.added),
                 who: who.or(by_itself),
@@ -125,7 +126,7 @@ impl Operations {
             let leaves = |entry: &JournalEntry| entry.from.0 == from && entry.to.0 != from;
             let rest = &entries[entries.iter().rposition(leaves)?..];
             let count = 1 + rest.iter().position(|entry| entry.to.0 == to)?;
-            // Changes that keep the serial are part of the version: databases have them.
+            // Changes that keep the serial belong to the version: databases have such changes.
             let kept = rest[count..].iter();
             let kept = kept.take_while(|entry| entry.from.0 == to && entry.to.0 == to);
             let chain = &rest[..count + kept.count()];
@@ -166,7 +167,7 @@ impl Operations {
         self.databases.iter().any(|one| Some(one.rank) == rank)
     }
 
-    /// Reads the versions of a served zone with their authors, the oldest first.
+    /// Returns the versions of a served zone with their authors, oldest first.
     fn versions_of(&self, zone: &str) -> Result<(NameBuf, Vec<JournalVersion>), OperationError> {
         let name = zone_name(zone)?;
         let table = self.commits.table().load();
@@ -197,7 +198,7 @@ impl Operations {
     }
 }
 
-fn origin_word(origin: JournalOrigin) -> &'static str {
+fn origin_keyword(origin: JournalOrigin) -> &'static str {
     match origin {
         JournalOrigin::Storage => "home",
         JournalOrigin::Change => "change",

@@ -1,6 +1,7 @@
-//! Owns the list of zones: one row a zone, made of what this server serves, and of the databases for what only they know.
+//! The list of zones: one row per zone, from the zone table, completed by databases with what only they know.
 //!
-//! A database that does not respond costs the list nothing but the serials of its live zones: its zones are in the zone table.
+//! A database that does not respond only costs the list the serials of its live zones: its zones are in the zone
+//! table.
 
 use nameward_base::time::now_seconds;
 use std::collections::HashMap;
@@ -18,7 +19,7 @@ use crate::operations::{
     Operations,
 };
 
-/// The serial of a zone in memory that clients get; none for a zone without data here.
+/// Returns the serial that clients get for a zone in memory; `None` for a zone without data here.
 pub fn served_serial(zone: &Zone) -> Option<u32> {
     if zone.is_stub() || !zone.is_ready() {
         return None;
@@ -31,8 +32,8 @@ pub fn served_serial(zone: &Zone) -> Option<u32> {
 }
 
 impl Operations {
-    /// Lists all zones, in the order of their names. If databases fail, the zones that this server serves are listed, and the
-    /// error names the databases.
+    /// Lists all zones by name. If databases fail, the zones that this server serves are listed, and the error names
+    /// the databases.
     pub fn list_zones(&self, items: ItemSink<'_>) -> Result<OperationResult, OperationError> {
         let mut zones = self.served_zones();
         let mut errors = Vec::new();
@@ -54,7 +55,7 @@ impl Operations {
         Err(OperationError::backend(messages.join("\n")))
     }
 
-    /// The zones that this server serves, in no order.
+    /// Returns the zones that this server serves, unordered.
     fn served_zones(&self) -> Vec<ListedZone> {
         let (table, policies) = (self.commits.table().load(), self.policies.load());
         let mut zones = Vec::new();
@@ -66,7 +67,7 @@ impl Operations {
         zones
     }
 
-    /// A row of a zone, without a question to a database.
+    /// Returns the row of a zone without querying a database.
     pub fn served_row(
         &self,
         name: Name<'_>,
@@ -81,12 +82,12 @@ impl Operations {
             kind: listed_kind(policy.kind, is_database),
             backend: backend_number(rank, policy),
             serial: served.and_then(served_serial),
-            state: state_word(served).into(),
-            signing: signing_word(served, policy, is_database).into(),
+            state: state_keyword(served).into(),
+            signing: signing_keyword(served, policy, is_database).into(),
         }
     }
 
-    /// Adds what a database knows: serials and signing of its live zones, and zones that are not served.
+    /// Adds what only a database knows: serials and signing of its live zones, and zones that are not served.
     fn add_stored(
         &self,
         database: &Database,
@@ -135,7 +136,8 @@ impl Operations {
         }
     }
 
-    /// Completes rows of live zones with what their databases have; a page of a list has few. Databases that fail are named.
+    /// Completes the rows of live zones from their databases; a page of a list has few. Returns the databases that
+    /// failed.
     pub fn complete_rows(&self, rows: &mut [ListedZone]) -> Vec<String> {
         let policies = self.policies.load();
         let mut failures = Vec::new();
@@ -171,7 +173,7 @@ impl Operations {
         failures
     }
 
-    /// The failure of a database, with its number and address.
+    /// Describes the failure of a database, with its number and address.
     pub(in crate::operations) fn failure_of(
         &self,
         database: &Database,
@@ -182,7 +184,7 @@ impl Operations {
     }
 }
 
-/// The kind of a zone as lists and `zone show` name it.
+/// Returns the kind of a zone for lists and `zone show`.
 pub(in crate::operations) fn listed_kind(kind: ZoneKind, is_database: bool) -> ListedKind {
     match kind {
         ZoneKind::Native if !is_database => ListedKind::File,
@@ -190,8 +192,8 @@ pub(in crate::operations) fn listed_kind(kind: ZoneKind, is_database: bool) -> L
     }
 }
 
-/// The state of a zone as lists and `zone show` name it, as far as the zone table knows it.
-pub(in crate::operations) fn state_word(served: Option<&Zone>) -> &'static str {
+/// Returns the state of a zone for lists and `zone show`, as far as the zone table knows it.
+pub(in crate::operations) fn state_keyword(served: Option<&Zone>) -> &'static str {
     match served {
         None => "not loaded",
         Some(zone) if !zone.is_ready() => "not ready",
@@ -200,7 +202,7 @@ pub(in crate::operations) fn state_word(served: Option<&Zone>) -> &'static str {
     }
 }
 
-/// The number of the backend that an operator knows: catalogs that are made here belong to the database of their members.
+/// Returns the backend number that operators know: catalogs produced here belong to the database of their members.
 pub(in crate::operations) fn backend_number(rank: u16, policy: &ZonePolicy) -> u32 {
     match (rank, &policy.declared_by) {
         (CONFIGURED_RANK, PolicySource::Backend(rank)) => (*rank).into(),
@@ -208,7 +210,7 @@ pub(in crate::operations) fn backend_number(rank: u16, policy: &ZonePolicy) -> u
     }
 }
 
-/// The number of a backend as it is printed: zones in the state store have none, and print 0.
+/// Returns the backend number for output: 0 for zones in the state store, which have none.
 pub(in crate::operations) fn shown_backend(rank: u32) -> u32 {
     if rank == u32::from(UNCONFIGURED_RANK) {
         CONFIGURED_RANK.into()
@@ -217,8 +219,8 @@ pub(in crate::operations) fn shown_backend(rank: u32) -> u32 {
     }
 }
 
-/// How a zone is signed, in the words of `zone show`.
-fn signing_word(served: Option<&Zone>, policy: &ZonePolicy, is_database: bool) -> &'static str {
+/// Returns the signing of a zone, with the keywords of `zone show`.
+fn signing_keyword(served: Option<&Zone>, policy: &ZonePolicy, is_database: bool) -> &'static str {
     match served.map(Zone::signing) {
         None => "unknown",
         Some(SigningState::Stored(_)) => "stored",
@@ -232,7 +234,7 @@ fn signing_word(served: Option<&Zone>, policy: &ZonePolicy, is_database: bool) -
     }
 }
 
-/// Completes a row of a live zone, or of one that is not served, with what its database has.
+/// Completes the row of a live zone, or of one that is not served, with its database's data.
 fn complete(row: &mut ListedZone, overview: Option<&ZoneOverview>, policy: &ZonePolicy, now: u32) {
     let is_in_memory = !matches!(row.state.as_str(), "live" | "not served" | "not loaded");
     let Some(overview) = overview.filter(|_| !is_in_memory) else {

@@ -1,8 +1,8 @@
 //! Operations on whole zones that are not in a database: files in the directory of a file backend, and zones declared
 //! in the state store. Zones declared in the configuration are left to the operator.
 //!
-//! A file is the zone; its kind, template and catalog are declared in the state store if they are not the defaults.
-//! For a transferred zone, or a catalog produced here, the declaration is all there is.
+//! A zone file is the zone; its kind, template and catalog are declared in the state store if they differ from the
+//! defaults. A transferred zone, or a catalog produced here, consists of its declaration only.
 
 use std::net::{IpAddr, SocketAddr};
 use std::thread;
@@ -27,7 +27,7 @@ use crate::operations::{
 const PORT: u16 = 53;
 /// Maximum number of primaries per zone.
 const PRIMARIES_MAX: usize = 32;
-/// How long the creation of a catalog waits for its first version, which takes milliseconds.
+/// How long the creation of a catalog waits for its first version, which usually takes milliseconds.
 const PRODUCED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Where a zone that is not in a database is stored.
@@ -44,12 +44,12 @@ impl Operations {
         &self,
         name: &NameBuf,
     ) -> Result<LocalZone, OperationError> {
-        if let Some(place) = self.files.declared_at(name.as_name()) {
+        if let Some(location) = self.files.declared_at(name.as_name()) {
             return Err(OperationError::refused(format!(
-                "zone {name} is declared at {place}: change it there and run `nameward reload`"
+                "zone {name} is declared at {location}: change it there and run `nameward reload`"
             )));
         }
-        let settings = match self.kept.zone(name.as_name()) {
+        let settings = match self.stored_policies.zone(name.as_name()) {
             Err(StoredPolicyError::NoStore) => None,
             settings => settings.map_err(stored_policy_error)?,
         };
@@ -85,13 +85,13 @@ impl Operations {
         kind: ZoneKind,
         template: &ZoneTemplate,
     ) -> Result<OperationResult, OperationError> {
-        if let Some(place) = self.files.declared_at(name.as_name()) {
+        if let Some(location) = self.files.declared_at(name.as_name()) {
             return Err(OperationError::conflict(format!(
-                "zone {name} is already declared at {place}"
+                "zone {name} is already declared at {location}"
             )));
         }
-        let declared_before = self.kept.zone(name.as_name()).ok().flatten();
-        // Settings of a file that was removed by hand are replaced.
+        let declared_before = self.stored_policies.zone(name.as_name()).ok().flatten();
+        // Settings of a file that was removed manually are replaced.
         if declared_before.is_some_and(|before| !is_file(before.kind)) {
             return Err(OperationError::conflict(format!(
                 "zone {name} already exists in the state store"
@@ -129,12 +129,12 @@ impl Operations {
         Ok(OperationResult::ZoneCreated(changed))
     }
 
-    /// Waits for the first version of a catalog declared in the state store, which another thread produces: the reply promises that
-    /// it is served.
+    /// Waits for the first version of a catalog declared in the state store, which another thread produces: the reply
+    /// promises that it is served.
     pub fn wait_until_produced(&self, name: &NameBuf) {
         let policies = self.policies.load();
         let policy = policies.get(name.as_name());
-        let is_local = matches!(self.kept.zone(name.as_name()), Ok(Some(_)));
+        let is_local = matches!(self.stored_policies.zone(name.as_name()), Ok(Some(_)));
         if policy.kind != ZoneKind::Producer || !is_local {
             return;
         }
@@ -166,15 +166,15 @@ impl Operations {
         }
         if !is_declared
             && self
-                .kept
+                .stored_policies
                 .zone(name.as_name())
-                .is_ok_and(|kept| kept.is_some())
+                .is_ok_and(|declared| declared.is_some())
         {
-            self.kept
+            self.stored_policies
                 .remove_zone(name.as_name())
                 .map_err(stored_policy_error)?;
         }
-        // Of two commands for one name, the one that creates the file continues.
+        // If two commands create the same zone, the one that creates the file continues.
         let file = self.files.create(name, backend.transpose()?, text)?;
         if is_declared && let Err(error) = self.declare(name, &settings) {
             self.files.remove(name, file.path, file.rank)?;
@@ -197,20 +197,20 @@ impl Operations {
         name: &NameBuf,
         settings: &DeclaredSettings,
     ) -> Result<(), OperationError> {
-        let set = self.kept.set_zone(name.as_name(), settings);
+        let set = self.stored_policies.set_zone(name.as_name(), settings);
         set.map_err(|error| match error {
             StoredPolicyError::NoStore => no_store(name),
             error => stored_policy_error(error),
         })
     }
 
-    /// Returns the name of a configured template; empty for none.
+    /// Returns the name of a configured template; `None` for an empty text.
     pub(in crate::operations) fn checked_template(
         &self,
         name: Option<&str>,
     ) -> Result<String, OperationError> {
         let name = name.unwrap_or_default();
-        match name.is_empty() || self.kept.has_template(name) {
+        match name.is_empty() || self.stored_policies.has_template(name) {
             true if name.contains('\n') => Err(OperationError::invalid(
                 "the template name must be a single line",
             )),
@@ -221,7 +221,7 @@ impl Operations {
         }
     }
 
-    /// Returns the name of a catalog produced here; none for an empty text.
+    /// Returns the name of a catalog produced here; `None` for an empty text.
     pub(in crate::operations) fn local_catalog(
         &self,
         text: &str,
@@ -238,7 +238,7 @@ impl Operations {
         }
     }
 
-    /// Warns of unknown TSIG keys: nothing is transferred with them.
+    /// Warns of unknown TSIG keys: transfers with them fail.
     pub(in crate::operations) fn key_warnings(&self, settings: &DeclaredSettings) -> Vec<String> {
         let policies = self.policies.load();
         let keys = settings.primaries.iter().filter_map(|server| server.key);

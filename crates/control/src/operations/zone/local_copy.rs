@@ -33,7 +33,7 @@ const SIGNING: u8 = 4;
 /// The copy of a zone that was not in a database.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct LocalCopy {
-    /// The records as a zone file; none for a zone that was never transferred.
+    /// The records as a zone file; `None` for a zone that was never transferred.
     text: Option<Vec<u8>>,
     /// The settings declared in the state store.
     settings: Option<DeclaredSettings>,
@@ -94,7 +94,7 @@ pub(in crate::operations) fn is_local(rows: &[u8]) -> bool {
 }
 
 impl Operations {
-    /// Deletes a zone that is not in a database, and keeps a copy of it by default.
+    /// Deletes a zone that is not in a database, and stores a copy of it by default.
     pub(in crate::operations) fn delete_local(
         &self,
         name: &NameBuf,
@@ -110,9 +110,9 @@ impl Operations {
         let served = served.filter(|served| !served.is_stub());
         let current = served.as_ref().map(|served| served.serial().0);
         if serial.is_some() && serial != current {
-            return Err(changed_meanwhile(name));
+            return Err(zone_changed_error(name));
         }
-        let keys = self.keeper.local_keys();
+        let keys = self.rollover.local_keys();
         let mut copy = LocalCopy {
             text: served.as_deref().map(text_of),
             settings: None,
@@ -126,9 +126,9 @@ impl Operations {
             }
             LocalZone::Declared(settings) => copy.settings = Some(settings.clone()),
         }
-        let can_keep = self.commits.store().is_some() && self.copies.now().octets_max() > 0;
-        // The file may be the only copy of the zone: it is not deleted without another unless that is requested.
-        if !no_copy && !can_keep {
+        let can_store = self.commits.store().is_some() && self.copies.now().octets_max() > 0;
+        // The file may be the only copy of the zone: it is not deleted without storing one unless that is requested.
+        if !no_copy && !can_store {
             let reason = self.why_no_copy();
             return Err(OperationError::refused(format!(
                 "zone {name} was not deleted: {reason}, or use `--no-copy`"
@@ -138,7 +138,7 @@ impl Operations {
         let about = (name, rank, kind);
         let mut number = None;
         if keeps {
-            number = self.keep_copy(about, served.as_deref(), &copy)?;
+            number = self.store_copy(about, served.as_deref(), &copy)?;
         }
         match &local {
             LocalZone::File(file, _) => {
@@ -151,14 +151,14 @@ impl Operations {
                 {
                     // A change was acknowledged while the copy was written.
                     copy.text = Some(text_of(&last));
-                    let newer = self.keep_copy(about, Some(&last), &copy)?;
+                    let newer = self.store_copy(about, Some(&last), &copy)?;
                     self.drop_copy(name, number);
                     number = newer;
                 }
             }
             LocalZone::Declared(_) => {}
         }
-        let forgotten = match self.kept.remove_zone(name.as_name()) {
+        let forgotten = match self.stored_policies.remove_zone(name.as_name()) {
             Err(error) if self.commits.store().is_some() => Err(stored_policy_error(error)),
             _ => Ok(()),
         };
@@ -181,7 +181,7 @@ impl Operations {
     }
 
     /// Stores a copy, and returns its number.
-    fn keep_copy(
+    fn store_copy(
         &self,
         (name, rank, kind): (&NameBuf, u16, ZoneKind),
         zone: Option<&Zone>,
@@ -225,7 +225,7 @@ impl Operations {
         Ok(written.map_err(|error| refused(error.to_string()))?.copy)
     }
 
-    /// Deletes the copy of a zone that was not deleted, or of which there is a newer one.
+    /// Deletes the copy of a zone that was not deleted after all, or that has a newer copy.
     fn drop_copy(&self, name: &NameBuf, number: Option<i64>) {
         let (Some(store), Some(number)) = (self.commits.store(), number) else {
             return;
@@ -251,7 +251,7 @@ impl Operations {
         })?;
         let settings = copy.settings.unwrap_or_default();
         // First, so that a signed zone is never served without its signatures.
-        let keys = self.keeper.local_keys();
+        let keys = self.rollover.local_keys();
         keys.restore(name.as_name(), copy.keys)
             .map_err(zone_keys_error(name))?;
         let restored = match (settings.kind, copy.text) {
@@ -289,7 +289,7 @@ impl Operations {
                 .write(stored_contents(name, zone).into())
                 .map_err(state_store_error)?;
         }
-        self.kept
+        self.stored_policies
             .set_zone(name.as_name(), settings)
             .map_err(stored_policy_error)?;
         let serial = zone.as_ref().map(Zone::serial);
@@ -313,7 +313,7 @@ fn local_zone_changed(name: &NameBuf, local: &LocalZone, warnings: Vec<String>) 
     }
 }
 
-/// The changes of the state store that give a secondary its contents, as if a primary had just confirmed them.
+/// Returns the state store changes that restore a secondary's contents, as if a primary had just confirmed them.
 pub(in crate::operations) fn stored_contents(name: &NameBuf, zone: &Zone) -> [StateChange; 2] {
     let now = Moment::from_seconds(now_seconds());
     let contents = StateChange::SetContents {
@@ -333,12 +333,12 @@ pub(in crate::operations) fn text_of(zone: &Zone) -> Vec<u8> {
     whole_text(&contents_of(zone))
 }
 
-/// Returns the error for a zone that is no longer the one that was read.
-pub(super) fn changed_meanwhile(zone: &NameBuf) -> OperationError {
+/// Creates the error for a zone that was changed since it was read.
+pub(super) fn zone_changed_error(zone: &NameBuf) -> OperationError {
     OperationError::conflict(format!("zone {zone} was changed in the meantime"))
 }
 
-/// Returns the error of the state store.
+/// Creates the error for a failure of the state store.
 pub(super) fn state_store_error(error: impl std::fmt::Display) -> OperationError {
     OperationError::backend(error.to_string())
 }
@@ -348,7 +348,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_is_read_back_as_it_was_and_a_cut_one_is_not() {
+    fn a_copy_is_read_back_unchanged_and_a_truncated_one_is_not() {
         let copy = LocalCopy {
             text: Some(b"@ 60 IN NS ns\n".to_vec()),
             settings: Some(DeclaredSettings::default()),

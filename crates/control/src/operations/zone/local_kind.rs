@@ -1,4 +1,5 @@
-//! Owns the change of a zone that no database has from a zone file to a secondary and back, without a gap in its service.
+//! Conversion of a zone that is not in a database from a zone file to a secondary and back, without interrupting its
+//! service.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::local_copy::{stored_contents, text_of};
 use crate::operations::{OperationError, OperationResult, Operations, ZoneChanged};
 
 impl Operations {
-    /// Makes a secondary a zone of its own, with the contents that it has: they become a file in a directory.
+    /// Converts a secondary to a zone file with its current contents.
     pub(in crate::operations) fn promote(
         &self,
         name: &NameBuf,
@@ -26,7 +27,7 @@ impl Operations {
             .version(name.as_name(), UNCONFIGURED_RANK);
         let served = served.filter(|served| !served.is_stub());
         let stored = || {
-            // One that has expired is not served.
+            // An expired zone is not served.
             let store = self.commits.store()?;
             read_contents(store, name).ok().flatten().map(Arc::new)
         };
@@ -58,7 +59,7 @@ impl Operations {
         }))
     }
 
-    /// Makes a zone file a secondary: the file is kept under another name, and its contents are served from the state store
+    /// Converts a zone file to a secondary: the file is renamed, and its contents are served from the state store
     /// until the first transfer.
     pub(in crate::operations) fn demote(
         &self,
@@ -71,7 +72,7 @@ impl Operations {
         }
         let mut warnings = self.key_warnings(&settings);
         let served = self.commits.table().version(name.as_name(), file.rank);
-        let (zone, kept) = (*name, Arc::clone(&self.kept));
+        let (zone, stored_policies) = (*name, Arc::clone(&self.stored_policies));
         let store = move |version: &Zone| {
             let restart = StateChange::RestartJournal {
                 zone,
@@ -80,7 +81,7 @@ impl Operations {
             };
             let mut changes = vec![restart];
             changes.extend(stored_contents(&zone, version));
-            kept.set_zone_with(zone.as_name(), &settings, changes)
+            stored_policies.set_zone_with(zone.as_name(), &settings, changes)
         };
         let copy = self
             .files

@@ -1,7 +1,7 @@
-//! Changes of the settings of a zone that is not in a database: kind, primaries, catalog, TSIG keys and serial rule in the state
-//! store, signing with its keys, RRsets through the journal.
+//! Changes of the settings of a zone that is not in a database: kind, primaries, catalog, TSIG keys and serial rule
+//! in the state store, signing with its keys, RRsets through the journal.
 //!
-//! Everything is checked before anything is changed, and what was changed is undone if a later part fails.
+//! Everything is checked before anything is changed, and changes are undone if a later step fails.
 
 use nameward_dnssec::{Denial, DenialSettings, Nsec3Param, SoaEdit};
 use nameward_maintain::keys::storage::RequestedSigning;
@@ -21,12 +21,12 @@ use crate::operations::{
     ZoneSettings, domain_name, zone_name,
 };
 
-/// Metadata of a request, as far as a zone without a database keeps it.
+/// The requested metadata that a zone without a database can store.
 #[derive(Debug, Default)]
 pub(in crate::operations) struct LocalMetadata {
-    /// The denial of existence and the served serial, which belong to signing.
+    /// Denial of existence and the served serial, which belong to signing.
     pub(in crate::operations) signing: RequestedSigning,
-    /// The TSIG keys with which the zone may be transferred from here.
+    /// The TSIG keys that may transfer the zone from here.
     transfer_keys: Option<Vec<NameBuf>>,
     /// The TSIG key of its primaries.
     primary_key: Option<Option<NameBuf>>,
@@ -35,7 +35,7 @@ pub(in crate::operations) struct LocalMetadata {
 }
 
 impl LocalMetadata {
-    /// Reads metadata; an item that cannot be kept is refused under the name of its field.
+    /// Reads metadata; an unsupported item is refused with the name of its field.
     pub(in crate::operations) fn read(
         zone: &NameBuf,
         items: &[MetadataSpec],
@@ -48,11 +48,11 @@ impl LocalMetadata {
             let first = item.content.first().map(String::as_str);
             match item.kind.as_str() {
                 "SOA-EDIT" => soa_edit = Some(first.unwrap_or(SoaEdit::None.word())),
-                "NSEC3PARAM" => denial = Some(denial_word(zone, first)?),
-                "SOA-EDIT-API" => read.soa_edit_api = Some(serial_word(zone, first)?),
+                "NSEC3PARAM" => denial = Some(denial_keyword(zone, first)?),
+                "SOA-EDIT-API" => read.soa_edit_api = Some(serial_keyword(zone, first)?),
                 "TSIG-ALLOW-AXFR" => read.transfer_keys = Some(key_names(&item.content)?),
                 "AXFR-MASTER-TSIG" => read.primary_key = Some(key_names(&item.content)?.pop()),
-                // What the zone does anyway.
+                // The zone already behaves like this.
                 "NSEC3NARROW" | "API-RECTIFY" if matches!(first, None | Some("0")) => {}
                 _ => {
                     return Err(OperationError::refused(format!(
@@ -65,7 +65,7 @@ impl LocalMetadata {
         Ok(read)
     }
 
-    /// Returns settings with these of the metadata.
+    /// Returns settings with those of the metadata applied.
     pub(in crate::operations) fn over(
         &self,
         mut settings: DeclaredSettings,
@@ -90,8 +90,8 @@ impl LocalMetadata {
     }
 }
 
-/// Returns the keyword for the denial that an NSEC3PARAM requests.
-fn denial_word(zone: &NameBuf, param: Option<&str>) -> Result<&'static str, OperationError> {
+/// Returns the keyword for the denial method that an NSEC3PARAM requests.
+fn denial_keyword(zone: &NameBuf, param: Option<&str>) -> Result<&'static str, OperationError> {
     let Some(text) = param else {
         return Ok("nsec");
     };
@@ -108,7 +108,7 @@ fn denial_word(zone: &NameBuf, param: Option<&str>) -> Result<&'static str, Oper
 }
 
 /// Returns a keyword for serials that a journal can follow: it needs a new serial for each change.
-fn serial_word(zone: &NameBuf, word: Option<&str>) -> Result<String, OperationError> {
+fn serial_keyword(zone: &NameBuf, word: Option<&str>) -> Result<String, OperationError> {
     let word = word.unwrap_or_default().to_ascii_uppercase();
     if word.is_empty() || SerialRule::for_api(Some(&word), None) != SerialRule::Keep {
         Ok(word)
@@ -147,7 +147,7 @@ impl Operations {
         }
         let made = self.change_local_rest(&name, requested, &plan, records);
         if made.is_err() && is_set {
-            // The zone had these settings a moment ago, so that they can be stored.
+            // The zone had these settings a moment ago, so they can be stored.
             self.declare(&name, &plan.before)?;
         }
         let is_changed = made? || is_set;
@@ -169,7 +169,7 @@ impl Operations {
         }))
     }
 
-    /// Checks a change of settings, and returns what it comes to.
+    /// Checks a change of settings, and returns the resulting plan.
     fn local_plan(
         &self,
         name: &NameBuf,
@@ -188,7 +188,7 @@ impl Operations {
             self.check_local_signing(name, requested, &metadata, is_signed)?;
         }
         if requested.secure.is_some_and(|secure| secure != is_signed) {
-            self.check_by_hand(name)?;
+            self.check_manual_change(name)?;
         }
         Ok(LocalPlan {
             local,
@@ -200,7 +200,7 @@ impl Operations {
         })
     }
 
-    /// Refuses settings of signing for a zone that is not signed and stays so.
+    /// Refuses signing settings for a zone that is not signed and stays unsigned.
     fn check_local_signing(
         &self,
         name: &NameBuf,
@@ -222,7 +222,7 @@ impl Operations {
         let field = match (sets("NSEC3PARAM"), sets("SOA-EDIT")) {
             (true, _) => "nsec3param",
             (false, true) => "soa_edit",
-            // What an unsigned zone has.
+            // An unsigned zone has these values anyway.
             (false, false) => return Ok(()),
         };
         Err(OperationError::refused(format!(
@@ -231,7 +231,7 @@ impl Operations {
         )))
     }
 
-    /// Changes a secondary to a zone file or the other way round, if that is requested.
+    /// Converts a secondary to a zone file or vice versa, if requested.
     fn change_local_kind(
         &self,
         name: &NameBuf,
@@ -276,16 +276,16 @@ impl Operations {
         requested: &ZoneSettings,
         author: Option<&Arc<ChangeAuthor>>,
     ) -> Result<Option<OperatorChange>, OperationError> {
-        // A transferred zone takes no change of records, not even an empty one that only compares the serial.
+        // A transferred zone accepts no change of records, not even an empty one that only compares the serial.
         let compares = requested.serial.is_some() && !plan.before.kind.is_transferred();
         if requested.rrsets.is_none() && !compares {
             return Ok(None);
         }
         let request = requested.rrsets_request();
-        let place = self.place(name)?;
-        let mut change = self.rrsets_change(&place, &request, &requested.metadata)?;
+        let location = self.location(name)?;
+        let mut change = self.rrsets_change(&location, &request, &requested.metadata)?;
         change.author = author.cloned();
-        self.make_change(&place, &change, ChangeMode::Try)?;
+        self.make_change(&location, &change, ChangeMode::Try)?;
         Ok(Some(change))
     }
 
@@ -301,22 +301,22 @@ impl Operations {
         let is_secured = requested.secure == Some(true) && !plan.is_signed;
         let stays_signed = requested.secure.unwrap_or(plan.is_signed);
         let mut is_changed = false;
-        let terms_before = self.keeper.local_keys().terms(name.as_name()).ok();
+        let signing_before = self.rollover.local_keys().terms(name.as_name()).ok();
         if is_secured || stays_signed && !plan.signing.is_empty() {
             let secured = self.secure_zone(zone, None, &plan.signing)?;
             is_changed = !matches!(secured, OperationResult::NoChange { .. });
         }
         if let Some(change) = records {
-            let place = self.place(name)?;
-            let made = self.make_change(&place, &change, ChangeMode::Make);
+            let location = self.location(name)?;
+            let made = self.make_change(&location, &change, ChangeMode::Make);
             if made.is_err() && is_secured {
                 self.unsecure_zone(zone, true)?;
-            } else if let (Err(_), true, Some(before)) = (&made, is_changed, terms_before) {
-                self.restore_terms(name, before)?;
+            } else if let (Err(_), true, Some(before)) = (&made, is_changed, signing_before) {
+                self.restore_signing(name, before)?;
             }
             is_changed |= made?.is_changed;
         }
-        // Last, because keys that were deleted cannot be brought back.
+        // Last, because deleted keys cannot be restored.
         if requested.secure == Some(false) && plan.is_signed {
             self.unsecure_zone(zone, true)?;
             is_changed = true;
@@ -386,12 +386,14 @@ impl Operations {
         zone: &NameBuf,
         set: &[MetadataSpec],
     ) -> SerialRule {
-        let kept = self.kept.zone(zone.as_name()).ok().flatten();
-        let kept = kept.map(|kept| kept.soa_edit_api).unwrap_or_default();
+        let declared = self.stored_policies.zone(zone.as_name()).ok().flatten();
+        let declared = declared
+            .map(|declared| declared.soa_edit_api)
+            .unwrap_or_default();
         let new = set.iter().find(|item| item.kind == "SOA-EDIT-API");
         let word = match new {
             Some(item) => item.content.first().cloned().unwrap_or_default(),
-            None => kept,
+            None => declared,
         };
         match SerialRule::for_api(Some(&word), None) {
             SerialRule::Keep => SerialRule::default(),
@@ -415,7 +417,7 @@ impl Operations {
             .find_map(|one| one.key);
         items.extend(key.map(|key| item("AXFR-MASTER-TSIG", name(&key))));
         if self.has_keys(zone).unwrap_or(false)
-            && let Ok(signing) = self.keeper.local_keys().terms(zone.as_name())
+            && let Ok(signing) = self.rollover.local_keys().terms(zone.as_name())
         {
             if let (Denial::Nsec3(_), [_, (kind, Some(param)), _]) = (
                 &signing.denial.denial,
@@ -427,13 +429,13 @@ impl Operations {
                 items.push(item("SOA-EDIT", signing.soa_edit.word().to_owned()));
             }
         }
-        let Ok(Some(kept)) = self.kept.zone(zone.as_name()) else {
+        let Ok(Some(declared)) = self.stored_policies.zone(zone.as_name()) else {
             return items;
         };
-        if !kept.soa_edit_api.is_empty() {
-            items.push(item("SOA-EDIT-API", kept.soa_edit_api));
+        if !declared.soa_edit_api.is_empty() {
+            items.push(item("SOA-EDIT-API", declared.soa_edit_api));
         }
-        let keys = kept.transfer_keys.iter();
+        let keys = declared.transfer_keys.iter();
         items.extend(keys.map(|key| item("TSIG-ALLOW-AXFR", name(key))));
         items
     }
@@ -472,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_that_cannot_be_kept_is_refused_by_its_field() {
+    fn unsupported_metadata_is_refused_with_its_field() {
         for (kind, content, field) in [
             ("API-RECTIFY", "1", "api_rectify"),
             ("NSEC3NARROW", "1", "nsec3narrow"),

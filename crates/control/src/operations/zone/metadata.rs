@@ -8,8 +8,8 @@ use nameward_zone::Serial;
 use nameward_zone::change::{ChangeAuthor, Edit, NewRecord, RrsetData};
 use serde::{Deserialize, Serialize};
 
+use super::location::ZoneLocation;
 use super::metadata_check::{check_kind, check_values, is_signing_kind};
-use super::place::ZoneLocation;
 use crate::operations::key::errors::attribute_write_error;
 use crate::operations::key::signing_settings::iterations_advice;
 use crate::operations::record::change::{ChangeMode, OperatorChange};
@@ -87,16 +87,16 @@ impl TableRow for ListedMetadata {
     }
 }
 
-/// Returns a metadata kind as it is stored: those of operators keep their letter case, all others are upper case.
+/// Returns a metadata kind as it is stored: those of operators keep their letter case, all others are in upper case.
 pub(in crate::operations) fn stored_kind(kind: &str) -> String {
-    if is_own_kind(kind) {
+    if is_operator_kind(kind) {
         format!("X-{}", &kind[2..])
     } else {
         kind.to_ascii_uppercase()
     }
 }
 
-fn is_own_kind(kind: &str) -> bool {
+fn is_operator_kind(kind: &str) -> bool {
     let start = kind.get(..2);
     start.is_some_and(|start| start.eq_ignore_ascii_case("X-"))
 }
@@ -107,7 +107,7 @@ impl Operations {
         &self,
         zone: &str,
     ) -> Result<(&Database, Box<ZoneRow>), OperationError> {
-        match self.place(&zone_name(zone)?)? {
+        match self.location(&zone_name(zone)?)? {
             ZoneLocation::Database(database, row) => Ok((database, row)),
             ZoneLocation::Memory(zone) => Err(OperationError::refused(format!(
                 "zone {} is not in a database: change its settings in its [[zone]] table or [[template]], or with \
@@ -132,8 +132,8 @@ impl Operations {
         let kind = kind.map(stored_kind);
         let is_it = |have: &str| match &kind {
             None => true,
-            // Two kinds of an operator may differ in letter case alone.
-            Some(kind) if is_own_kind(kind) => have == kind,
+            // Kinds of operators may differ in letter case alone.
+            Some(kind) if is_operator_kind(kind) => have == kind,
             Some(kind) => have.eq_ignore_ascii_case(kind),
         };
         let mut count = 0;
@@ -180,7 +180,7 @@ impl Operations {
             error
         });
         let (database, row) = stored?;
-        // Existing items can be removed, whatever they are.
+        // Existing items can be removed even if they are invalid.
         if request.change != MetadataChange::Remove && !request.content.is_empty() {
             check_kind(&kind)?;
             check_values(&kind, &request.content)?;
@@ -227,7 +227,7 @@ impl Operations {
 
     /// Recomputes the columns that PowerDNS derives from the names of a zone; file zones have none.
     pub fn rectify_zone(&self, zone: &str) -> Result<OperationResult, OperationError> {
-        match self.place(&zone_name(zone)?)? {
+        match self.location(&zone_name(zone)?)? {
             ZoneLocation::Database(database, row) => {
                 self.write_attributes(database, &row, &[AttributeChange::Rectify])
             }
@@ -305,8 +305,8 @@ impl Operations {
             ..OperatorChange::new(row.name, vec![Edit::Replace(rrset)])
         };
         let zone = row.name.to_string();
-        let place = ZoneLocation::Database(database, row);
-        let outcome = self.make_change(&place, &change, ChangeMode::Make)?;
+        let location = ZoneLocation::Database(database, row);
+        let outcome = self.make_change(&location, &change, ChangeMode::Make)?;
         Ok(if outcome.is_changed {
             OperationResult::ZoneChanged(outcome.changed)
         } else {

@@ -1,5 +1,5 @@
-//! Checks metadata set by a command: an unknown kind and an invalid value are refused, where a server would only log
-//! them later. The readers of policies and of signing decide, so that both agree.
+//! Checks metadata set by a command: an unknown kind or an invalid value is refused, where a server would only log it
+//! later. The readers of policies and of signing decide, so both agree.
 
 use nameward_dnssec::{MAX_ITERATIONS, Nsec3Param, SigningPolicy};
 use nameward_maintain::policy::database::read_policy;
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::operations::OperationError;
 
-/// PowerDNS metadata kinds that this server does not read, but a PowerDNS on the same database may.
-const OTHERS: [&str; 6] = [
+/// Metadata kinds that this server does not read, but a PowerDNS on the same database may.
+const POWERDNS_ONLY: [&str; 6] = [
     "API-RECTIFY",
     "GSS-ACCEPTOR-PRINCIPAL",
     "GSS-ALLOW-AXFR-PRINCIPAL",
@@ -60,7 +60,7 @@ pub struct MetadataSpec {
 }
 
 impl MetadataSpec {
-    /// Checks the items and makes the change that stores them.
+    /// Checks the items and returns the change that stores them.
     pub(in crate::operations) fn change(&self) -> Result<AttributeChange, OperationError> {
         if !self.content.is_empty() {
             check_kind(&self.kind)?;
@@ -83,7 +83,7 @@ impl MetadataSpec {
 pub(in crate::operations) fn check_kind(kind: &str) -> Result<(), OperationError> {
     let is_known = kind.starts_with("X-")
         || SIGNING.contains(&kind)
-        || OTHERS.contains(&kind)
+        || POWERDNS_ONLY.contains(&kind)
         || term_kind(kind).is_some();
     if is_known {
         Ok(())
@@ -110,7 +110,7 @@ pub(in crate::operations) fn is_signing_kind(kind: &str) -> bool {
     matches!(kind, "NSEC3PARAM" | "NSEC3NARROW" | "PRESIGNED")
 }
 
-/// Refuses an invalid item of signing metadata: the zone would not be signed, or in an unintended way.
+/// Refuses an invalid item of signing metadata: the zone would not be signed, or not as intended.
 pub(in crate::operations) fn check_item(kind: &str, content: &str) -> Result<(), OperationError> {
     if kind != "NSEC3PARAM" {
         return match content {
@@ -126,7 +126,7 @@ pub(in crate::operations) fn check_item(kind: &str, content: &str) -> Result<(),
     if iterations.is_some_and(|number| number <= MAX_ITERATIONS) {
         Ok(())
     } else {
-        // RFC 9276 section 3.2: validators treat more as insecure, or fail.
+        // RFC 9276 section 3.2: validators treat more iterations as insecure, or fail.
         Err(OperationError::invalid(format!(
             "expected at most {MAX_ITERATIONS} iterations in NSEC3PARAM; use 0 (RFC 9276): 1 0 0 -"
         )))
@@ -163,7 +163,7 @@ fn check_value(kind: &str, value: &str) -> Result<(), OperationError> {
             kind,
             content: value.into(),
         };
-        let problems = read_policy(&nobodys_row(), &[item]).problems;
+        let problems = read_policy(&empty_row(), &[item]).problems;
         if let Some(problem) = problems.into_iter().next() {
             return Err(OperationError::invalid(problem));
         }
@@ -172,7 +172,7 @@ fn check_value(kind: &str, value: &str) -> Result<(), OperationError> {
 }
 
 /// Returns a zone with nothing but the metadata to check.
-fn nobodys_row() -> ZoneRow {
+fn empty_row() -> ZoneRow {
     ZoneRow {
         id: 0,
         name: nameward_wire::NameBuf::root(),
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_that_nobody_reads_are_refused() {
+    fn kinds_without_a_reader_are_refused() {
         for known in [
             "SOA-EDIT",
             "IXFR",
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_mean_nothing_are_refused() {
+    fn meaningless_values_are_refused() {
         for (kind, good, wrong) in [
             ("SOA-EDIT", "INCEPTION-INCREMENT", "NONSENSE"),
             ("SOA-EDIT-API", "increase", "MORE"),

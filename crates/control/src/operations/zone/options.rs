@@ -1,11 +1,12 @@
-//! Owns changes of `domains.options`: JSON in which PowerDNS keeps what a zone is in catalogs (RFC 9432 section 4.4).
+//! Changes of `domains.options`: JSON in which PowerDNS stores the catalog properties of a zone (RFC 9432 section
+//! 4.4).
 
 use serde_json::{Map, Value};
 
 use crate::operations::{OperationError, ZoneSettings};
 
 impl ZoneSettings {
-    /// Returns the options that a zone gets in place of those that it has.
+    /// Returns the options that replace the current ones.
     pub(in crate::operations) fn new_options(
         &self,
         before: &str,
@@ -23,7 +24,7 @@ impl ZoneSettings {
         };
         let mut options = match &self.options {
             Some(text) => read(text)?,
-            // What cannot be read is replaced.
+            // Unreadable options are replaced.
             None => read(before).unwrap_or_else(|_| Value::Object(Map::new())),
         };
         if let Some(patch) = &self.options_patch {

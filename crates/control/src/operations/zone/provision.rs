@@ -1,5 +1,5 @@
-//! Owns the creation of a zone with everything a database stores about it in one transaction: records, comments, metadata,
-//! account, catalog and the first DNSSEC key. Without a database the zone becomes a zone file.
+//! Creation of a zone with everything that a database stores about it in one transaction: records, comments,
+//! metadata, account, catalog and the first DNSSEC key. Without a database the zone becomes a zone file.
 
 use std::time::SystemTime;
 
@@ -46,19 +46,19 @@ pub struct ZoneProvision {
     /// The catalog is the configured default, not the client's choice.
     #[serde(skip)]
     pub is_default_catalog: bool,
-    /// Name servers: their NS records are added to `rrsets`.
+    /// Name servers, whose NS records are added to `rrsets`.
     #[serde(default)]
     pub name_servers: Vec<String>,
-    /// The RRsets; a SOA is made if there is none.
+    /// The RRsets; a SOA is generated if there is none.
     #[serde(default)]
     pub rrsets: Vec<RrsetStep>,
     /// The records as a zone file, instead of `rrsets`.
     #[serde(default)]
     pub zone_file: Option<String>,
-    /// Metadata; SOA-EDIT-API decides about the first serial.
+    /// Metadata; SOA-EDIT-API determines the first serial.
     #[serde(default)]
     pub metadata: Vec<MetadataSpec>,
-    /// Metadata of zones in a database that the request does not set itself.
+    /// Metadata of database zones that the request does not set itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub default_metadata: Vec<MetadataSpec>,
     /// Sign the zone with a new key.
@@ -76,9 +76,9 @@ impl Operations {
         let kind = creatable(request.kind)?;
         check_version(&name, Some(request.kind), &request.catalog)?;
         if let Some(rank) = (self.rank_of)(name.as_name()) {
-            let place = place_of_rank(rank);
+            let location = place_of_rank(rank);
             return Err(OperationError::conflict(format!(
-                "zone {name} already exists in {place}"
+                "zone {name} already exists in {location}"
             )));
         }
         match self.databases.first() {
@@ -137,7 +137,7 @@ impl Operations {
         let zone = NewZone {
             attributes,
             name,
-            // The catalog of a producer is made by this server, from its first members on.
+            // This server generates the catalog of a producer, from its first members on.
             kind,
             primaries,
             account: request.account.clone(),
@@ -162,7 +162,7 @@ impl Operations {
         Ok(OperationResult::ZoneCreated(changed))
     }
 
-    /// Creates a zone that no database has.
+    /// Creates a zone that is not in a database.
     fn provision_file(
         &self,
         (name, kind): (NameBuf, ZoneKind),
@@ -185,7 +185,7 @@ impl Operations {
         for step in &steps {
             comments.extend(step.comments_change(&apex)?);
         }
-        // Others are transferred, or made of their members.
+        // Other zones are transferred, or generated from their members.
         let records = if is_file(kind) {
             request.rrsets(&apex, steps, SystemTime::now())?
         } else if steps.is_empty() && request.name_servers.is_empty() {
@@ -209,7 +209,7 @@ impl Operations {
             records: records.iter().map(batch_records).collect(),
         };
         let result = self.create_zone(&template)?;
-        let terms = ZoneSettings {
+        let signing = ZoneSettings {
             zone: request.zone.clone(),
             catalog: Some(request.catalog.clone()).filter(|catalog| !catalog.is_empty()),
             metadata: request.metadata.clone(),
@@ -220,8 +220,8 @@ impl Operations {
             zone: request.zone.clone(),
             ..ZoneSettings::default()
         };
-        if terms != plain
-            && let Err(error) = self.set_local(&terms, None)
+        if signing != plain
+            && let Err(error) = self.set_local(&signing, None)
         {
             self.delete_zone(&request.zone, true, None)?;
             return Err(error);
@@ -231,7 +231,7 @@ impl Operations {
 }
 
 impl ZoneProvision {
-    /// The metadata of the request, and the defaults of kinds that it does not set. Empty items set nothing.
+    /// Returns the metadata of the request, and the defaults of kinds that it does not set. Empty items set nothing.
     fn all_metadata(&self) -> impl Iterator<Item = &MetadataSpec> {
         let is_set = |kind: &str| self.metadata.iter().any(|item| item.kind == kind);
         let defaults = self.default_metadata.iter();
@@ -242,7 +242,7 @@ impl ZoneProvision {
         all.filter(|item| !item.content.is_empty())
     }
 
-    /// The RRsets of the request, from its list or its zone file.
+    /// Returns the RRsets of the request, from its list or its zone file.
     fn steps(&self, name: &NameBuf) -> Result<Vec<RrsetStep>, OperationError> {
         match &self.zone_file {
             None => Ok(self.rrsets.clone()),
@@ -253,7 +253,7 @@ impl ZoneProvision {
         }
     }
 
-    /// The first records: those of the request, NS records of its name servers, and a SOA if there is none.
+    /// Returns the first records: those of the request, NS records of its name servers, and a SOA if there is none.
     fn rrsets(
         &self,
         name: &NameBuf,
@@ -301,7 +301,7 @@ impl ZoneProvision {
         let rule = SerialRule::for_api(find("SOA-EDIT-API"), find("SOA-EDIT"));
         for rrset in rrsets.iter_mut().filter(|rrset| rrset.rtype == Type::SOA) {
             for record in &mut rrset.records {
-                // A new SOA counts from 0, as that of PowerDNS does.
+                // A new SOA counts from 0, as in PowerDNS.
                 let serial = if is_made {
                     Serial(0)
                 } else {

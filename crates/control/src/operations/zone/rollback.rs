@@ -29,8 +29,8 @@ impl Operations {
             added: difference.removed,
         };
         let steps = steps_of(&back);
-        // Without steps too: that the history ends where it started says nothing about changes by other programs, and the serial
-        // does.
+        // Even without steps: that the history returns to its start does not rule out changes by other programs; the
+        // serial does.
         let batch = BatchRequest {
             zones: vec![ZoneBatch {
                 zone: name.to_string(),

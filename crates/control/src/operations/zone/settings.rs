@@ -1,4 +1,4 @@
-//! Changes of the settings of a zone: kind, primaries, account, catalog, metadata, signing, and all of its RRsets. Everything in one
+//! Changes of the settings of a zone: kind, primaries, account, catalog, metadata, signing, and all of its RRsets. A
 //! request is one transaction.
 
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use nameward_zone::ZoneKind;
 use nameward_zone::change::ChangeAuthor;
 use serde::{Deserialize, Serialize};
 
+use super::location::ZoneLocation;
 use super::metadata_check::MetadataSpec;
-use super::place::ZoneLocation;
 use super::stored_primaries;
 use crate::operations::key::errors::zone_keys_error;
 use crate::operations::key::signing_settings::check_denial_item;
@@ -49,10 +49,10 @@ pub struct ZoneSettings {
     /// A change of `domains.options`, as a JSON merge patch (RFC 7396).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options_patch: Option<String>,
-    /// Kinds of metadata to set. A zone that is not in a database refuses those that it cannot keep.
+    /// Kinds of metadata to set. A zone that is not in a database refuses those that it cannot store.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metadata: Vec<MetadataSpec>,
-    /// Whether the zone is signed. A zone that is signed already keeps its keys.
+    /// Whether the zone is signed. An already signed zone keeps its keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure: Option<bool>,
     /// All RRsets of the zone; others are deleted, except the SOA.
@@ -76,7 +76,7 @@ impl ZoneSettings {
     }
 }
 
-/// Refuses what the version of a zone for views cannot be: a catalog, or a member of one.
+/// Refuses settings that a zone version cannot have: it cannot be a catalog, or a member of one.
 pub(in crate::operations) fn check_version(
     name: &NameBuf,
     kind: Option<ListedKind>,
@@ -127,17 +127,17 @@ impl Operations {
                 let zone = name.to_string();
                 return Ok(OperationResult::NoChange { zone });
             }
-            // A transferred zone takes no change of records, so that its serial is not compared in the transaction.
+            // A transferred zone accepts no change of records, so its serial is not compared in the transaction.
             None if requested.serial.is_none() || row.kind.is_transferred() => {
                 self.write_attributes(database, &row, &changes)?
             }
             _ => {
                 let request = requested.rrsets_request();
-                let place = ZoneLocation::Database(database, Box::new(row));
-                let mut change = self.rrsets_change(&place, &request, &requested.metadata)?;
+                let location = ZoneLocation::Database(database, Box::new(row));
+                let mut change = self.rrsets_change(&location, &request, &requested.metadata)?;
                 change.attributes.extend(changes);
                 change.author = author.cloned();
-                let outcome = self.make_change(&place, &change, ChangeMode::Make)?;
+                let outcome = self.make_change(&location, &change, ChangeMode::Make)?;
                 outcome.result()
             }
         };
@@ -225,14 +225,14 @@ impl Operations {
         let mut changes = Vec::new();
         match requested.secure {
             Some(true) if keys.is_empty() => {
-                self.check_by_hand(&row.name)?;
+                self.check_manual_change(&row.name)?;
                 let template = KeyTemplate::default();
                 let key = template.key(template.generate()?)?;
                 changes.push(first_key(&key));
                 keys.push(key);
             }
             Some(false) if !keys.is_empty() => {
-                self.check_by_hand(&row.name)?;
+                self.check_manual_change(&row.name)?;
                 changes.extend(removal());
             }
             _ => {}
@@ -243,7 +243,7 @@ impl Operations {
         Ok(changes)
     }
 
-    /// Returns the name of a catalog as its members have it, if the database has such a producer.
+    /// Returns the name of a catalog as stored for its members, if the database has such a producer.
     pub(in crate::operations) fn catalog_name(
         &self,
         database: &Database,

@@ -1,6 +1,6 @@
-//! Owns `zone show`: a zone as its database, its file or the state store has it, and how this server serves it.
+//! `zone show`: a zone as its database, its file or the state store has it, and how this server serves it.
 //!
-//! A database that does not respond costs its own facts alone: what this server and other databases know is shown.
+//! A database that does not respond only costs its own data: what this server and other databases know is shown.
 
 use nameward_maintain::policy::ZonePolicy;
 use nameward_store::sql::ZoneRow;
@@ -9,8 +9,8 @@ use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};
 
-use super::list::{backend_number, listed_kind, served_serial, state_word};
-use super::place::{MemoryZone, ZoneLocation};
+use super::list::{backend_number, listed_kind, served_serial, state_keyword};
+use super::location::{MemoryZone, ZoneLocation};
 use crate::operations::{
     Database, ErrorKind, ListedKind, ListedSigning, OperationError, OperationResult, Operations,
     zone_name,
@@ -24,12 +24,12 @@ pub struct ZoneDetails {
     pub name: String,
     /// The kind.
     pub kind: ListedKind,
-    /// The state, in the words of [`crate::operations::ListedZone::state`].
+    /// The state, as in [`crate::operations::ListedZone::state`].
     #[serde(default)]
     pub state: String,
-    /// The serial that clients get; none without a SOA that can be read.
+    /// The serial that clients get; `None` without a readable SOA.
     pub serial: Option<u32>,
-    /// The serial in the file, the state store or the database, if it is another one.
+    /// The serial in the file, the state store or the database, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored_serial: Option<u32>,
     /// Records that are not disabled; unknown if the database does not respond.
@@ -56,13 +56,13 @@ pub struct ZoneDetails {
     /// How it is signed; none for a zone that is not in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signing: Option<ListedSigning>,
-    /// The databases that failed, if any did.
+    /// The databases that failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
 impl Operations {
-    /// Shows a zone. If its database fails, what this server knows of it is shown with a warning that names the database.
+    /// Shows a zone. If its database fails, what this server knows is shown with a warning that names the database.
     pub fn show_zone(&self, name: &str) -> Result<OperationResult, OperationError> {
         let name = zone_name(name)?;
         if (self.rank_of)(name.as_name()).is_none() {
@@ -71,7 +71,7 @@ impl Operations {
         if let Some(details) = self.show_without_contents(&name) {
             return Ok(OperationResult::Zone(details));
         }
-        let shown = match self.place(&name) {
+        let shown = match self.location(&name) {
             Ok(ZoneLocation::Database(database, row)) => self.show_stored(database, &row),
             Ok(ZoneLocation::Memory(zone)) => Ok(self.show_memory(&zone)),
             Err(error) => Err(error),
@@ -85,8 +85,8 @@ impl Operations {
         }
     }
 
-    /// Shows a zone that a database has and this server does not serve: for lack of a SOA, or because it was not read yet.
-    /// Databases that fail are named.
+    /// Shows a zone that is in a database but not served here, because it has no SOA or was not read yet. Databases
+    /// that fail are named.
     fn show_unserved(&self, name: &NameBuf) -> Result<ZoneDetails, OperationError> {
         let mut failures = Vec::new();
         for database in &self.databases {
@@ -112,7 +112,7 @@ impl Operations {
         Err(OperationError::backend(failures.join("\n")))
     }
 
-    /// Shows a zone that no database has and that has no contents here: a secondary that was never transferred or has
+    /// Shows a zone that is not in a database and has no contents here: a secondary that was never transferred or has
     /// expired, or a zone file with errors.
     fn show_without_contents(&self, name: &NameBuf) -> Option<ZoneDetails> {
         let table = self.commits.table().load();
@@ -126,7 +126,7 @@ impl Operations {
         Some(ZoneDetails {
             name: zone.id().to_string(),
             kind: listed_kind(policy.kind, is_database),
-            state: state_word(Some(zone)).into(),
+            state: state_keyword(Some(zone)).into(),
             serial: None,
             stored_serial: None,
             records: None,
@@ -174,7 +174,7 @@ impl Operations {
             None if table.is_empty() => "not loaded",
             None => "not served",
             Some(zone) if zone.live().is_some() && looked_up.is_none() => "no SOA",
-            Some(zone) => state_word(Some(zone)),
+            Some(zone) => state_keyword(Some(zone)),
         };
         let served = served.filter(|zone| !zone.is_stub());
         let serial = match served {
@@ -214,7 +214,7 @@ impl Operations {
         ZoneDetails {
             name: name.to_string(),
             kind: listed_kind(policy.kind, false),
-            state: state_word(table.exact(name.as_name()).map(|zone| &**zone)).into(),
+            state: state_keyword(table.exact(name.as_name()).map(|zone| &**zone)).into(),
             serial,
             stored_serial: differing(Some(version.serial().0), serial),
             records: Some(records.sum::<usize>() as u64),
@@ -240,7 +240,7 @@ impl Operations {
         Some(ZoneDetails {
             name: zone.id().to_string(),
             kind: listed_kind(policy.kind, true),
-            state: state_word(Some(zone)).into(),
+            state: state_keyword(Some(zone)).into(),
             serial: served_serial(zone),
             stored_serial: None,
             records: None,
@@ -257,12 +257,12 @@ impl Operations {
     }
 }
 
-/// The stored serial, where it is not the served one.
+/// Returns the stored serial if it differs from the served one.
 fn differing(stored: Option<u32>, served: Option<u32>) -> Option<u32> {
     stored.filter(|_| stored != served)
 }
 
-/// Where a zone that no database has is stored. Catalogs that are made here are in the state store, too.
+/// Returns where a zone that is not in a database is stored. Catalogs produced here are in the state store, too.
 fn local_storage(policy: &ZonePolicy) -> &'static str {
     match policy.kind {
         ZoneKind::Native | ZoneKind::Primary => "file",
@@ -270,7 +270,7 @@ fn local_storage(policy: &ZonePolicy) -> &'static str {
     }
 }
 
-/// The addresses of the primaries that a policy has.
+/// Returns the addresses of the primaries in a policy.
 fn addresses(policy: &ZonePolicy) -> Option<String> {
     let primaries = policy.primaries.iter();
     let primaries: Vec<String> = primaries.map(|one| one.address.to_string()).collect();

@@ -1,10 +1,10 @@
-//! Owns the status of a zone: its serials, its transfers, its signing and its secondaries.
+//! The status of a zone: its serials, its transfers, its signing and its secondaries.
 
 use serde::{Deserialize, Serialize};
 
 use crate::operations::{ListedSecondary, ListedSigning};
 
-/// The status of a zone: its serial, and where it comes from primaries, how it fares with them. Times are in seconds since
+/// The status of a zone: its serial and, for a zone with primaries, its refresh status. Times are in seconds since
 /// 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ListedZoneStatus {
@@ -19,10 +19,10 @@ pub struct ListedZoneStatus {
     /// The primary that was queried last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub primary: Option<String>,
-    /// The serial that a primary had when it last said so.
+    /// The serial last reported by a primary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial_at_primary: Option<u32>,
-    /// When a primary was last asked, since the start of the server.
+    /// When a primary was last queried since the start of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_check: Option<u64>,
     /// When a primary last confirmed the contents.
@@ -31,12 +31,12 @@ pub struct ListedZoneStatus {
     /// When the next check starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_check: Option<u64>,
-    /// When the contents are not served any more unless a primary confirms them.
+    /// When the contents are no longer served unless a primary confirms them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
-    /// Whether a check or transfer is under way.
+    /// Whether a check or transfer is in progress.
     pub is_checking: bool,
-    /// Whether it waits for its turn to be transferred.
+    /// Whether it waits in the queue for transfers.
     #[serde(default)]
     pub is_queued: bool,
     /// Number of consecutive failed checks.
@@ -47,7 +47,7 @@ pub struct ListedZoneStatus {
     /// The running transfer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transfer: Option<RunningTransferStatus>,
-    /// How it is signed by this server, if it is.
+    /// How this server signs it, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signing: Option<Box<ListedSigning>>,
     /// Its secondaries and their serials, if they were queried.
@@ -64,8 +64,8 @@ pub struct RunningTransferStatus {
     pub primary: String,
     /// Number of records received.
     pub records: u64,
-    /// Octets of these.
+    /// Octets of these records.
     pub octets: u64,
-    /// Seconds since it began.
+    /// Seconds since it started.
     pub seconds: u64,
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use nameward_base::text::{counted, utc_text};
 
-use crate::operations::key::text::next_words;
+use crate::operations::key::text::next_text;
 use crate::operations::{Columns, ListedSigning, ListedZoneStatus, TableRow, or_dash};
 
 /// Returns the status of a zone as one line.
@@ -110,7 +110,7 @@ fn write_signing(signing: &ListedSigning, line: &mut String) {
         let _ = write!(line, ", DS {ds}");
     }
     if let Some(next) = &signing.next {
-        let _ = write!(line, ", next: {}", next_words(next));
+        let _ = write!(line, ", next: {}", next_text(next));
     }
     if let Some(ends) = signing.signature_expires {
         let _ = write!(line, ", first signature expires {}", utc_text(ends));
@@ -124,7 +124,7 @@ pub(in crate::operations) fn signing_lines(signing: &ListedSigning) -> String {
         Some(policy) => format!("signed {} {policy}\n", signing.signed),
         None => format!("signed {}\n", signing.signed),
     };
-    let next = signing.next.as_ref().map(next_words);
+    let next = signing.next.as_ref().map(next_text);
     let ends = signing.signature_expires.map(utc_text);
     let one = |key, value: Option<String>| value.map(|value| (key, value));
     let many = |key, values: &[String]| values.iter().map(|value| (key, value.clone())).collect();
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_where_the_zone_stands() {
+    fn a_line_gives_the_state_of_the_zone() {
         let mut status = ListedZoneStatus {
             name: "a.test.".into(),
             kind: "secondary".into(),

@@ -14,12 +14,13 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
             "pdns_control COMMAND [ARGUMENT ...], see docs/moving-in.md",
         ));
     };
-    let own = |words: &[&str]| PdnsStep::Run(words.iter().map(|word| (*word).to_owned()).collect());
+    let native =
+        |words: &[&str]| PdnsStep::Run(words.iter().map(|word| (*word).to_owned()).collect());
     let each = |command: &str, usage: &str| {
         if rest.is_empty() {
             Err(wrong(usage))
         } else {
-            let steps = rest.iter().map(|zone| own(&["zone", command, zone]));
+            let steps = rest.iter().map(|zone| native(&["zone", command, zone]));
             Ok(steps.collect())
         }
     };
@@ -29,7 +30,7 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
         "ping" | "rping" => vec![PdnsStep::Print(ServerFact::IsThere)],
         "version" => vec![PdnsStep::Print(ServerFact::Version)],
         "uptime" => vec![PdnsStep::Print(ServerFact::Uptime)],
-        "status" => vec![own(&["status"])],
+        "status" => vec![native(&["status"])],
         "show" => match rest {
             [name] => vec![PdnsStep::ShowCounters(name.clone())],
             _ => return Err(wrong("pdns_control show NAME | PREFIX* | '*'")),
@@ -42,7 +43,7 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
             )]
         }
         "purge" | "flush" => vec![PdnsStep::Purge(rest.to_vec())],
-        "reload" | "rediscover" | "bind-reload-now" => vec![own(&["reload"])],
+        "reload" | "rediscover" | "bind-reload-now" => vec![native(&["reload"])],
         "notify" if rest == ["*"] => vec![PdnsStep::NotifyAll],
         "notify" => each("notify", "pdns_control notify ZONE | '*'")?,
         "retrieve" => vec![retrieve(rest)?],
@@ -50,13 +51,13 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
         "ccounts" => vec![PdnsStep::CacheCounts],
         "bind-list-rejects" => vec![PdnsStep::ListRejects],
         "bind-add-zone" => match rest {
-            [zone, file] => vec![own(&["zone", "import", zone, file])],
+            [zone, file] => vec![native(&["zone", "import", zone, file])],
             _ => return Err(wrong("pdns_control bind-add-zone ZONE FILE")),
         },
         "set" => match rest {
             [name, value] if name == "query-logging" => {
                 let is_on = ["yes", "on", "1", "true"].contains(&value.as_str());
-                vec![own(&["query-log", if is_on { "on" } else { "off" }])]
+                vec![native(&["query-log", if is_on { "on" } else { "off" }])]
             }
             _ => {
                 return Err(impossible(
@@ -67,13 +68,13 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
         },
         "bind-domain-status" | "bind-domain-extended-status" => {
             if rest.is_empty() {
-                vec![own(&["zone", "status"])]
+                vec![native(&["zone", "status"])]
             } else {
                 each("status", "")?
             }
         }
-        "xfr-queue" => vec![own(&["zone", "status"])],
-        "quit" | "stop" => vec![own(&["stop"])],
+        "xfr-queue" => vec![native(&["zone", "status"])],
+        "quit" | "stop" => vec![native(&["stop"])],
         _ => {
             let unsupported = UNSUPPORTED.iter().find(|(known, _)| *known == verb);
             return Err(match unsupported {
@@ -140,7 +141,7 @@ xfr-queue                           the status of zones that are transferred
 /// Sends NOTIFY for all zones that have servers to notify.
 pub(super) fn notify_all(overrides: &Overrides) -> Result<String, CommandError> {
     let mut zones = Vec::new();
-    remote::ask(OperationRequest::ZoneList, overrides, &mut |item| {
+    remote::send(OperationRequest::ZoneList, overrides, &mut |item| {
         if let ListedItem::Zone(zone) = item {
             zones.push(zone.name);
         }
@@ -148,7 +149,7 @@ pub(super) fn notify_all(overrides: &Overrides) -> Result<String, CommandError> 
     zones.dedup();
     for zone in &zones {
         let request = OperationRequest::ZoneNotify { zone: zone.clone() };
-        remote::ask(request, overrides, &mut drop)?;
+        remote::send(request, overrides, &mut drop)?;
     }
     Ok(format!("Added {} zones to queue\n", zones.len()))
 }
@@ -156,7 +157,7 @@ pub(super) fn notify_all(overrides: &Overrides) -> Result<String, CommandError> 
 /// Lists the faults of zone files, one per line.
 pub(super) fn list_rejects(overrides: &Overrides) -> Result<String, CommandError> {
     let OperationResult::Status(status) =
-        remote::ask(OperationRequest::Status, overrides, &mut drop)?
+        remote::send(OperationRequest::Status, overrides, &mut drop)?
     else {
         return Err(CommandError::Interrupted);
     };
@@ -176,7 +177,8 @@ pub(super) fn cache_counts(overrides: &Overrides) -> Result<String, CommandError
     let request = OperationRequest::Stats {
         names: vec!["query-cache-size".into(), "packetcache-size".into()],
     };
-    let OperationResult::Counters { counters } = remote::ask(request, overrides, &mut drop)? else {
+    let OperationResult::Counters { counters } = remote::send(request, overrides, &mut drop)?
+    else {
         return Err(CommandError::Interrupted);
     };
     let value = |name: &str| {
@@ -200,17 +202,17 @@ mod tests {
     }
 
     #[test]
-    fn commands_become_ours_or_say_why_not() {
-        let own = |text: &str| PdnsStep::Run(text.split(' ').map(Into::into).collect());
-        assert_eq!(plan_of("RELOAD"), Ok(vec![own("reload")]));
+    fn commands_are_translated_or_rejected_with_a_reason() {
+        let native = |text: &str| PdnsStep::Run(text.split(' ').map(Into::into).collect());
+        assert_eq!(plan_of("RELOAD"), Ok(vec![native("reload")]));
         let logged = plan_of("set query-logging yes");
-        assert_eq!(logged, Ok(vec![own("query-log on")]));
+        assert_eq!(logged, Ok(vec![native("query-log on")]));
         assert_eq!(plan_of("notify *"), Ok(vec![PdnsStep::NotifyAll]));
         assert_eq!(
             plan_of("bind-add-zone a.test /tmp/a"),
-            Ok(vec![own("zone import a.test /tmp/a")])
+            Ok(vec![native("zone import a.test /tmp/a")])
         );
-        let both = [own("zone notify a.test"), own("zone notify b.test")];
+        let both = [native("zone notify a.test"), native("zone notify b.test")];
         assert_eq!(plan_of("notify a.test b.test"), Ok(both.to_vec()));
         assert_eq!(
             plan_of("rping"),

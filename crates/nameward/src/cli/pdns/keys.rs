@@ -90,7 +90,7 @@ pub(super) fn template(mut template: KeyTemplate, words: &[&str]) -> KeyTemplate
 }
 
 fn number_of(request: OperationRequest, overrides: &Overrides) -> Result<String, CommandError> {
-    match remote::ask(request, overrides, &mut drop)? {
+    match remote::send(request, overrides, &mut drop)? {
         OperationResult::ZoneKey(key) => Ok(format!("{}\n", key.key)),
         _ => Err(CommandError::Interrupted),
     }
@@ -98,7 +98,7 @@ fn number_of(request: OperationRequest, overrides: &Overrides) -> Result<String,
 
 fn details(zone: &str, overrides: &Overrides) -> Result<ZoneDetails, CommandError> {
     let request = OperationRequest::ZoneShow { zone: zone.into() };
-    match remote::ask(request, overrides, &mut drop)? {
+    match remote::send(request, overrides, &mut drop)? {
         OperationResult::Zone(details) => Ok(details),
         _ => Err(CommandError::Interrupted),
     }
@@ -113,7 +113,7 @@ fn keys_of(zone: &str, overrides: &Overrides) -> Result<Vec<ListedZoneKey>, Comm
 fn keys(zone: Option<String>, overrides: &Overrides) -> Result<Vec<ListedZoneKey>, CommandError> {
     let mut keys = Vec::new();
     let request = OperationRequest::KeyList { zone };
-    let listed = remote::ask(request, overrides, &mut |item| {
+    let listed = remote::send(request, overrides, &mut |item| {
         if let ListedItem::ZoneKey(key) = item {
             keys.push(key);
         }
@@ -189,7 +189,7 @@ fn show(zone: &str, overrides: &Overrides) -> Result<String, CommandError> {
         item.map(|(_, content)| content.as_str())
     };
     let is_presigned = value("PRESIGNED") == Some("1");
-    let mut text = format!("This is a {} zone\n", kind_word(details.kind));
+    let mut text = format!("This is a {} zone\n", kind_keyword(details.kind));
     if let Some(primaries) = &details.primaries {
         text.push_str(&format!("Primary: {primaries}\n"));
     }
@@ -258,7 +258,7 @@ fn metadata(zone: &str, overrides: &Overrides) -> Result<Vec<(String, String)>, 
     let mut items = Vec::new();
     let (zone, kind) = (zone.into(), None);
     let request = OperationRequest::MetadataList { zone, kind };
-    let listed = remote::ask(request, overrides, &mut |item| {
+    let listed = remote::send(request, overrides, &mut |item| {
         if let ListedItem::Metadata(item) = item {
             items.push((item.kind, item.content));
         }
@@ -273,7 +273,7 @@ fn metadata(zone: &str, overrides: &Overrides) -> Result<Vec<(String, String)>, 
 }
 
 /// Returns PowerDNS' name for a zone kind.
-fn kind_word(kind: ListedKind) -> &'static str {
+fn kind_keyword(kind: ListedKind) -> &'static str {
     match kind.name() {
         "primary" => "Master",
         "secondary" => "Slave",

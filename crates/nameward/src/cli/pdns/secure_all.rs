@@ -1,4 +1,4 @@
-//! `pdnsutil secure-all-zones`: a line for each zone as it is signed, and the totals.
+//! `pdnsutil secure-all-zones`: one line for each zone when it is signed, and the totals.
 
 use std::{io::Write, process::ExitCode};
 
@@ -11,13 +11,13 @@ use crate::{command_error::CommandError, config::Overrides, remote, terminal};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SerialRaise {
     Raised,
-    Kept,
+    Preserved,
 }
 
 /// Signs all zones, and prints each result at once. Exits with 1 if one was not signed.
 pub fn run(raise: SerialRaise, overrides: &Overrides) -> Result<ExitCode, CommandError> {
     let (mut secured, mut failed) = (Vec::new(), 0);
-    remote::ask(OperationRequest::ZoneSecureAll, overrides, &mut |item| {
+    remote::send(OperationRequest::ZoneSecureAll, overrides, &mut |item| {
         let ListedItem::Secured(one) = item else {
             return;
         };

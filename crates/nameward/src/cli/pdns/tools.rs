@@ -124,7 +124,7 @@ fn hashing(zone: &str, overrides: &Overrides) -> Result<Option<(Nsec3, bool)>, C
         zone: zone.into(),
         kind: None,
     };
-    let listed = remote::ask(request, overrides, &mut |item| {
+    let listed = remote::send(request, overrides, &mut |item| {
         if let ListedItem::Metadata(item) = item {
             match item.kind.as_str() {
                 "NSEC3PARAM" => param = Nsec3Param::read(&item.content).ok(),
@@ -137,7 +137,7 @@ fn hashing(zone: &str, overrides: &Overrides) -> Result<Option<(Nsec3, bool)>, C
         // A zone that is not in a database has no metadata.
         Err(CommandError::Ask(ControlError::Failed(error))) if error.kind == ErrorKind::Refused => {
             let show = OperationRequest::ZoneShow { zone: zone.into() };
-            let OperationResult::Zone(details) = remote::ask(show, overrides, &mut drop)? else {
+            let OperationResult::Zone(details) = remote::send(show, overrides, &mut drop)? else {
                 return Err(CommandError::Interrupted);
             };
             let denial = details.signing.and_then(|signing| signing.denial);
@@ -199,7 +199,7 @@ fn clear_zone(zone: &str, overrides: &Overrides) -> Result<String, CommandError>
         }],
         ..BatchRequest::default()
     };
-    remote::ask(OperationRequest::Apply(request), overrides, &mut drop)?;
+    remote::send(OperationRequest::Apply(request), overrides, &mut drop)?;
     Ok(String::new())
 }
 

@@ -71,7 +71,7 @@ pub(super) fn answer(step: TsigStep, overrides: &Overrides) -> Result<String, Co
         TsigStep::List => list(overrides),
         TsigStep::Delete(name) => {
             let request = OperationRequest::TsigRemove { name: name.clone() };
-            remote::ask(request, overrides, &mut drop)?;
+            remote::send(request, overrides, &mut drop)?;
             Ok(format!("Deleted TSIG key {}\n", bare(&name)))
         }
         TsigStep::Use {
@@ -91,7 +91,7 @@ pub(super) fn answer(step: TsigStep, overrides: &Overrides) -> Result<String, Co
                 },
             };
             let request = OperationRequest::MetadataChange(request);
-            remote::ask(request, overrides, &mut drop)?;
+            remote::send(request, overrides, &mut drop)?;
             let word = if is_enabled { "Enabled" } else { "Disabled" };
             Ok(format!(
                 "{word} TSIG key {} for {}\n",
@@ -103,7 +103,7 @@ pub(super) fn answer(step: TsigStep, overrides: &Overrides) -> Result<String, Co
 }
 
 fn key_of(request: OperationRequest, overrides: &Overrides) -> Result<ListedTsigKey, CommandError> {
-    match remote::ask(request, overrides, &mut drop)? {
+    match remote::send(request, overrides, &mut drop)? {
         OperationResult::TsigKey(key) => Ok(key),
         _ => Err(CommandError::Interrupted),
     }
@@ -113,7 +113,7 @@ fn key_of(request: OperationRequest, overrides: &Overrides) -> Result<ListedTsig
 fn list(overrides: &Overrides) -> Result<String, CommandError> {
     let mut lines = String::new();
     let request = OperationRequest::TsigList { secrets: true };
-    remote::ask(request, overrides, &mut |item| {
+    remote::send(request, overrides, &mut |item| {
         if let ListedItem::TsigKey(key) = item {
             let secret = key
                 .secret

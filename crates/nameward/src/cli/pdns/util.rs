@@ -62,19 +62,19 @@ fn is_known(verb: &str) -> bool {
     is_tool || NOUNS.iter().any(|(_, _, known)| *known == verb)
 }
 
-fn own(words: &[&str]) -> PdnsStep {
+fn native(words: &[&str]) -> PdnsStep {
     PdnsStep::Run(words.iter().map(|word| (*word).to_owned()).collect())
 }
 
-/// Returns one of our commands with further words.
-fn own_with(words: &[&str], more: &[&str]) -> Vec<PdnsStep> {
-    vec![own(&[words, more].concat())]
+/// Returns one of our commands with further arguments.
+fn native_with(words: &[&str], more: &[&str]) -> Vec<PdnsStep> {
+    vec![native(&[words, more].concat())]
 }
 
-/// Returns one of our commands with a flag before each of further words.
-fn own_flagged(words: &[&str], flag: &str, values: &[&str]) -> Vec<PdnsStep> {
+/// Returns one of our commands with a flag before each further argument.
+fn native_flagged(words: &[&str], flag: &str, values: &[&str]) -> Vec<PdnsStep> {
     let flagged = values.iter().flat_map(|value| [flag, value]);
-    own_with(words, &flagged.collect::<Vec<_>>())
+    native_with(words, &flagged.collect::<Vec<_>>())
 }
 
 /// Maps commands for whole zones; `None` if it is not one of them, or the arguments are wrong.
@@ -85,48 +85,50 @@ fn zone_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
         ("list-all-zones", [kind]) => {
             vec![PdnsStep::ListZones(Some((*kind).into()), ZoneCount::Silent)]
         }
-        ("create-zone", [zone]) => own_with(&["zone", "create", zone], &[]),
-        ("create-zone", [zone, server]) => own_with(&["zone", "create", zone], &["--ns", server]),
+        ("create-zone", [zone]) => native_with(&["zone", "create", zone], &[]),
+        ("create-zone", [zone, server]) => {
+            native_with(&["zone", "create", zone], &["--ns", server])
+        }
         ("create-secondary-zone", [zone, addresses @ ..]) if !addresses.is_empty() => {
             let words = ["zone", "create", zone, "--kind", "secondary"];
-            own_flagged(&words, "--primary", addresses)
+            native_flagged(&words, "--primary", addresses)
         }
         ("change-secondary-zone-primary", [zone, addresses @ ..]) if !addresses.is_empty() => {
-            own_flagged(&["zone", "set", zone], "--primary", addresses)
+            native_flagged(&["zone", "set", zone], "--primary", addresses)
         }
-        ("delete-zone", [zone]) => own_with(&["zone", "delete", zone], &[]),
-        ("edit-zone", [zone]) => own_with(&["zone", "edit", zone], &[]),
-        ("check-zone", [zone]) => own_with(&["zone", "check", zone], &[]),
-        ("hash-password", _) => own_with(&["hash-password"], &[]),
-        ("check-all-zones", _) => own_with(&["check"], &[]),
+        ("delete-zone", [zone]) => native_with(&["zone", "delete", zone], &[]),
+        ("edit-zone", [zone]) => native_with(&["zone", "edit", zone], &[]),
+        ("check-zone", [zone]) => native_with(&["zone", "check", zone], &[]),
+        ("hash-password", _) => native_with(&["hash-password"], &[]),
+        ("check-all-zones", _) => native_with(&["check"], &[]),
         ("load-zone", pairs) if !pairs.is_empty() && pairs.len() % 2 == 0 => {
             let pairs = pairs.chunks(2);
             pairs
-                .map(|pair| own(&[&["zone", "import"], pair].concat()))
+                .map(|pair| native(&[&["zone", "import"], pair].concat()))
                 .collect()
         }
         ("show-zone", [zone]) => key_step(PdnsKeyStep::Show((*zone).into())),
         ("increase-serial", [zone]) => vec![PdnsStep::IncreaseSerial((*zone).into())],
-        ("set-kind", [zone, kind]) => own_with(&["zone", "set", zone], &["--kind", kind]),
+        ("set-kind", [zone, kind]) => native_with(&["zone", "set", zone], &["--kind", kind]),
         ("set-account", [zone, account]) => {
-            own_with(&["zone", "set", zone], &["--account", account])
+            native_with(&["zone", "set", zone], &["--account", account])
         }
         ("set-catalog", [zone, catalog]) => {
-            own_with(&["zone", "set", zone], &["--catalog", catalog])
+            native_with(&["zone", "set", zone], &["--catalog", catalog])
         }
         ("list-member-zones", [catalog]) => vec![PdnsStep::ListMembers((*catalog).into())],
         ("list-autoprimaries", []) => vec![PdnsStep::ListAutoprimaries],
         ("add-autoprimary", [address, server, account @ ..]) if account.len() < 2 => {
-            own_with(&["autoprimary", "add", address, server], account)
+            native_with(&["autoprimary", "add", address, server], account)
         }
         ("remove-autoprimary", [address, server]) => {
-            own_with(&["autoprimary", "remove", address, server], &[])
+            native_with(&["autoprimary", "remove", address, server], &[])
         }
         ("rectify-zone", zones) if !zones.is_empty() => {
-            let steps = zones.iter().map(|zone| own(&["zone", "rectify", zone]));
+            let steps = zones.iter().map(|zone| native(&["zone", "rectify", zone]));
             steps.collect()
         }
-        ("secure-all-zones", []) => vec![PdnsStep::SecureAll(SerialRaise::Kept)],
+        ("secure-all-zones", []) => vec![PdnsStep::SecureAll(SerialRaise::Preserved)],
         ("secure-all-zones", ["increase-serial"]) => vec![PdnsStep::SecureAll(SerialRaise::Raised)],
         ("rectify-all-zones", _) => vec![PdnsStep::Say(
             "nothing to rectify: this server maintains auth, ordername and empty non-terminals with every change, and \
@@ -137,25 +139,27 @@ fn zone_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
             vec![PdnsStep::ListMetadata((*zone).into(), kinds)]
         }
         ("add-meta", [zone, kind, values @ ..]) if !values.is_empty() => {
-            own_with(&["metadata", "add", zone, kind], values)
+            native_with(&["metadata", "add", zone, kind], values)
         }
-        ("set-meta", [zone, kind]) => own_with(&["metadata", "remove", zone, kind], &[]),
+        ("set-meta", [zone, kind]) => native_with(&["metadata", "remove", zone, kind], &[]),
         ("set-meta", [zone, kind, values @ ..]) => {
-            own_with(&["metadata", "set", zone, kind], values)
+            native_with(&["metadata", "set", zone, kind], values)
         }
         ("set-publish-cds", [zone, digests @ ..]) if digests.len() < 2 => {
             let digests = digests.first().unwrap_or(&"2");
-            own_with(&["metadata", "set", zone, "PUBLISH-CDS"], &[digests])
+            native_with(&["metadata", "set", zone, "PUBLISH-CDS"], &[digests])
         }
-        ("unset-publish-cds", [zone]) => own_with(&["metadata", "remove", zone], &["PUBLISH-CDS"]),
+        ("unset-publish-cds", [zone]) => {
+            native_with(&["metadata", "remove", zone], &["PUBLISH-CDS"])
+        }
         ("set-publish-cdnskey", [zone]) => {
-            own_with(&["metadata", "set", zone, "PUBLISH-CDNSKEY"], &["1"])
+            native_with(&["metadata", "set", zone, "PUBLISH-CDNSKEY"], &["1"])
         }
         ("set-publish-cdnskey", [zone, "delete"]) => {
-            own_with(&["metadata", "set", zone, "PUBLISH-CDNSKEY"], &["0"])
+            native_with(&["metadata", "set", zone, "PUBLISH-CDNSKEY"], &["0"])
         }
         ("unset-publish-cdnskey", [zone]) => {
-            own_with(&["metadata", "remove", zone], &["PUBLISH-CDNSKEY"])
+            native_with(&["metadata", "remove", zone], &["PUBLISH-CDNSKEY"])
         }
         _ => return None,
     })
@@ -170,7 +174,7 @@ fn record_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
             let [zone, name, rtype] = arguments else {
                 return None;
             };
-            return Some(own_with(&["record", "delete"], &[zone, name, rtype]));
+            return Some(native_with(&["record", "delete"], &[zone, name, rtype]));
         }
         _ => return None,
     };
@@ -191,7 +195,7 @@ fn record_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
     let contents: Vec<&str> = contents.iter().map(String::as_str).collect();
     // Data may start with a minus.
     let words = ["record", change, "--", zone, name, rtype, ttl];
-    Some(own_with(&words, &contents))
+    Some(native_with(&words, &contents))
 }
 
 /// Returns data with absolute names: PowerDNS accepts them without a final dot.
@@ -213,16 +217,16 @@ fn absolute(rtype: &str, text: &str) -> String {
 /// Maps commands for DNSSEC keys and TSIG keys.
 fn key_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
     let key = |change: &str| match arguments {
-        [zone, key] => Some(own_with(&["key", change, zone, key], &[])),
+        [zone, key] => Some(native_with(&["key", change, zone, key], &[])),
         _ => None,
     };
     Some(match (verb, arguments) {
         ("secure-zone", zones) if !zones.is_empty() => zones
             .iter()
-            .map(|zone| own(&["zone", "secure", zone]))
+            .map(|zone| native(&["zone", "secure", zone]))
             .collect(),
         // pdnsutil does not query the parent.
-        ("disable-dnssec", [zone]) => own_with(&["zone", "unsecure", zone], &["--force"]),
+        ("disable-dnssec", [zone]) => native_with(&["zone", "unsecure", zone], &["--force"]),
         ("list-keys", []) => key_step(PdnsKeyStep::List(None)),
         ("list-keys", [zone]) => key_step(PdnsKeyStep::List(Some((*zone).into()))),
         ("export-zone-ds", [zone]) => key_step(PdnsKeyStep::Ds((*zone).into())),
@@ -232,18 +236,20 @@ fn key_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
         ("set-nsec3", [zone, rest @ ..]) if rest.len() < 3 => set_nsec3(zone, rest)?,
         // In this order: NSEC3NARROW alone has no effect.
         ("unset-nsec3", [zone]) => vec![
-            own(&["metadata", "remove", zone, "NSEC3PARAM"]),
-            own(&["metadata", "remove", zone, "NSEC3NARROW"]),
+            native(&["metadata", "remove", zone, "NSEC3PARAM"]),
+            native(&["metadata", "remove", zone, "NSEC3NARROW"]),
         ],
-        ("set-presigned", [zone]) => own_with(&["metadata", "set", zone], &["PRESIGNED", "1"]),
-        ("unset-presigned", [zone]) => own_with(&["metadata", "remove", zone], &["PRESIGNED"]),
+        ("set-presigned", [zone]) => native_with(&["metadata", "set", zone], &["PRESIGNED", "1"]),
+        ("unset-presigned", [zone]) => native_with(&["metadata", "remove", zone], &["PRESIGNED"]),
         ("activate-zone-key", _) => return key("activate"),
         ("deactivate-zone-key", _) => return key("deactivate"),
         ("publish-zone-key", _) => return key("publish"),
         ("unpublish-zone-key", _) => return key("unpublish"),
         ("remove-zone-key", _) => return key("remove"),
         ("export-zone-key", _) => return key("export"),
-        ("export-zone-key-pem", [zone, key]) => own_with(&["key", "export", zone, key], &["--pem"]),
+        ("export-zone-key-pem", [zone, key]) => {
+            native_with(&["key", "export", zone, key], &["--pem"])
+        }
         ("add-zone-key", [zone, options @ ..]) if !options.is_empty() => {
             // pdnsutil creates a key that does not sign yet.
             let zsk = KeyTemplate {
@@ -365,15 +371,15 @@ fn key_step(step: PdnsKeyStep) -> Vec<PdnsStep> {
 /// steps.
 fn set_nsec3(zone: &str, rest: &[&str]) -> Option<Vec<PdnsStep>> {
     let param = rest.first().unwrap_or(&"1 0 0 -");
-    let param = own(&["metadata", "set", zone, "NSEC3PARAM", param]);
+    let param = native(&["metadata", "set", zone, "NSEC3PARAM", param]);
     match rest.get(1) {
         None => Some(vec![
-            own(&["metadata", "remove", zone, "NSEC3NARROW"]),
+            native(&["metadata", "remove", zone, "NSEC3NARROW"]),
             param,
         ]),
         Some(&"narrow") => Some(vec![
             param,
-            own(&["metadata", "set", zone, "NSEC3NARROW", "1"]),
+            native(&["metadata", "set", zone, "NSEC3NARROW", "1"]),
         ]),
         Some(_) => None,
     }

@@ -42,7 +42,7 @@ impl ViewStep {
             ViewStep::ListAll | ViewStep::List(_) => OperationRequest::ViewList,
         };
         let (mut lines, mut is_known) = (String::new(), false);
-        remote::ask(request, overrides, &mut |item| match (self, item) {
+        remote::send(request, overrides, &mut |item| match (self, item) {
             (ViewStep::ListAll, ListedItem::View(view)) => lines += &(view.name + "\n"),
             (ViewStep::List(name), ListedItem::View(view)) if view.name == *name => {
                 is_known = true;

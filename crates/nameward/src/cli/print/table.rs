@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_below_their_header_and_nothing_is_obeyed() {
+    fn columns_are_aligned_with_their_header_and_control_characters_are_escaped() {
         assert_eq!(printed(&[]), "");
         assert_eq!(
             printed(&[("a", "1"), ("longer", "2\x1b[2J")]),

@@ -32,7 +32,7 @@ fn name(text: &str) -> NameBuf {
 const KEY: &str = "[[key]]\nname = \"transfer.example.\"\nsecret = \"c2VjcmV0\"\n";
 
 #[test]
-fn a_zone_is_read_with_everything_that_can_be_said_of_it() {
+fn a_zone_is_read_with_all_its_settings() {
     let table = policies_of(&format!(
         "{KEY}[[key]]\nname = \"ddns.example\"\nalgorithm = \"hmac-sha512\"\nsecret = \"AAAA\"\n\
          [[zone]]\nname = \"Example.org\"\nkind = \"secondary\"\nfile = \"copy.zone\"\n\
@@ -103,7 +103,7 @@ fn a_zone_is_read_with_everything_that_can_be_said_of_it() {
 }
 
 #[test]
-fn a_zone_goes_before_its_template_and_that_before_the_defaults() {
+fn a_zone_overrides_its_template_which_overrides_the_defaults() {
     let table = policies_of(
         "[zone_defaults]\nallow_transfer = [\"192.0.2.1\"]\nallow_notify = [\"192.0.2.1\"]\n\
          [[template]]\nname = \"pool\"\nkind = \"secondary\"\nallow_notify = [\"192.0.2.2\"]\n\
@@ -125,7 +125,7 @@ fn a_zone_goes_before_its_template_and_that_before_the_defaults() {
 }
 
 #[test]
-fn mistakes_are_reported_at_their_places() {
+fn errors_are_reported_with_their_positions() {
     for (text, expected) in [
         (
             "[[zone]]\nname = \"a\"\nkind = \"secondary\"\n",
@@ -195,7 +195,7 @@ fn mistakes_are_reported_at_their_places() {
 }
 
 #[test]
-fn keys_that_may_be_kept_elsewhere_are_not_missed_by_the_configuration() {
+fn keys_that_may_be_stored_elsewhere_are_not_reported_as_missing() {
     let zone = "[[zone]]\nname = \"a\"\nallow_transfer = [\"key:k.\"]\n";
     assert!(mistakes(zone).contains("unknown [[key]]"));
     let state = "[server]\nstate_directory = \"/var/lib/nameward\"\n";

@@ -212,7 +212,7 @@ pub(super) fn memory_fault(status: &ServerStatus) -> Option<ServerFault> {
     Some(fault)
 }
 
-/// Returns the fault of a panic, which cost the piece of work that met it.
+/// Returns the fault for a panic, which cost only the work that caused it.
 pub(super) fn internal_error_fault(status: &ServerStatus) -> Option<ServerFault> {
     let last = status.last_internal_error.as_ref()?;
     if now_seconds().saturating_sub(last.at) > INTERNAL_ERROR_SHOWN {

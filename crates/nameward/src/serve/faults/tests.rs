@@ -5,7 +5,7 @@ use nameward_control::operations::BackendStatus;
 use std::time::UNIX_EPOCH;
 
 #[test]
-fn a_fault_keeps_its_first_time_until_it_is_over() {
+fn a_fault_keeps_its_start_time_until_it_ends() {
     let mut seen = FirstSeen::default();
     let stale = || fault(FaultKind::ZoneStale, "stale", "", "");
     let mut dated = |faults: &mut [ServerFault], now| {
@@ -23,7 +23,7 @@ fn a_fault_keeps_its_first_time_until_it_is_over() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one story from start to end")]
-fn every_fault_says_what_is_wrong_what_it_costs_and_what_to_do() {
+fn every_fault_has_a_description_an_effect_and_a_remedy() {
     let backend = |mode: &str, is_lost| BackendStatus {
         backend: 1,
         engine: "sqlite".into(),

@@ -24,7 +24,7 @@ fn a_ksk_rolls_by_double_ds_with_a_real_parent_through_kill_9() {
     let first_ds = chain.parent.ds();
     let first_keys = records(at, "one.test", "DNSKEY");
     done(&server, &["key", "rollover", "one.test", "--role", "ksk"]);
-    // Both DS are requested, and shown to the operator who submits them. The zone has the old key alone.
+    // Both DS are requested, and shown to the operator who submits them. The zone has only the old key.
     let cds = eventually(|| records(at, "one.test", "CDS"), |cds| cds.len() == 2);
     assert!(cds.len() == 2 && cds.contains(&first_ds[0]), "{cds:?}");
     assert_eq!(records(at, "one.test", "CDNSKEY").len(), 2);
@@ -43,7 +43,7 @@ fn a_ksk_rolls_by_double_ds_with_a_real_parent_through_kill_9() {
     assert_eq!(records(at, "one.test", "CDS"), cds);
     assert_eq!(records(at, "one.test", "DNSKEY"), first_keys);
     chain.validate_at_rest(&server);
-    // The parent takes both: the key is replaced in one step, and then the old DS is not asked for any more.
+    // The parent accepts both: the key is replaced in one step, and then the old DS is no longer requested.
     chain.parent.follow(at);
     assert_eq!(chain.parent.ds(), cds);
     let is_replaced = |keys: &Vec<String>| *keys != first_keys;

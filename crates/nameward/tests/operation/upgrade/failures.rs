@@ -33,7 +33,7 @@ fn run(server: &TestServer, arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_new_process_that_cannot_start_leaves_the_old_one_serving_and_says_why() {
+fn a_new_process_that_cannot_start_reports_it_and_the_old_one_keeps_serving() {
     let server = changeable().start();
     let path = server.dir().join("nameward.toml");
     let text = fs::read_to_string(&path).unwrap();
@@ -82,7 +82,7 @@ fn take_store(server: &TestServer) -> UnixStream {
 }
 
 #[test]
-fn a_new_process_that_ends_while_it_loads_gives_the_state_store_back() {
+fn a_new_process_that_ends_while_loading_returns_the_state_store() {
     let server = changeable().start();
     assert_eq!(change(server.address(), 1), Some(0));
     for number in 2..4 {
@@ -139,7 +139,7 @@ fn child_of(process: u32) -> Option<u32> {
 fn a_new_process_that_is_killed_while_it_loads_is_reported() {
     let server = changeable().start();
     assert_eq!(change(server.address(), 1), Some(0));
-    // A database that accepts connections and never says anything.
+    // A database that accepts connections and never sends anything.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let path = server.dir().join("nameward.toml");
     let text = fs::read_to_string(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Clients of every transport that ask until they are stopped, and count what goes wrong.
+//! Clients of every transport that send queries until they are stopped, and count failures.
 
 use std::{
     fmt,
@@ -16,7 +16,7 @@ use nameward_testkit::{TestServer, wait_until};
 
 use crate::operation::ask::rcode;
 
-/// Reasons that are kept of one client.
+/// Maximum number of failures recorded per client.
 const REASONS_MAX: usize = 5;
 
 /// Why a query was not answered.
@@ -207,7 +207,7 @@ pub fn exchange(mut stream: impl Read + Write, question: &[u8]) -> io::Result<u8
     Ok(message[3] & 0x0F)
 }
 
-/// Asks with kdig, which makes a new connection.
+/// Queries with kdig, which opens a new connection.
 fn ask_with_kdig(option: &str, port: u16) -> Result<(), Failed> {
     let output = Command::new("kdig")
         .args(["@127.0.0.1", "-p", &port.to_string(), option])

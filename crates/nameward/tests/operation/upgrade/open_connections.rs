@@ -70,7 +70,7 @@ fn a_transfer_that_is_running_is_finished_by_the_old_process_which_then_ends() {
     let idle = TcpStream::connect(server.address()).unwrap();
     assert_eq!(exchange(&idle, &question(1)).unwrap(), 0);
     let successor = upgrade(&server);
-    // A client that asks from time to time is served until its connection is closed, and then by the new process.
+    // A client that queries from time to time is served until its connection is closed, and then by the new process.
     let mut octet = [0];
     assert_eq!((&idle).read(&mut octet).unwrap(), 0, "closed, not reset");
     let again = TcpStream::connect(server.address()).unwrap();

@@ -1,4 +1,4 @@
-//! TLS configurations for servers, made again when their certificate files change.
+//! TLS configurations for other servers, rebuilt when their certificate files change.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,42 +15,42 @@ use super::failure::TlsFailure;
 use super::verify::PeerVerifier;
 use crate::tls::{FileStamp, file_stamp, read_chain, read_key};
 
-/// Maximum number of configurations kept; the configuration file seldom has more than a few.
-const KEPT_MAX: usize = 256;
-/// The protocol of DNS over TLS (RFC 7858, registered for RFC 9103).
+/// Maximum number of cached configurations; the configuration file seldom needs more than a few.
+const CONFIGS_MAX: usize = 256;
+/// The ALPN protocol of DNS over TLS (RFC 7858), also used for zone transfers (RFC 9103).
 pub(super) const ALPN_DOT: &[u8] = b"dot";
-/// The protocol of DNS over QUIC (RFC 9250 section 4.1.1).
+/// The ALPN protocol of DNS over QUIC (RFC 9250 section 4.1.1).
 const ALPN_DOQ: &[u8] = b"doq";
 
-/// The configurations made so far.
+/// The configurations built so far, by TLS settings.
 #[derive(Default)]
 pub(super) struct TlsConfigs {
-    made: Mutex<HashMap<Arc<PeerTls>, MadeConfig>>,
+    configs: Mutex<HashMap<Arc<PeerTls>, CachedConfig>>,
 }
 
-struct MadeConfig {
+struct CachedConfig {
     files: Vec<Option<FileStamp>>,
     config: Arc<ClientConfig>,
 }
 
 impl TlsConfigs {
-    /// Returns the configuration for a server. Reads files if they have changed since the last time.
+    /// Returns the configuration for a server. Reads the files again if they have changed.
     pub(super) fn config(&self, tls: &Arc<PeerTls>) -> Result<Arc<ClientConfig>, TlsFailure> {
-        // Before they are read: a change in between is noticed the next time.
+        // Before the files are read: a change in between is noticed the next time.
         let files = stamps(tls);
-        let mut made = self.made.lock();
-        if let Some(known) = made.get(tls).filter(|known| known.files == files) {
+        let mut configs = self.configs.lock();
+        if let Some(known) = configs.get(tls).filter(|known| known.files == files) {
             return Ok(Arc::clone(&known.config));
         }
-        let config = Arc::new(make(tls)?);
-        if made.len() >= KEPT_MAX {
-            made.clear();
+        let config = Arc::new(build(tls)?);
+        if configs.len() >= CONFIGS_MAX {
+            configs.clear();
         }
-        let new = MadeConfig {
+        let new = CachedConfig {
             files,
             config: Arc::clone(&config),
         };
-        made.insert(Arc::clone(tls), new);
+        configs.insert(Arc::clone(tls), new);
         Ok(config)
     }
 }
@@ -63,7 +63,7 @@ fn stamps(tls: &PeerTls) -> Vec<Option<FileStamp>> {
     paths.map(file_stamp).collect()
 }
 
-fn make(tls: &PeerTls) -> Result<ClientConfig, TlsFailure> {
+fn build(tls: &PeerTls) -> Result<ClientConfig, TlsFailure> {
     let failed = |error: tokio_rustls::rustls::Error| TlsFailure::Handshake(error.to_string());
     let provider = Arc::new(default_provider());
     let verifier = PeerVerifier::new(tls, &provider)?;
@@ -91,8 +91,8 @@ fn make(tls: &PeerTls) -> Result<ClientConfig, TlsFailure> {
     };
     let protocol = if tls.is_quic() { ALPN_DOQ } else { ALPN_DOT };
     config.alpn_protocols = vec![protocol.to_vec()];
-    // A resumed session does not show a certificate: one that has expired, or a pin that was removed, would still be
-    // accepted. Connections are reused instead.
+    // A resumed session does not present a certificate: an expired certificate, or a removed pin,
+    // would still be accepted. Connections are reused instead.
     config.resumption = Resumption::disabled();
     Ok(config)
 }

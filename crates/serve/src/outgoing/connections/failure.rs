@@ -97,14 +97,15 @@ fn certificate_text(error: &CertificateError, tls: &PeerTls) -> String {
     }
 }
 
-/// Returns a name of a certificate without the notation of the library: `DnsName("a.example")`, `IpAddress(192.0.2.1)`.
+/// Strips the library's notation from a certificate name: `DnsName("a.example")`,
+/// `IpAddress(192.0.2.1)`.
 fn bare(name: &str) -> &str {
     let inner = name.split_once('(').map_or(name, |(_, inner)| inner);
     inner.trim_end_matches(')').trim_matches('"')
 }
 
-/// Returns why a server ended an encrypted connection, if it said so: with TLS 1.3 it rejects a client certificate, or its
-/// absence, after the handshake is complete for the client.
+/// Returns why a server ended an encrypted connection, if it sent an alert: with TLS 1.3 it rejects
+/// a client certificate, or its absence, after the handshake is complete for the client.
 pub(super) fn refusal(error: &io::Error) -> Option<String> {
     let cause = error.get_ref()?;
     if let Some(Error::AlertReceived(alert)) = cause.downcast_ref() {
@@ -131,8 +132,8 @@ pub(super) fn alert_code(code: quinn::TransportErrorCode) -> Option<u8> {
     (0x100..0x200).contains(&code).then_some(code as u8)
 }
 
-/// Words the loss of an encrypted connection that the server closed without a reason.
-pub(super) fn reworded(error: io::Error, server: &RemoteServer) -> io::Error {
+/// Describes the loss of an encrypted connection that the server closed without a reason.
+pub(super) fn explain_loss(error: io::Error, server: &RemoteServer) -> io::Error {
     if server.tls.is_none() {
         return error;
     }

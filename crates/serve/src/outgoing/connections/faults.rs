@@ -1,5 +1,5 @@
-//! Servers to which no encrypted connection can be made, with the reason: a fault until a message is exchanged with the server
-//! again, or until no zone has it as a primary or notifies it.
+//! Servers to which no encrypted connection can be made, with the reason: a fault until a message
+//! is exchanged with the server again, or until no zone uses it.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use nameward_maintain::policy::{Policies, RemoteServer, ZonePolicy};
 
 use super::idle::{ConnectionKey, key_of};
 
-/// Maximum number of servers that are remembered.
+/// Maximum number of recorded servers.
 const SERVERS_MAX: usize = 256;
 
 /// A server to which no encrypted connection can be made.
@@ -21,14 +21,14 @@ pub struct PeerTlsFault {
     pub role: PeerRole,
     /// The failure in words.
     pub reason: String,
-    /// When it was first found, in seconds since 1970.
+    /// When it first failed, in seconds since 1970.
     pub since: u64,
 }
 
-/// The purpose that zones have a server for.
+/// The use that zones have for a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerRole {
-    /// They are transferred from it.
+    /// Zones are transferred from it.
     Primary,
     /// It is notified of changes.
     Secondary,
@@ -46,8 +46,8 @@ struct RefusedConnection {
 pub(super) struct TlsFaults(Mutex<HashMap<ConnectionKey, RefusedConnection>>);
 
 impl TlsFaults {
-    /// Records a failure. Its time is that of the first one in a row.
-    pub(super) fn note(&self, server: &RemoteServer, reason: String) {
+    /// Records a failure; consecutive failures share the time of the first.
+    pub(super) fn record(&self, server: &RemoteServer, reason: String) {
         let Some(key) = key_of(server) else {
             return;
         };
@@ -68,8 +68,8 @@ impl TlsFaults {
         }
     }
 
-    /// Records that a message was exchanged with a server.
-    pub(super) fn forget(&self, server: &RemoteServer) {
+    /// Clears the failure of a server: a message was exchanged with it.
+    pub(super) fn clear(&self, server: &RemoteServer) {
         let mut refused = self.0.lock();
         if refused.is_empty() {
             return;
@@ -79,7 +79,7 @@ impl TlsFaults {
         }
     }
 
-    /// Lists the servers by address. Forgets those that no zone has any longer.
+    /// Lists the servers by address, and removes those that no zone uses any longer.
     pub(super) fn list(&self, policies: &Policies) -> Vec<PeerTlsFault> {
         let mut refused = self.0.lock();
         let mut found = Vec::new();
@@ -101,7 +101,7 @@ impl TlsFaults {
     }
 }
 
-/// Returns the purpose that zones have a server for; `None` if none has it.
+/// Returns what zones use a server for; `None` if no zone uses it.
 fn role_of(server: &RemoteServer, policies: &Policies) -> Option<PeerRole> {
     let is_same = |other: &RemoteServer| {
         other.address == server.address && other.source == server.source && other.tls == server.tls
@@ -148,10 +148,10 @@ mod tests {
         set.set_zone(zone.as_name(), Arc::new(part));
         table.set(PolicySource::Configured, set);
         let faults = TlsFaults::default();
-        faults.note(&two, "certificate expired".into());
-        faults.note(&one, "certificate expired".into());
-        faults.note(&one, "wrong name".into());
-        faults.note(&RemoteServer::plain(one.address), "never".into());
+        faults.record(&two, "certificate expired".into());
+        faults.record(&one, "certificate expired".into());
+        faults.record(&one, "wrong name".into());
+        faults.record(&RemoteServer::plain(one.address), "never".into());
         let shown = |faults: &TlsFaults| {
             let list = faults.list(&table.load()).into_iter();
             let list = list.map(|fault| (fault.server, fault.role, fault.reason));
@@ -168,7 +168,7 @@ mod tests {
             "certificate expired".into(),
         );
         assert_eq!(shown(&faults), [first, second.clone()]);
-        faults.forget(&one);
+        faults.clear(&one);
         assert_eq!(shown(&faults), [second]);
         table.set(PolicySource::Configured, PolicySet::default());
         assert_eq!(shown(&faults), []);

@@ -1,7 +1,7 @@
 //! Encrypted connections that wait for the next request to the same server.
 //!
-//! Bounds: [`PER_SERVER`] for each server, [`IDLE_MAX`] in total, [`IDLE_TIME`] for each. One task closes those that
-//! have waited too long; it exists only while there are any.
+//! Limits: [`PER_SERVER`] for each server, [`IDLE_MAX`] in total, [`IDLE_TIME`] for each. One task
+//! closes expired connections; it runs only while there are idle ones.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,14 +13,14 @@ use nameward_maintain::policy::{PeerTls, RemoteServer};
 
 use super::MessageTransport;
 
-/// How long a connection waits; servers close idle ones after 10 seconds or more.
+/// How long a connection is kept; servers close idle ones after 10 seconds or more.
 const IDLE_TIME: Duration = Duration::from_secs(5);
-/// Maximum number of waiting connections to one server.
+/// Maximum number of idle connections to one server.
 const PER_SERVER: usize = 4;
-/// Maximum number of waiting connections.
+/// Maximum number of idle connections.
 const IDLE_MAX: usize = 64;
 
-/// Identifies connections that may replace each other: same server, same source address, same authentication.
+/// Identifies interchangeable connections: same server, same source address, same authentication.
 pub(super) type ConnectionKey = (SocketAddr, Option<IpAddr>, Arc<PeerTls>);
 
 struct IdleConnection {
@@ -47,7 +47,7 @@ pub(super) fn key_of(server: &RemoteServer) -> Option<ConnectionKey> {
 }
 
 impl IdleConnections {
-    /// Returns the connection to a server that was used last.
+    /// Returns the most recently used connection to a server.
     pub(super) fn take(&self, server: &RemoteServer) -> Option<Box<dyn MessageTransport>> {
         let key = key_of(server)?;
         let mut waiting = self.waiting.lock();
@@ -80,7 +80,7 @@ impl IdleConnections {
     }
 }
 
-/// Closes connections that have waited too long, until there are none.
+/// Closes expired connections, until none are idle.
 async fn close_old(connections: Arc<IdleConnections>) {
     loop {
         tokio::time::sleep(IDLE_TIME).await;

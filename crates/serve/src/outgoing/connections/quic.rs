@@ -1,7 +1,8 @@
 //! DNS over QUIC to other servers (RFC 9250): one connection for each server, one stream for each request.
 //!
-//! A connection is kept until either side closes it; quinn closes an idle one. Streams look like TCP to the rest: a
-//! message with its length, answered by messages with their lengths. Message IDs are 0 on the wire (section 4.2.1).
+//! A connection is kept until either side closes it; quinn closes idle ones. Streams look like TCP
+//! to their users: length-prefixed messages in both directions. Message IDs are 0 on the wire
+//! (section 4.2.1).
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -19,7 +20,7 @@ use super::{MessageTransport, local_address, server_name};
 
 /// Time after which an idle connection is closed, in milliseconds.
 const IDLE_MS: u32 = 10_000;
-/// Maximum number of kept connections.
+/// Maximum number of open connections.
 const CONNECTIONS_MAX: usize = 64;
 /// Maximum number of sockets, one for each source address.
 const SOCKETS_MAX: usize = 64;
@@ -95,7 +96,7 @@ impl QuicConnections {
     }
 }
 
-/// Tells a failed handshake, which is a fault, from a server that is not reached.
+/// Distinguishes a failed handshake, which is a fault, from an unreachable server.
 fn failed(error: quinn::ConnectionError) -> ConnectFailure {
     if let Some(alert) = closed_by_alert(&error) {
         return TlsFailure::Handshake(alert).into();

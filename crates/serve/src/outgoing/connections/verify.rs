@@ -24,13 +24,13 @@ use crate::tls::spki_pin;
 /// Verifies the certificate of one server.
 #[derive(Debug)]
 pub(super) struct PeerVerifier {
-    /// `None` if a certificate of any issuer is accepted.
+    /// `None` if certificates of any issuer are accepted.
     chain: Option<Arc<WebPkiServerVerifier>>,
     pins: Vec<SpkiPin>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-/// A certificate without an expected pin.
+/// None of the server's certificates has an expected pin.
 #[derive(Debug, thiserror::Error)]
 #[error("its pin is {0}, which is not in tls_pin")]
 pub(super) struct UnknownPin(String);

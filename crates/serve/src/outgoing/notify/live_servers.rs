@@ -1,7 +1,8 @@
 //! The name servers of zones that are looked up in a database: their names at the zone's apex, and their addresses in
 //! our zones.
 //!
-//! At most one look-up per zone and few in parallel. They bypass the caches, since they follow a change.
+//! At most one look-up per zone and few in parallel. They bypass the caches, because they follow a
+//! change.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -15,9 +16,10 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::pipeline::ServingState;
 
-/// Maximum number of pending zones; the name servers of more are not notified of this change.
+/// Maximum number of pending zones; for further zones the name servers are not notified of this
+/// change.
 const ZONES_MAX: usize = 10_000;
-/// Maximum number of look-ups at one time.
+/// Maximum number of concurrent look-ups.
 const LOOKUPS_MAX: usize = 8;
 /// Maximum number of name servers looked up per zone.
 const HOSTS_MAX: usize = 32;
@@ -48,8 +50,8 @@ pub(super) struct LiveServerLookup {
     /// The runtime that the database connections belong to.
     runtime: Handle,
     found: mpsc::Sender<LiveServers>,
-    under_way: HashSet<NameBuf>,
-    places: Arc<Semaphore>,
+    in_progress: HashSet<NameBuf>,
+    slots: Arc<Semaphore>,
 }
 
 impl LiveServerLookup {
@@ -63,20 +65,21 @@ impl LiveServerLookup {
             shared,
             runtime,
             found,
-            under_way: HashSet::new(),
-            places: Arc::new(Semaphore::new(LOOKUPS_MAX)),
+            in_progress: HashSet::new(),
+            slots: Arc::new(Semaphore::new(LOOKUPS_MAX)),
         }
     }
 
-    /// Looks up the name servers of a zone. If a look-up is in progress, its NOTIFY covers this change, too.
+    /// Looks up the name servers of a zone. If a look-up is in progress, its NOTIFY covers this
+    /// change, too.
     pub(super) fn look_up(&mut self, zone: NameBuf, time: NotifyTime) {
-        if self.under_way.len() >= ZONES_MAX || !self.under_way.insert(zone) {
+        if self.in_progress.len() >= ZONES_MAX || !self.in_progress.insert(zone) {
             return;
         }
         let (shared, found) = (Arc::clone(&self.shared), self.found.clone());
-        let (places, runtime) = (Arc::clone(&self.places), self.runtime.clone());
+        let (slots, runtime) = (Arc::clone(&self.slots), self.runtime.clone());
         tokio::spawn(async move {
-            let _place = places.acquire_owned().await;
+            let _slot = slots.acquire_owned().await;
             // SQLite blocks its thread.
             let current = runtime.clone();
             let looking =
@@ -90,7 +93,7 @@ impl LiveServerLookup {
 
     /// Records that the name servers of a zone were looked up.
     pub(super) fn finish(&mut self, zone: &NameBuf) {
-        self.under_way.remove(zone);
+        self.in_progress.remove(zone);
     }
 }
 

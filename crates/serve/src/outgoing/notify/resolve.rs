@@ -14,10 +14,11 @@ use crate::alias::{UnresolvedTarget, read_addresses};
 use crate::pipeline::ServingState;
 use crate::recursor::{Resolvers, UpstreamMessage};
 
-/// Maximum number of pending zones; the name servers of more are not notified of this change.
+/// Maximum number of pending zones; for further zones the name servers are not notified of this
+/// change.
 const ZONES_MAX: usize = 10_000;
-/// Maximum number of zones resolved at one time.
-const ASKING_MAX: usize = 32;
+/// Maximum number of zones resolved in parallel.
+const RESOLUTIONS_MAX: usize = 32;
 /// Maximum number of name servers resolved per zone.
 const HOSTS_MAX: usize = 32;
 /// Maximum number of name servers logged as not notified.
@@ -35,8 +36,8 @@ pub(super) struct ResolvedServers {
 pub(super) struct NameServerResolver {
     shared: Arc<ServingState>,
     found: mpsc::Sender<ResolvedServers>,
-    under_way: HashSet<NameBuf>,
-    places: Arc<Semaphore>,
+    in_progress: HashSet<NameBuf>,
+    slots: Arc<Semaphore>,
     logged: HashSet<NameBuf>,
 }
 
@@ -46,8 +47,8 @@ impl NameServerResolver {
         NameServerResolver {
             shared,
             found,
-            under_way: HashSet::new(),
-            places: Arc::new(Semaphore::new(ASKING_MAX)),
+            in_progress: HashSet::new(),
+            slots: Arc::new(Semaphore::new(RESOLUTIONS_MAX)),
             logged: HashSet::new(),
         }
     }
@@ -59,18 +60,18 @@ impl NameServerResolver {
             for host in hosts {
                 let reason =
                     "its address is not in a zone of this server and no [recursor] is configured";
-                self.note_failure(zone, host, reason);
+                self.log_failure(zone, host, reason);
             }
             return;
         };
         hosts.truncate(HOSTS_MAX);
-        if self.under_way.len() >= ZONES_MAX || !self.under_way.insert(zone) {
+        if self.in_progress.len() >= ZONES_MAX || !self.in_progress.insert(zone) {
             return;
         }
-        let (found, places) = (self.found.clone(), Arc::clone(&self.places));
+        let (found, slots) = (self.found.clone(), Arc::clone(&self.slots));
         tokio::spawn(async move {
-            let _place = places.acquire_owned().await;
-            let servers = ask_all(&resolvers, zone, hosts).await;
+            let _slot = slots.acquire_owned().await;
+            let servers = resolve_all(&resolvers, zone, hosts).await;
             // At shutdown the receiver is already dropped.
             let _ = found.send(servers).await;
         });
@@ -78,14 +79,14 @@ impl NameServerResolver {
 
     /// Records that the name servers of a zone were resolved.
     pub(super) fn finish(&mut self, servers: &ResolvedServers) {
-        self.under_way.remove(&servers.zone);
+        self.in_progress.remove(&servers.zone);
         for (host, reason) in &servers.failed {
-            self.note_failure(servers.zone, *host, reason);
+            self.log_failure(servers.zone, *host, reason);
         }
     }
 
     /// Logs a name server that is not notified, once.
-    fn note_failure(&mut self, zone: NameBuf, host: NameBuf, reason: &str) {
+    fn log_failure(&mut self, zone: NameBuf, host: NameBuf, reason: &str) {
         if self.logged.len() < LOGGED_MAX && self.logged.insert(host) {
             tracing::warn!(
                 "zone {zone}: cannot send NOTIFY to name server {host}: {reason}; list its address in also_notify"
@@ -94,7 +95,7 @@ impl NameServerResolver {
     }
 }
 
-async fn ask_all(
+async fn resolve_all(
     resolvers: &Arc<Resolvers>,
     zone: NameBuf,
     hosts: Vec<NameBuf>,
@@ -110,7 +111,7 @@ async fn ask_all(
         for rtype in [Type::A, Type::AAAA] {
             let question = UpstreamMessage::new(host.as_name(), rtype);
             let reply = resolvers
-                .ask(UpstreamMessage::new(host.as_name(), rtype))
+                .resolve(UpstreamMessage::new(host.as_name(), rtype))
                 .await;
             let read = reply
                 .map_err(UnresolvedTarget::from)

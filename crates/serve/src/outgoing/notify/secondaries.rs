@@ -1,7 +1,8 @@
-//! The serials of a zone's secondaries, queried when an operator wants to know whether all have a version.
+//! The serials of a zone's secondaries, queried for an operator who wants to know whether all have
+//! a version.
 //!
-//! The servers are those that are notified of changes. All are queried in parallel with one deadline, so a server
-//! that does not respond costs no more than that.
+//! These are the servers that are notified of changes. All are queried in parallel with one
+//! deadline, so an unresponsive server does not delay the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,15 +15,15 @@ use nameward_zone::Serial;
 use tokio::time::timeout;
 
 use super::live_servers::{LiveServers, NotifyTime};
-use super::sender::is_ourselves;
+use super::sender::is_own_address;
 use super::{Notifier, NotifyContext};
-use crate::outgoing::soa::ask_soa;
-use crate::outgoing::{PeerConnections, QuestionForm};
+use crate::outgoing::soa::query_soa;
+use crate::outgoing::{PeerConnections, QueryForm};
 
 /// Maximum number of servers queried per zone.
 const SERVERS_MAX: usize = 64;
 /// Timeout for a server.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Why a secondary's serial is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,8 +40,8 @@ pub struct SecondarySerial {
 }
 
 impl Notifier {
-    /// Queries the serials of the servers that are notified of a zone's changes. Blocks for at most some seconds;
-    /// must not be called on a runtime thread.
+    /// Queries the serials of the servers that are notified of a zone's changes. Blocks for some
+    /// seconds at most; must not be called on a runtime thread.
     pub fn secondary_serials(&self, zone: NameBuf) -> Vec<SecondarySerial> {
         let context = &self.shared.context;
         let (mut targets, unknown) = context.targets(zone);
@@ -49,7 +50,7 @@ impl Notifier {
             let mut asking = tokio::task::JoinSet::new();
             for target in targets {
                 let connections = Arc::clone(&context.connections);
-                asking.spawn(async move { ask(&connections, target, zone).await });
+                asking.spawn(async move { query_serial(&connections, target, zone).await });
             }
             asking.join_all().await
         });
@@ -84,21 +85,21 @@ impl NotifyContext {
         }
         found.servers.sort_by_key(|target| target.address);
         found.servers.dedup_by_key(|target| target.address);
-        let is_other = |target: &RemoteServer| !is_ourselves(&self.listens, target.address);
+        let is_other = |target: &RemoteServer| !is_own_address(&self.listens, target.address);
         found.servers.retain(is_other);
         (found.servers, found.unknown)
     }
 }
 
-async fn ask(
+async fn query_serial(
     connections: &PeerConnections,
     target: RemoteServer,
     zone: NameBuf,
 ) -> SecondarySerial {
     let server = target.address.to_string();
     // Without a key: it is an ordinary query that anyone may send.
-    let asked = ask_soa(connections, (&target, None), zone, QuestionForm::Plain);
-    let serial = match timeout(PATIENCE, asked).await {
+    let queried = query_soa(connections, (&target, None), zone, QueryForm::Plain);
+    let serial = match timeout(TIMEOUT, queried).await {
         Err(_) => Err(UnknownSerial("no response".into())),
         Ok(Err(error)) => Err(UnknownSerial(error.to_string())),
         Ok(Ok(SoaReply::Serial(serial, _))) => Ok(serial),

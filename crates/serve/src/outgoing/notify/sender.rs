@@ -1,4 +1,5 @@
-//! The task that sends NOTIFY messages: targets of changed zones, messages out, replies in.
+//! The task that sends NOTIFY messages: determines targets of changed zones, sends messages,
+//! matches replies.
 
 use nameward_base::time::now_seconds;
 use std::collections::HashMap;
@@ -29,11 +30,11 @@ use super::resolve::{NameServerResolver, ResolvedServers};
 use super::tls::EncryptedNotify;
 use super::{LOG_INTERVAL, LOGGED, NotifierShared, NotifyContext, ReceivedReply};
 
-/// Maximum number of replies that wait to be read.
-const REPLIES: usize = 1024;
+/// Maximum number of received replies that are queued.
+const REPLY_QUEUE_MAX: usize = 1024;
 /// Receive buffer size for a reply.
-const REPLY: usize = 4096;
-/// Messages that are sent before replies are read.
+const REPLY_BUFFER: usize = 4096;
+/// Maximum number of messages sent before replies are read.
 const BURST: usize = 256;
 /// Maximum number of open sockets, one per source address.
 const SOCKETS_MAX: usize = 64;
@@ -41,9 +42,9 @@ const SOCKETS_MAX: usize = 64;
 /// Starts the task on its runtime.
 pub(super) fn start(shared: &Arc<NotifierShared>) {
     let context = &shared.context;
-    let (replies, replied) = mpsc::channel(REPLIES);
-    let (found, resolved) = mpsc::channel(REPLIES);
-    let (looked_up, from_databases) = mpsc::channel(REPLIES);
+    let (replies, replied) = mpsc::channel(REPLY_QUEUE_MAX);
+    let (found, resolved) = mpsc::channel(REPLY_QUEUE_MAX);
+    let (looked_up, from_databases) = mpsc::channel(REPLY_QUEUE_MAX);
     let sender = NotifySender {
         shared: Arc::clone(shared),
         resolver: NameServerResolver::new(Arc::clone(&context.shared), found),
@@ -70,8 +71,8 @@ struct NotifySender {
     queue: NotifyQueue,
     resolver: NameServerResolver,
     live_servers: LiveServerLookup,
-    /// Serials of zones whose servers are notified with the other changes of a minute. Until then they do not count
-    /// as notified, since the server may stop before.
+    /// Serials of zones whose servers are notified once per minute. Until then they do not count as
+    /// notified, since the server may stop before.
     delayed: HashMap<NameBuf, Option<Serial>>,
     /// The verifiers for the replies to the last signed message of each target.
     verifiers: HashMap<u64, ReplyVerifier>,
@@ -93,10 +94,10 @@ impl NotifySender {
         mut from_databases: mpsc::Receiver<LiveServers>,
     ) {
         loop {
-            self.take_changes();
+            self.process_changes();
             let has_more = self.send_due().await;
             while let Ok((octets, from)) = replied.try_recv() {
-                self.take_reply(&octets, from);
+                self.process_reply(&octets, from);
             }
             self.shared.sent_serials.lock().write_due();
             let waiting = self.queue.len() as u64;
@@ -114,16 +115,16 @@ impl NotifySender {
             let shared = Arc::clone(&self.shared);
             tokio::select! {
                 () = shared.wake.notified() => {}
-                Some((octets, from)) = replied.recv() => self.take_reply(&octets, from),
-                Some(servers) = resolved.recv() => self.take_resolved(&servers),
-                Some(servers) = from_databases.recv() => self.take_live(servers),
+                Some((octets, from)) = replied.recv() => self.process_reply(&octets, from),
+                Some(servers) = resolved.recv() => self.process_resolved(&servers),
+                Some(servers) = from_databases.recv() => self.process_live(servers),
                 () = tokio::time::sleep(wait) => {}
             }
         }
     }
 
     /// Determines the targets of the zones that have changed.
-    fn take_changes(&mut self) {
+    fn process_changes(&mut self) {
         let changed = std::mem::take(&mut *self.shared.changed.lock());
         if changed.is_empty() {
             return;
@@ -145,7 +146,7 @@ impl NotifySender {
                 servers: mut targets,
                 unknown,
             } = notify_targets((zone, origin), &table, policy);
-            targets.retain(|target| !self.is_ourselves(target.address));
+            targets.retain(|target| !self.is_own_address(target.address));
             if !unknown.is_empty() {
                 self.resolver.resolve(name, unknown);
             }
@@ -161,7 +162,7 @@ impl NotifySender {
                 self.live_servers.look_up(name, time);
             }
             if is_now || targets.is_empty() && !is_live {
-                self.note_sent(name, change.serial)
+                self.record_sent(name, change.serial)
             } else {
                 self.delayed.insert(name, change.serial);
             }
@@ -196,8 +197,9 @@ impl NotifySender {
         }
     }
 
-    /// Notifies a zone's name servers whose addresses were resolved, of the version that is served by now.
-    fn take_resolved(&mut self, servers: &ResolvedServers) {
+    /// Notifies a zone's name servers whose addresses were resolved of the currently served
+    /// version.
+    fn process_resolved(&mut self, servers: &ResolvedServers) {
         self.resolver.finish(servers);
         let (table, policies) = (
             self.context().shared.zones.load(),
@@ -208,7 +210,7 @@ impl NotifySender {
         };
         let policy = policies.get(servers.zone.as_name());
         let mut targets = name_server_targets(policy, servers.addresses.iter().copied());
-        targets.retain(|target| !self.is_ourselves(target.address));
+        targets.retain(|target| !self.is_own_address(target.address));
         if targets.is_empty() {
             return;
         }
@@ -225,16 +227,16 @@ impl NotifySender {
     }
 
     /// Records that the servers of a zone are notified of a serial.
-    fn note_sent(&mut self, zone: NameBuf, serial: Option<Serial>) {
+    fn record_sent(&mut self, zone: NameBuf, serial: Option<Serial>) {
         self.delayed.remove(&zone);
         if let Some(serial) = serial {
-            self.shared.sent_serials.lock().note(zone, serial);
+            self.shared.sent_serials.lock().record(zone, serial);
         }
         (self.context().on_sent)(zone);
     }
 
     /// Notifies the name servers of a database zone.
-    fn take_live(&mut self, servers: LiveServers) {
+    fn process_live(&mut self, servers: LiveServers) {
         let LiveServers {
             zone: name,
             time,
@@ -260,14 +262,14 @@ impl NotifySender {
         let mut targets = name_server_targets(policy, addresses);
         targets.sort_by_key(|target| target.address);
         targets.dedup_by_key(|target| target.address);
-        targets.retain(|target| !self.is_ourselves(target.address));
+        targets.retain(|target| !self.is_own_address(target.address));
         let change = NotifyChange::from_zone(zone);
         if !unknown.is_empty() {
             self.resolver.resolve(name, unknown);
         }
         if targets.is_empty() {
             if policy.also_notify.is_empty() {
-                self.note_sent(name, change.serial);
+                self.record_sent(name, change.serial);
             }
             return;
         }
@@ -282,7 +284,7 @@ impl NotifySender {
         self.add_targets(&change, targets, at);
     }
 
-    /// Sends what is due; true if there is more.
+    /// Sends due messages; true if there are more.
     async fn send_due(&mut self) -> bool {
         let mut unanswered = Vec::new();
         for _ in 0..BURST {
@@ -291,7 +293,7 @@ impl NotifySender {
                 return false;
             };
             if let Err(error) = self.send(&next).await {
-                // It is retried, as if the datagram were lost.
+                // It is retried, as if the datagram had been lost.
                 let (zone, peer) = (next.change.zone, next.target.address);
                 tracing::debug!("zone {zone}: cannot send NOTIFY to {peer}: {error}");
             }
@@ -318,10 +320,10 @@ impl NotifySender {
             self.verifiers.insert(next.number, verifier);
         }
         if let Some(serial) = self.delayed.get(&next.change.zone).copied() {
-            self.note_sent(next.change.zone, serial);
+            self.record_sent(next.change.zone, serial);
         }
         if next.target.tls.is_some() {
-            // In plain text it would tell which zone has changed.
+            // Plain text would reveal which zone has changed.
             let target = next.target.clone();
             if !self.encrypted.send(next.change.zone, target, message) {
                 return Ok(());
@@ -346,10 +348,10 @@ impl NotifySender {
         }
         self.sockets.insert(local, Arc::clone(&socket));
         tokio::spawn(async move {
-            let mut buffer = [0; REPLY];
+            let mut buffer = [0; REPLY_BUFFER];
             while let Some(socket) = receiver.upgrade() {
                 let received = tokio::time::timeout(LOG_INTERVAL, socket.recv_from(&mut buffer));
-                // A reply that does not fit into the queue counts as lost in the network.
+                // If the queue is full, the reply counts as lost.
                 if let Ok(Ok((len, from))) = received.await {
                     let _ = replies.try_send((buffer[..len].to_vec(), from));
                 }
@@ -358,7 +360,7 @@ impl NotifySender {
         Ok(socket)
     }
 
-    fn take_reply(&mut self, octets: &[u8], from: SocketAddr) {
+    fn process_reply(&mut self, octets: &[u8], from: SocketAddr) {
         let Some(&[high, low]) = octets.first_chunk() else {
             return;
         };
@@ -375,7 +377,7 @@ impl NotifySender {
                 Ok(_) => {}
                 // A server that does not know the key cannot sign its refusal.
                 Err(TsigFailure::Unsigned | TsigFailure::RefusedByPeer(_)) if read.is_err() => {}
-                // Forged or late: the next try has its own signature.
+                // Forged or late: the next attempt has its own signature.
                 Err(_) => return,
             }
         }
@@ -411,13 +413,13 @@ impl NotifySender {
 
     /// Checks whether an address is one that this server listens on (RFC 1996 section 3.3: a server does not notify
     /// itself).
-    fn is_ourselves(&self, target: SocketAddr) -> bool {
-        is_ourselves(&self.context().listens, target)
+    fn is_own_address(&self, target: SocketAddr) -> bool {
+        is_own_address(&self.context().listens, target)
     }
 }
 
 /// Checks whether an address is one that this server listens on.
-pub(super) fn is_ourselves(listens: &[SocketAddr], target: SocketAddr) -> bool {
+pub(super) fn is_own_address(listens: &[SocketAddr], target: SocketAddr) -> bool {
     let same_port = |listen: &&SocketAddr| listen.port() == target.port();
     let mut listens = listens.iter().filter(same_port);
     listens.any(|listen| {
@@ -439,7 +441,7 @@ fn is_local(target: SocketAddr) -> bool {
     found.is_ok_and(|own| own.ip() == target.ip())
 }
 
-/// Returns a monotonic time, unaffected by clock changes; it is neither stored nor shown.
+/// Returns a monotonic time, unaffected by clock changes; it is neither stored nor displayed.
 fn now() -> Moment {
     static START: OnceLock<Instant> = OnceLock::new();
     let elapsed = START.get_or_init(Instant::now).elapsed();

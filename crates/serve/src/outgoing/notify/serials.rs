@@ -1,5 +1,5 @@
-//! The serials that secondaries were last notified of, kept in the state store: after a restart only zones that have
-//! changed in the meantime are announced.
+//! The serials that secondaries were last notified of, stored in the state store: after a restart,
+//! only zones that have changed since are announced.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,10 +10,11 @@ use nameward_zone::Serial;
 
 /// The item kind in the state store.
 const KIND: &str = "notified";
-/// How long serials wait to be written together. A lost one costs a superfluous NOTIFY after the next start.
+/// How long serials are collected before they are written together. A lost one costs a superfluous
+/// NOTIFY after the next start.
 const WRITE_AFTER: Duration = Duration::from_secs(1);
 
-/// The serials to be stored.
+/// The serials to be written.
 #[derive(Default)]
 pub(super) struct SentSerials {
     store: Option<StateStore>,
@@ -32,7 +33,7 @@ impl SentSerials {
     }
 
     /// Records that the servers of a zone are notified of a serial.
-    pub(super) fn note(&mut self, zone: NameBuf, serial: Serial) {
+    pub(super) fn record(&mut self, zone: NameBuf, serial: Serial) {
         if self.store.is_some() {
             self.unwritten.insert(zone, serial);
             self.since.get_or_insert_with(Instant::now);
@@ -52,7 +53,7 @@ impl SentSerials {
         }
         let changes = self.take_unwritten();
         if let Some(store) = &self.store {
-            store.submit(changes, |written| note_failure(written.err()));
+            store.submit(changes, |written| log_failure(written.err()));
         }
     }
 
@@ -60,7 +61,7 @@ impl SentSerials {
     pub(super) fn write_all(&mut self) {
         let changes = self.take_unwritten();
         if let Some(store) = self.store.as_ref().filter(|_| !changes.is_empty()) {
-            note_failure(store.write(changes).err());
+            log_failure(store.write(changes).err());
         }
     }
 
@@ -76,10 +77,11 @@ impl SentSerials {
     }
 }
 
-fn note_failure(error: Option<StateError>) {
+fn log_failure(error: Option<StateError>) {
     match error {
         None => {}
-        // Another process has taken over the store, and sends NOTIFY again for what is not in it.
+        // Another process has taken over the store; it sends NOTIFY again for serials that are not
+        // stored.
         Some(error @ StateError::Closed) => {
             tracing::debug!("cannot store the serials of sent NOTIFY messages: {error}");
         }
@@ -93,7 +95,7 @@ fn note_failure(error: Option<StateError>) {
 pub(super) struct StoredSerials(HashMap<Vec<u8>, Serial>);
 
 impl StoredSerials {
-    /// Reads all of them; `None` if nothing is stored or it cannot be read.
+    /// Reads the serials; `None` if none are stored or they cannot be read.
     pub(super) fn read(store: &StateStore) -> Option<Self> {
         let items = match store.items(KIND) {
             Ok(items) => items,
@@ -112,7 +114,7 @@ impl StoredSerials {
     }
 
     /// Checks whether the servers of a zone were notified of a serial.
-    pub(super) fn has(&self, zone: &NameBuf, serial: Serial) -> bool {
+    pub(super) fn contains(&self, zone: &NameBuf, serial: Serial) -> bool {
         self.0.get(&key(zone)) == Some(&serial)
     }
 }

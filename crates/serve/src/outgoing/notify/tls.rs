@@ -1,5 +1,6 @@
-//! NOTIFY over TLS: one message and its reply on an encrypted connection, in a task of its own. The reply takes the same
-//! path as one over UDP; a failure is logged, and the queue sends the message again later.
+//! NOTIFY over TLS: one message and its reply on an encrypted connection, in a separate task. The
+//! reply is processed like one over UDP; after a failure, which is logged, the queue sends the
+//! message again later.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::{LOG_INTERVAL, LOGGED, PeerConnections, ReceivedReply};
 
-/// Time for the connection, the handshake and the reply, each. The next try is not due before.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum number of messages in flight; more wait for the next try, as if they were lost.
-const IN_FLIGHT: usize = 64;
+/// Timeout for each of connection, handshake and reply. The next attempt is not due before.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum number of messages in flight; others are retried as if they had been lost.
+const IN_FLIGHT_MAX: usize = 64;
 
 /// Sends messages over TLS.
 pub(super) struct EncryptedNotify {
@@ -34,7 +35,7 @@ impl EncryptedNotify {
         EncryptedNotify {
             connections,
             replies,
-            slots: Arc::new(Semaphore::new(IN_FLIGHT)),
+            slots: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
             log: Arc::new(Mutex::new(LogThrottle::by_text(LOG_INTERVAL, LOGGED))),
         }
     }
@@ -49,7 +50,7 @@ impl EncryptedNotify {
         tokio::spawn(async move {
             let _slot = slot;
             let from: SocketAddr = target.address;
-            match connections.exchange(&target, &message, PATIENCE).await {
+            match connections.exchange(&target, &message, TIMEOUT).await {
                 Ok(reply) => {
                     let _ = replies.send((reply, from)).await;
                 }

@@ -1,5 +1,5 @@
-//! Batches that are filled without a receive call: with the packets of a ring, which stay in its buffers, or with copies, for tests and
-//! benchmarks.
+//! Batches that are filled without a receive call: with packets in the buffers of an XDP ring, or with copies, for
+//! tests and benchmarks.
 
 use std::net::SocketAddr;
 
@@ -26,20 +26,21 @@ impl DatagramBatch {
         frame.received[i].msg_hdr.msg_namelen = raw_len as libc::socklen_t;
     }
 
-    /// Empties the batch, for datagrams from a ring to a listener.
+    /// Empties the batch, for datagrams from an XDP ring to a listener.
     pub(crate) fn begin(&mut self, listener: &UdpListener) {
-        self.is_of_ring = true;
+        self.is_in_ring = true;
         self.arm(LocalAddressFrom::Bound);
         self.set_listener(listener);
     }
 
-    /// Empties the batch: its datagrams go back to the ring.
+    /// Empties the batch: its buffers return to the ring.
     pub(in crate::sys) fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Adds a datagram where it is in the buffers of a ring; the batch was begun and has room. Its reply is written to `reply`, or to
-    /// a buffer of the batch. A late reply leaves through the socket of the listener, from the address that was queried.
+    /// Adds a datagram in place, in the buffers of an XDP ring; [`DatagramBatch::begin`] was called and the batch is
+    /// not full. Its reply is written to `reply`, or to a buffer of the batch. A late reply is sent through the
+    /// listener's socket, from the queried address.
     ///
     /// # Safety
     /// The payload, and [`super::REPLY_MAX`] octets at `reply`, can be read and written, and nothing else accesses them, until the

@@ -1,14 +1,14 @@
-//! Datagrams that came through a proxy: the header is cut off, and the client that it names takes the sender's place
-//! until the reply is sent.
+//! Datagrams received through a proxy: the header is removed, and the client that it names replaces the sender until
+//! the reply is sent.
 //!
-//! Slots are used only on listeners with proxies; on others they do not exist.
+//! Slots are allocated only for listeners with proxies.
 
 use std::net::SocketAddr;
 
 use super::{ADDRESS_LEN, BATCH, DatagramBatch, SocketAddressBytes, encode_address};
 use crate::proxy::{ProxiedEnds, read_datagram};
 
-/// The datagrams of a batch that came through proxies.
+/// The datagrams of a batch that were received through proxies.
 pub(super) struct ProxiedSlots([Option<ProxiedSlot>; BATCH]);
 
 struct ProxiedSlot {
@@ -34,7 +34,7 @@ impl ProxiedSlots {
 }
 
 impl DatagramBatch {
-    /// Cuts off the PROXY headers of datagrams from proxies. A datagram without a valid one becomes empty, which no
+    /// Removes the PROXY headers of datagrams from proxies. A datagram without a valid one becomes empty, which no
     /// query is; `refused` is called with its sender.
     #[cold]
     pub(crate) fn read_proxy_headers(&mut self, mut refused: impl FnMut(SocketAddr)) {
@@ -62,8 +62,8 @@ impl DatagramBatch {
 
     fn set_proxied(&mut self, i: usize, ends: ProxiedEnds) {
         let (client, _) = encode_address(ends.client);
-        let place = &mut self.frame_mut().addresses[i];
-        let other = std::mem::replace(place, SocketAddressBytes(client));
+        let slot = &mut self.frame_mut().addresses[i];
+        let other = std::mem::replace(slot, SocketAddressBytes(client));
         let slots = self
             .proxied
             .get_or_insert_with(|| Box::new(ProxiedSlots([const { None }; BATCH])));
@@ -73,7 +73,7 @@ impl DatagramBatch {
         });
     }
 
-    /// Exchanges the clients behind proxies and the proxies as the addresses of the datagrams.
+    /// Exchanges the addresses of clients behind proxies and of the proxies.
     pub(super) fn swap_senders(&mut self) {
         let Some(mut slots) = self.proxied.take() else {
             return;
@@ -99,7 +99,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_datagram_of_a_proxy_is_that_of_its_client_until_the_reply_is_sent() {
+    fn a_datagram_from_a_proxy_has_the_address_of_its_client_until_the_reply_is_sent() {
         let proxy: SocketAddr = "192.0.2.7:4711".parse().unwrap();
         let other: SocketAddr = "[2001:db8::9]:53".parse().unwrap();
         let addresses = [203, 0, 113, 5, 198, 51, 100, 53, 0x10, 0, 0, 53];
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!((batch.query(0), batch.client(0)), (&b"query"[..], client));
         assert_eq!(batch.local(0), "198.51.100.53:53".parse().ok());
         assert_eq!((batch.query(1), batch.client(1)), (&b""[..], proxy));
-        // From others a header is data like any other.
+        // A header from another sender is ordinary data.
         assert_eq!((batch.query(2), batch.client(2)), (&query[..], other));
         assert_eq!((batch.query(3), batch.client(3)), (&b"check"[..], proxy));
         batch.swap_senders();

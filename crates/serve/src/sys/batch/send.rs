@@ -16,12 +16,12 @@ impl DatagramBatch {
     /// Waits a bounded time for a full send buffer. A destination the kernel refuses affects its own
     /// reply only.
     pub(crate) fn send(&mut self, socket: &impl AsRawFd) -> usize {
-        self.send_some(socket, u32::MAX)
+        self.send_slots(socket, u32::MAX)
     }
 
     /// Sends those replies of the batch whose bit is set in `slots`.
-    pub(crate) fn send_some(&mut self, socket: &impl AsRawFd, slots: u32) -> usize {
-        // Replies to proxies go back to them, while everybody else sees the clients behind them.
+    pub(crate) fn send_slots(&mut self, socket: &impl AsRawFd, slots: u32) -> usize {
+        // Replies are sent to the proxies; everywhere else, the addresses are those of the clients behind them.
         self.swap_senders();
         let sent = self.send_all(socket.as_raw_fd(), slots);
         self.swap_senders();
@@ -42,12 +42,12 @@ impl DatagramBatch {
                     wait_writable(fd);
                 }
                 Err(error) if is_full(&error) => {
-                    (next..total).for_each(|unsent| self.forget_reply(unsent));
+                    (next..total).for_each(|unsent| self.mark_reply_unsent(unsent));
                     break;
                 }
                 // EPERM from a packet filter, ENETUNREACH, EINVAL for port 0: skip this one.
                 Err(_) => {
-                    self.forget_reply(next);
+                    self.mark_reply_unsent(next);
                     next += 1;
                 }
             }
@@ -56,18 +56,18 @@ impl DatagramBatch {
     }
 
     /// Marks the reply in a slot as not sent.
-    pub(crate) fn forget(&mut self, slot: usize) {
+    pub(crate) fn mark_unsent(&mut self, slot: usize) {
         self.frame_mut().reply_data[slot].iov_len = 0;
     }
 
     /// Marks the reply behind a send header as not sent.
-    fn forget_reply(&mut self, index: usize) {
+    fn mark_reply_unsent(&mut self, index: usize) {
         // SAFETY: the header was filled by collect_replies, so its iovec is one of `reply_data`, and no
         // reference into the frame is alive.
         unsafe { (*(*self.frame.as_ptr()).sending[index].msg_hdr.msg_iov).iov_len = 0 };
     }
 
-    /// Fills the send headers, one after another, from the wanted slots that have a reply.
+    /// Fills the send headers with the selected slots that have a reply.
     fn collect_replies(&mut self, slots: u32) -> usize {
         let raw = self.frame.as_ptr();
         let mut total = 0;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::sys::mapping::Mapping;
 
-/// A ring of entries, of which one side adds and the other removes.
+/// A ring of entries that one side adds and the other removes.
 pub(super) struct SharedRing<T> {
     memory: Mapping,
     producer: usize,
@@ -14,14 +14,14 @@ pub(super) struct SharedRing<T> {
     flags: usize,
     entries: usize,
     mask: u32,
-    /// The index of our side, which nobody else changes.
-    own: u32,
-    /// The index of the kernel's side, as of the last look.
-    other: u32,
+    /// Our index; only this process changes it.
+    local: u32,
+    /// The kernel's index, as last read.
+    kernel: u32,
     kind: std::marker::PhantomData<T>,
 }
 
-// SAFETY: the ring is used by its owner alone; the kernel synchronises by the indexes.
+// SAFETY: the ring is used by its owner alone; its synchronisation with the kernel is through the indexes.
 unsafe impl<T> Send for SharedRing<T> {}
 
 impl<T: Copy> SharedRing<T> {
@@ -41,8 +41,8 @@ impl<T: Copy> SharedRing<T> {
             flags: offsets.flags as usize,
             entries,
             mask: size - 1,
-            own: 0,
-            other: 0,
+            local: 0,
+            kernel: 0,
             kind: std::marker::PhantomData,
         })
     }
@@ -68,40 +68,41 @@ impl<T: Copy> SharedRing<T> {
         flags & libc::XDP_RING_NEED_WAKEUP != 0
     }
 
-    /// Returns entry `ahead` of those that the kernel has added and that were not removed yet.
+    /// Returns the entry `ahead` positions after the first that was not removed, if the kernel has added it.
     pub(super) fn peek(&mut self, ahead: u32) -> Option<T> {
-        if self.other.wrapping_sub(self.own) <= ahead {
-            self.other = self.producer().load(Ordering::Acquire);
-            if self.other.wrapping_sub(self.own) <= ahead {
+        if self.kernel.wrapping_sub(self.local) <= ahead {
+            self.kernel = self.producer().load(Ordering::Acquire);
+            if self.kernel.wrapping_sub(self.local) <= ahead {
                 return None;
             }
         }
-        // SAFETY: the kernel has written the entry before it moved its index past it, and reuses it after ours has passed.
-        Some(unsafe { self.entry(self.own.wrapping_add(ahead)).read() })
+        // SAFETY: the kernel wrote the entry before it advanced its index past it, and does not reuse it before ours
+        // has passed it.
+        Some(unsafe { self.entry(self.local.wrapping_add(ahead)).read() })
     }
 
-    /// Removes entries that were looked at.
+    /// Removes the first entries.
     pub(super) fn remove(&mut self, count: u32) {
-        self.own = self.own.wrapping_add(count);
-        self.consumer().store(self.own, Ordering::Release);
+        self.local = self.local.wrapping_add(count);
+        self.consumer().store(self.local, Ordering::Release);
     }
 
     /// Writes an entry that the kernel sees with the next [`SharedRing::publish`]; false if the ring is full.
     pub(super) fn add(&mut self, entry: T) -> bool {
         let size = self.mask + 1;
-        if self.own.wrapping_sub(self.other) >= size {
-            self.other = self.consumer().load(Ordering::Acquire);
-            if self.own.wrapping_sub(self.other) >= size {
+        if self.local.wrapping_sub(self.kernel) >= size {
+            self.kernel = self.consumer().load(Ordering::Acquire);
+            if self.local.wrapping_sub(self.kernel) >= size {
                 return false;
             }
         }
-        // SAFETY: the kernel's index has passed the entry, so that it is ours until our index passes it.
-        unsafe { self.entry(self.own).write(entry) };
-        self.own = self.own.wrapping_add(1);
+        // SAFETY: the kernel's index has passed the entry, so it is ours until our index passes it.
+        unsafe { self.entry(self.local).write(entry) };
+        self.local = self.local.wrapping_add(1);
         true
     }
 
     pub(super) fn publish(&self) {
-        self.producer().store(self.own, Ordering::Release);
+        self.producer().store(self.local, Ordering::Release);
     }
 }

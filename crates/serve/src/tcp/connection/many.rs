@@ -13,15 +13,15 @@ use super::super::{READ_BYTES, StreamHandler};
 use super::{StreamConnection, TURN_BYTES};
 use crate::request::NextMessage;
 
-/// Time after which a waiting response is polled again, if no wake-up arrives.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Octets of further messages that are buffered while a multi-message response waits.
-const AHEAD_BYTES: usize = 16 * 1024;
+/// Interval at which a waiting response is polled if no wake-up arrives.
+const REPOLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum octets of further messages that are buffered while a multi-message response waits.
+const READ_AHEAD_BYTES: usize = 16 * 1024;
 /// Size of the length prefix of each message (RFC 1035 section 4.2.2), and of the largest message.
 const PREFIX: usize = 2;
 const MESSAGE_MAX: usize = u16::MAX as usize;
 
-/// Whether a multi-message response continued.
+/// The result of producing messages.
 pub(super) enum Pulled {
     Some,
     /// It waits for something.
@@ -31,19 +31,19 @@ pub(super) enum Pulled {
 impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
     /// Produces the next messages of a multi-message response, up to the limit of a turn.
     pub(super) fn pull_messages(&mut self) -> io::Result<Pulled> {
-        let mut scratch = self.seat.shared.borrow_scratch();
-        let result = self.pull_into(&mut scratch.out);
-        let is_none = scratch.out.is_empty() && self.messages.is_some();
-        let written = result.and_then(|()| self.write(&scratch.out));
-        self.seat.shared.return_scratch(scratch);
+        let mut buffers = self.slot.shared.take_buffers();
+        let result = self.pull_into(&mut buffers.out);
+        let is_none = buffers.out.is_empty() && self.messages.is_some();
+        let written = result.and_then(|()| self.write(&buffers.out));
+        self.slot.shared.return_buffers(buffers);
         written?;
         self.last_message = Instant::now();
         self.keep_within_bounds()?;
         Ok(if is_none {
             Pulled::Nothing
         } else {
-            // It is as active as a connection that sends queries; idle ones are closed first.
-            self.seat.shared.registry.touch(self.seat.id);
+            // It counts as active, like a connection that sends queries; idle ones are closed first.
+            self.slot.shared.registry.touch(self.slot.id);
             Pulled::Some
         })
     }
@@ -52,9 +52,9 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
     /// has closed the connection. RFC 7766 section 6.2.4: pending answers are not sent to a client that closed it.
     pub(super) async fn wait_for_messages(&mut self, shutdown: &mut watch::Receiver<bool>) -> bool {
         let wake = self.messages.as_ref().and_then(|messages| messages.wake());
-        let may_read = self.input.len() < AHEAD_BYTES;
+        let may_read = self.input.len() < READ_AHEAD_BYTES;
         tokio::select! {
-            _ = timeout(LOOK_AGAIN, notified(wake.as_ref())) => true,
+            _ = timeout(REPOLL_INTERVAL, notified(wake.as_ref())) => true,
             _ = shutdown.wait_for(|stop| *stop) => false,
             _ = self.stream.readable(), if may_read => self.read_ahead(),
         }
@@ -63,14 +63,14 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
     /// Reads messages received before a multi-message response is complete, and keeps them for later; false if the
     /// client has closed the connection.
     fn read_ahead(&mut self) -> bool {
-        let room = AHEAD_BYTES.saturating_sub(self.input.len());
-        let mut scratch = self.seat.shared.borrow_scratch();
-        let into = scratch.input.get_mut(..room.min(READ_BYTES));
+        let room = READ_AHEAD_BYTES.saturating_sub(self.input.len());
+        let mut buffers = self.slot.shared.take_buffers();
+        let into = buffers.input.get_mut(..room.min(READ_BYTES));
         let read = self.stream.try_read(into.unwrap_or_default());
         if let Ok(len) = read {
-            self.input.extend_from_slice(&scratch.input[..len]);
+            self.input.extend_from_slice(&buffers.input[..len]);
         }
-        self.seat.shared.return_scratch(scratch);
+        self.slot.shared.return_buffers(buffers);
         match read {
             Ok(0) => false,
             Ok(_) => {
@@ -99,13 +99,13 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
                     self.messages = None;
                     return Ok(());
                 }
-                // The client sees a connection that ends too soon, never a truncated response that looks complete.
+                // The client sees a connection that ends early, never a truncated response that looks complete.
                 NextMessage::Broken => return Err(io::ErrorKind::ConnectionAborted.into()),
             };
             prefix.copy_from_slice(&(written as u16).to_be_bytes());
             out.truncate(start + PREFIX + written);
-            let shared = &self.seat.shared;
-            shared.handler.streamed(self.seat.ends.client, written);
+            let shared = &self.slot.shared;
+            shared.handler.streamed(self.slot.ends.client, written);
         }
         Ok(())
     }

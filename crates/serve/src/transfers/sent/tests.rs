@@ -1,4 +1,4 @@
-//! Tests with versions that follow each other, and some that do not.
+//! Tests with consecutive versions, and some that are not.
 
 use super::*;
 use nameward_wire::NameBuf;
@@ -15,12 +15,12 @@ fn version(serial: u32, text: &str) -> Arc<Zone> {
 }
 
 #[test]
-fn each_version_that_went_out_leads_to_the_newest() {
+fn every_sent_version_leads_to_the_newest() {
     let sent = SentVersions::new(1 << 20);
     for serial in 1..=5 {
-        sent.note(version(serial, &format!("h{serial} 60 A 192.0.2.7")));
+        sent.record(version(serial, &format!("h{serial} 60 A 192.0.2.7")));
     }
-    let newest = sent.note(version(5, "h5 60 A 192.0.2.7"));
+    let newest = sent.record(version(5, "h5 60 A 192.0.2.7"));
     let since = |serial| {
         sent.differences(&newest, Serial(serial))
             .map(|list| list.len())
@@ -31,32 +31,32 @@ fn each_version_that_went_out_leads_to_the_newest() {
 #[test]
 fn a_serial_with_different_records_leads_nowhere() {
     let sent = SentVersions::new(1 << 20);
-    sent.note(version(1, "a 60 A 192.0.2.1"));
-    sent.note(version(1, "a 60 A 192.0.2.2"));
-    let newest = sent.note(version(2, "a 60 A 192.0.2.3"));
+    sent.record(version(1, "a 60 A 192.0.2.1"));
+    sent.record(version(1, "a 60 A 192.0.2.2"));
+    let newest = sent.record(version(2, "a 60 A 192.0.2.3"));
     assert_eq!(sent.differences(&newest, Serial(1)), None);
-    let newest = sent.note(version(3, "a 60 A 192.0.2.4"));
+    let newest = sent.record(version(3, "a 60 A 192.0.2.4"));
     assert!(sent.differences(&newest, Serial(2)).is_some());
     // Backwards, as after an operator's mistake.
-    let newest = sent.note(version(2, "a 60 A 192.0.2.3"));
+    let newest = sent.record(version(2, "a 60 A 192.0.2.3"));
     assert_eq!(sent.differences(&newest, Serial(3)), None);
 }
 
 #[test]
-fn an_equal_version_goes_out_as_the_one_before() {
+fn an_equal_version_is_sent_as_the_previous_one() {
     let sent = SentVersions::new(1 << 20);
-    let first = sent.note(version(1, "a 60 A 192.0.2.1"));
-    let again = sent.note(version(1, "a 60 A 192.0.2.1"));
+    let first = sent.record(version(1, "a 60 A 192.0.2.1"));
+    let again = sent.record(version(1, "a 60 A 192.0.2.1"));
     assert!(Arc::ptr_eq(&first, &again));
     assert!(sent.leads_from(&first, Serial(1)) && !sent.leads_from(&first, Serial(2)));
 }
 
 #[test]
-fn versions_that_are_too_much_are_forgotten() {
+fn versions_over_the_limit_are_evicted() {
     let one = version(1, "");
     let sent = SentVersions::new(one.heap_bytes() - 1);
-    sent.note(one);
-    let newest = sent.note(version(2, ""));
+    sent.record(one);
+    let newest = sent.record(version(2, ""));
     assert_eq!(sent.differences(&newest, Serial(1)), None);
     assert_eq!(sent.lock_versions().octets, 0);
 }

@@ -1,4 +1,4 @@
-//! Frames are read and answered, and damaged or unanswerable ones are dropped.
+//! Frames are parsed and answered; damaged or unanswerable ones are dropped.
 
 use super::*;
 use proptest::prelude::*;
@@ -121,7 +121,7 @@ fn checksums_may_be_absent_over_ipv4_only_and_unfinished_within_a_host() {
         query[at..at + 2].fill(0);
         let result = read(&query, INTERFACE, &mut ReplyHead::default()).is_some();
         assert_eq!(result, client.is_ipv4());
-        // The sum of the pseudo header: the hardware would finish it.
+        // The sum of the pseudo header: the hardware would complete it.
         let addresses = at - 6 - 2 * octets(client.ip()).len();
         let pseudo = fold(sum(&query[addresses..at - 6]) + 17 + 13);
         query[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());

@@ -181,7 +181,7 @@ impl CheckOptions {
         }
     }
 
-    /// Returns the health of a target; an error if it is unknown and the script wants to wait for it.
+    /// Returns the health of a target; an error if it is unknown and the script requests to wait for it.
     fn health(&self, check: &HealthCheck) -> mlua::Result<TargetHealth> {
         budget::charge(64)?;
         let health = with_current(|run| run.steering.health().health_of(check))?;
@@ -275,7 +275,7 @@ fn if_url_ext_up(lua: &Lua, (groups, options): (Table, Option<Table>)) -> mlua::
     lua.create_sequence_from(chosen)
 }
 
-/// `pickselfweighted`: targets tell their weights, and the client decides among them.
+/// `pickselfweighted`: targets report their weights, and a hash of the client selects one of them.
 fn pick_self_weighted(
     lua: &Lua,
     (url, addresses, options): (String, Table, Option<Table>),

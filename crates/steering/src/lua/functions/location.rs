@@ -115,7 +115,7 @@ fn client_point() -> mlua::Result<Option<GeoPoint>> {
     })
 }
 
-/// Checks whether the client has one of the wanted values, in any case.
+/// Checks whether the client has one of these values, in any letter case.
 fn matches(attribute: GeoAttribute, wanted: &Value) -> mlua::Result<bool> {
     let wanted = match wanted {
         Value::Table(list) => texts(list)?,

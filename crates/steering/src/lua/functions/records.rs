@@ -1,4 +1,4 @@
-//! Functions that read records of our zones or of others, include other scripts, and write to the log.
+//! Functions that look up records in our zones or elsewhere, include other scripts, and write to the log.
 
 use mlua::{Lua, Table, Value};
 use nameward_wire::{NameBuf, Type, rdata};

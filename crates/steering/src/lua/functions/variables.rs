@@ -1,4 +1,4 @@
-//! Variables about the query. Each is made when a script reads it: most scripts read none.
+//! Variables about the query. Each is created when a script reads it: most scripts read none.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,4 @@
-//! Owns the client's side of the control socket: one request, and the reply to its last line.
+//! The client side of the control socket: one request, and the reply up to its final line.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -7,40 +7,40 @@ use std::{
     time::Duration,
 };
 
-use super::{CLIENT_PATIENCE, plain};
+use super::{CLIENT_TIMEOUT, plain};
 use crate::operations::{
     ControlRequest, ErrorKind, ListedItem, OperationError, OperationResult, ReplyLine,
 };
 
-/// How long a client waits for the next line: a reload reads every changed zone.
-const WORK_PATIENCE: Duration = Duration::from_secs(3600);
-/// How long a client waits for the end of a server that said it is stopping.
-const STOP_PATIENCE: Duration = Duration::from_secs(60);
-/// Octets of the longest line of a reply.
+/// Timeout for the next line of a reply: a reload reads every changed zone.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(3600);
+/// How long a client waits for the server to exit after `stop`.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum length of a reply line in octets.
 const LINE_MAX: u64 = 16 << 20;
 
 /// Why a request got no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// Nobody answers there.
+    /// No server answers.
     #[error("cannot connect to the control socket {}: {}", .0.display(), plain(.1))]
     NotRunning(PathBuf, #[source] io::Error),
-    /// The connection broke, or the reply makes no sense.
+    /// The connection failed, or the reply is invalid.
     #[error("no response from the server: {}", plain(.0))]
     Broken(#[source] io::Error),
-    /// The connection ended before the reply did.
+    /// The connection ended before the final line.
     #[error("incomplete response: the server closed the connection")]
     Cut,
-    /// The server says that it is stopping, and does not end.
-    #[error("the server is stopping, but has not exited within {} s", STOP_PATIENCE.as_secs())]
+    /// The server is stopping but did not exit in time.
+    #[error("the server is stopping, but has not exited within {} s", STOP_TIMEOUT.as_secs())]
     StillStopping,
-    /// The server did not do it.
+    /// The server returned an error.
     #[error("{0}")]
     Failed(OperationError),
 }
 
 impl ControlError {
-    /// The kind of the error, as the server would name it.
+    /// The kind of the error, as the server would report it.
     pub fn kind(&self) -> ErrorKind {
         match self {
             ControlError::NotRunning(..) => ErrorKind::NotRunning,
@@ -52,9 +52,9 @@ impl ControlError {
     }
 }
 
-/// Sends a request to the server whose control socket is `path`, hands the items of a listing over as they come, and
+/// Sends a request to the server whose control socket is `path`, passes on the items of a listing as they arrive, and
 /// returns the result.
-pub fn ask(
+pub fn send_request(
     path: &Path,
     request: &ControlRequest,
     each: &mut dyn FnMut(ListedItem),
@@ -68,7 +68,7 @@ pub fn ask(
             ReplyLine::Item(item) => each(item),
             ReplyLine::Failed(error) => return Err(ControlError::Failed(error)),
             ReplyLine::Done(OperationResult::Stopping) => {
-                return await_end(reader.into_inner()).map(|()| OperationResult::Stopping);
+                return wait_for_exit(reader.into_inner()).map(|()| OperationResult::Stopping);
             }
             ReplyLine::Done(result) => return Ok(result),
         }
@@ -76,8 +76,8 @@ pub fn ask(
 }
 
 fn send(stream: &mut BlockingStream, request: &ControlRequest) -> io::Result<()> {
-    stream.set_write_timeout(Some(CLIENT_PATIENCE))?;
-    stream.set_read_timeout(Some(WORK_PATIENCE))?;
+    stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
+    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     stream.write_all(&line)
@@ -96,10 +96,10 @@ fn read_line(reader: &mut BufReader<BlockingStream>) -> Result<ReplyLine, Contro
     serde_json::from_slice(&line).map_err(|error| ControlError::Broken(error.into()))
 }
 
-/// Waits until the server has ended: its end closes the connection.
-fn await_end(mut stream: BlockingStream) -> Result<(), ControlError> {
+/// Waits until the server has exited, which closes the connection.
+fn wait_for_exit(mut stream: BlockingStream) -> Result<(), ControlError> {
     stream
-        .set_read_timeout(Some(STOP_PATIENCE))
+        .set_read_timeout(Some(STOP_TIMEOUT))
         .map_err(ControlError::Broken)?;
     match stream.read(&mut [0]) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(ControlError::StillStopping),

@@ -64,18 +64,18 @@ impl UpstreamMessage {
         }
     }
 
-    /// Asks for the addresses that are best for a client subnet, as far as it may be passed on (RFC 7871).
+    /// Requests the best addresses for a client subnet, as far as it may be forwarded (RFC 7871).
     pub(crate) fn with_subnet(self, subnet: Option<ClientSubnet>) -> Self {
         let subnet = subnet.map(ClientSubnet::to_pass_on);
         UpstreamMessage { subnet, ..self }
     }
 
-    /// Returns whether it is about a client subnet.
+    /// Checks whether it has a client subnet.
     pub(crate) fn has_subnet(&self) -> bool {
         self.subnet.is_some()
     }
 
-    /// Returns the same query for all clients.
+    /// Returns the same query without its client subnet.
     pub(crate) fn without_subnet(&self) -> Self {
         UpstreamMessage {
             subnet: None,
@@ -144,20 +144,20 @@ pub struct UpstreamReply {
 }
 
 impl UpstreamReply {
-    /// Parses a message received for the query `asked`.
-    pub(super) fn read(octets: &[u8], asked: &[u8]) -> ReceivedMessage {
+    /// Parses a message received for the query `sent`.
+    pub(super) fn read(octets: &[u8], sent: &[u8]) -> ReceivedMessage {
         let Ok(message) = Message::parse(octets) else {
             return ReceivedMessage::NotOurs;
         };
-        let Some(question) = question_of(asked) else {
+        let Some(question) = question_of(sent) else {
             return ReceivedMessage::NotOurs;
         };
-        let is_ours = octets[..2] == asked[..2]
+        let is_answer = octets[..2] == sent[..2]
             && message.is_response()
             && message.opcode() == Opcode::QUERY
             && octets[4..6] == [0, 1]
             && octets[HEADER..].starts_with(question);
-        if !is_ours {
+        if !is_answer {
             return ReceivedMessage::NotOurs;
         }
         if message.is_truncated() {
@@ -189,7 +189,7 @@ impl UpstreamReply {
             }
             has_opt = record.rtype == Type::OPT;
             if has_opt {
-                // Records after it are dropped with it: nothing there is needed for an answer.
+                // Records after the OPT record are dropped with it: none of them is needed for an answer.
                 reply.end = record.start;
                 reply.rcode |= (record.ttl >> 24 << 4) as u16;
                 reply.error = extended_error(record.raw_data());
@@ -212,8 +212,8 @@ impl UpstreamReply {
         self.rcode
     }
 
-    /// Returns how many leading bits of the client's address the response depends on (RFC 7871); `None` if the resolver
-    /// does not say.
+    /// Returns how many leading bits of the client's address the response depends on (RFC 7871); `None` without the
+    /// option.
     pub(crate) fn scope(&self) -> Option<u8> {
         self.scope
     }
@@ -236,27 +236,27 @@ impl UpstreamReply {
 }
 
 /// Returns the question section of a message that we wrote.
-fn question_of(asked: &[u8]) -> Option<&[u8]> {
-    let (name, _) = Name::split_from(asked.get(HEADER..)?).ok()?;
-    asked.get(HEADER..HEADER + name.as_wire().len() + 4)
+fn question_of(sent: &[u8]) -> Option<&[u8]> {
+    let (name, _) = Name::split_from(sent.get(HEADER..)?).ok()?;
+    sent.get(HEADER..HEADER + name.as_wire().len() + 4)
 }
 
-/// Copies a message with a header that no name can be read from.
+/// Copies a message and overwrites its header with octets that cannot be part of a name.
 fn without_header(octets: &[u8]) -> Vec<u8> {
     let mut bare = octets.to_vec();
-    // No octet of this kind starts a label (RFC 1035 section 4.1.4).
+    // No label starts with such an octet (RFC 1035 section 4.1.4).
     bare[..HEADER].fill(0x40);
     bare
 }
 
-/// Rejects a name that uses octets of the header or of records after it: clients get another header and not the
-/// resolver's OPT record, which would change the name.
+/// Rejects a name that uses octets of the header or of records after it: the relayed message has another header and
+/// not the resolver's OPT record, which would change the name.
 fn check_names(record: &RecordView<'_>, bare: &[u8]) -> Result<(), MessageError> {
     let (at, len, mut data) = (record.data_offset(), record.raw_data().len(), Vec::new());
     NameBuf::from_message(&bare[..at - FIXED], record.start)?;
-    let on_its_own = rdata::from_message(record.rtype, bare, at, len, &mut data);
-    match on_its_own {
-        // Data that is invalid in another way is left for the client to judge.
+    let standalone = rdata::from_message(record.rtype, bare, at, len, &mut data);
+    match standalone {
+        // Data that is otherwise invalid is left to the client.
         Err(RdataError::Name(error)) if record.expand_data(&mut data).is_ok() => Err(error.into()),
         Ok(()) | Err(_) => Ok(()),
     }
@@ -279,14 +279,14 @@ fn extended_error(mut options: &[u8]) -> Option<u16> {
 mod tests {
     use super::*;
 
-    fn question() -> UpstreamMessage {
+    fn query() -> UpstreamMessage {
         let name = NameBuf::from_text(b"wWw.example.org.", Name::ROOT).unwrap();
         UpstreamMessage::new(name.as_name(), Type::A)
     }
 
     /// Builds a response with one address and an OPT record with an extended error.
-    fn reply_to(asked: &[u8]) -> Vec<u8> {
-        let mut reply = asked[..asked.len() - 11].to_vec();
+    fn reply_to(sent: &[u8]) -> Vec<u8> {
+        let mut reply = sent[..sent.len() - 11].to_vec();
         reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 1]);
         reply.extend_from_slice(b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x01");
         reply.extend_from_slice(b"\0\0\x29\x04\xd0\0\0\0\0\0\x06\0\x0f\0\x02\0\x16");
@@ -295,9 +295,9 @@ mod tests {
 
     #[test]
     fn a_reply_is_read_up_to_its_opt_record() {
-        let asked = question().write(0x1234, &[0; 32]);
-        let octets = reply_to(&asked);
-        let ReceivedMessage::Reply(reply) = UpstreamReply::read(&octets, &asked) else {
+        let sent = query().write(0x1234, &[0; 32]);
+        let octets = reply_to(&sent);
+        let ReceivedMessage::Reply(reply) = UpstreamReply::read(&octets, &sent) else {
             panic!("a reply");
         };
         assert_eq!(reply.rcode(), 0);
@@ -307,15 +307,15 @@ mod tests {
 
     #[test]
     fn names_that_point_into_the_header_make_no_reply() {
-        let asked = question().write(0x0001, &[0; 32]);
-        // The ID starts with 0, which is the root name as long as it is not changed.
+        let sent = query().write(0x0001, &[0; 32]);
+        // The ID starts with 0, which is the root name as long as it is not overwritten.
         let reply = |rtype: u8, owner: &[u8], data: &[u8]| {
-            let mut reply = asked[..asked.len() - 11].to_vec();
+            let mut reply = sent[..sent.len() - 11].to_vec();
             reply[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
             reply.extend_from_slice(owner);
             reply.extend_from_slice(&[0, rtype, 0, 1, 0, 0, 0, 60, 0, data.len() as u8]);
             reply.extend_from_slice(data);
-            UpstreamReply::read(&reply, &asked)
+            UpstreamReply::read(&reply, &sent)
         };
         for (rtype, owner, data) in [
             (1, b"\xc0\x00", &[192, 0, 2, 1][..]),
@@ -325,25 +325,21 @@ mod tests {
             let read = reply(rtype, owner, data);
             assert!(matches!(read, ReceivedMessage::Garbage), "{read:?}");
         }
-        let good = reply(5, b"\xc0\x0c", b"\x01a\xc0\x0c");
-        assert!(matches!(good, ReceivedMessage::Reply(_)), "{good:?}");
+        let valid = reply(5, b"\xc0\x0c", b"\x01a\xc0\x0c");
+        assert!(matches!(valid, ReceivedMessage::Reply(_)), "{valid:?}");
     }
 
     #[test]
     fn only_the_id_and_the_question_that_were_sent_make_a_reply() {
-        let asked = question().write(0x1234, &[0x55; 32]);
-        assert_ne!(
-            asked,
-            question().write(0x1234, &[0; 32]),
-            "letters are turned"
-        );
-        let good = reply_to(&asked);
+        let sent = query().write(0x1234, &[0x55; 32]);
+        assert_ne!(sent, query().write(0x1234, &[0; 32]), "letters are turned");
+        let valid = reply_to(&sent);
         let bent = |at: usize, by: u8| {
-            let mut octets = good.clone();
+            let mut octets = valid.clone();
             octets[at] ^= by;
             octets
         };
-        let question_end = asked.len() - 11;
+        let question_end = sent.len() - 11;
         for (octets, what) in [
             (bent(0, 1), "id"),
             (bent(2, 0x80), "a request"),
@@ -353,29 +349,29 @@ mod tests {
             (bent(question_end - 3, 1), "type"),
             (bent(question_end - 1, 2), "class"),
             (bent(5, 1), "number of questions"),
-            (good[..11].to_vec(), "short"),
-            (good[..question_end - 1].to_vec(), "cut in the question"),
+            (valid[..11].to_vec(), "short"),
+            (valid[..question_end - 1].to_vec(), "cut in the question"),
         ] {
-            let read = UpstreamReply::read(&octets, &asked);
+            let read = UpstreamReply::read(&octets, &sent);
             assert!(matches!(read, ReceivedMessage::NotOurs), "{what}: {read:?}");
         }
-        let truncated = UpstreamReply::read(&bent(2, 0x02), &asked);
+        let truncated = UpstreamReply::read(&bent(2, 0x02), &sent);
         assert!(matches!(truncated, ReceivedMessage::Truncated));
-        for len in question_end..good.len() {
-            let read = UpstreamReply::read(&good[..len], &asked);
+        for len in question_end..valid.len() {
+            let read = UpstreamReply::read(&valid[..len], &sent);
             assert!(matches!(read, ReceivedMessage::Garbage), "{len}: {read:?}");
         }
     }
 
     #[test]
-    fn flags_and_types_tell_questions_apart_and_letters_do_not() {
+    fn flags_and_types_distinguish_queries_and_letter_case_does_not() {
         let name = NameBuf::from_text(b"WWW.EXAMPLE.ORG.", Name::ROOT).unwrap();
-        assert_eq!(question(), UpstreamMessage::new(name.as_name(), Type::A));
-        assert_ne!(question(), UpstreamMessage::new(name.as_name(), Type::AAAA));
-        assert_ne!(question(), question().with_flags(true, false));
-        assert_ne!(question(), question().with_flags(false, true));
-        let asked = question().with_flags(true, true).write(1, &[0; 32]);
-        assert_eq!(asked[3] & CD, CD);
-        assert_eq!(asked[asked.len() - 4], 0x80);
+        assert_eq!(query(), UpstreamMessage::new(name.as_name(), Type::A));
+        assert_ne!(query(), UpstreamMessage::new(name.as_name(), Type::AAAA));
+        assert_ne!(query(), query().with_flags(true, false));
+        assert_ne!(query(), query().with_flags(false, true));
+        let sent = query().with_flags(true, true).write(1, &[0; 32]);
+        assert_eq!(sent[3] & CD, CD);
+        assert_eq!(sent[sent.len() - 4], 0x80);
     }
 }

@@ -56,31 +56,31 @@ const TYPES: &[&str] = &[
 ];
 
 /// Returns all queries of a seed.
-pub(super) fn questions(zones: &[Zone], random: &mut Random) -> Vec<Ask> {
+pub(super) fn queries(zones: &[Zone], random: &mut Random) -> Vec<Ask> {
     let mut names: Vec<String> = zones.iter().flat_map(|zone| zone.names()).collect();
     names.sort();
     names.dedup();
-    let mut asks = Vec::new();
+    let mut generate_queries = Vec::new();
     for name in &names {
         for below in ["", "q.", "*.", "a.", "b.a.", "www.q."] {
             let name = format!("{below}{name}");
             let count = if below.is_empty() { 5 } else { 2 };
             for _ in 0..count {
-                asks.extend(ask(&name, zones, random));
+                generate_queries.extend(ask(&name, zones, random));
             }
         }
     }
     for zone in zones {
         for length in [1, 20, 40, 50, 60, 63] {
             let name = format!("{}.long.{}.", "q".repeat(length), zone.name);
-            asks.extend(ask(&name, zones, random));
+            generate_queries.extend(ask(&name, zones, random));
         }
     }
     for _ in 0..200 {
         let name = any_name(zones, random);
-        asks.extend(ask(&name, zones, random));
+        generate_queries.extend(ask(&name, zones, random));
     }
-    asks
+    generate_queries
 }
 
 fn ask(name: &str, zones: &[Zone], random: &mut Random) -> Option<Ask> {

@@ -1,4 +1,4 @@
-//! Where the contents of a zone are read and changed: a database, or memory with the journal behind it.
+//! The location where the contents of a zone are read and changed: a database, or memory with a journal.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use crate::operations::{Database, ErrorKind, OperationError, Operations};
 pub(in crate::operations) enum ZoneLocation<'o> {
     /// Rows of a database.
     Database(&'o Database, Box<ZoneRow>),
-    /// A version in memory: from a file, from a primary, or made here.
+    /// A version in memory: from a file, from a primary, or produced here.
     Memory(MemoryZone),
 }
 
 /// A zone whose contents are in memory.
 pub(in crate::operations) struct MemoryZone {
-    /// The served version, without the records that signing adds.
+    /// The served version, without the records added by signing.
     pub(in crate::operations) version: Arc<Zone>,
     /// The signer of the served DNSSEC records.
     pub(in crate::operations) signed_by: SignedBy,
@@ -44,7 +44,7 @@ impl ZoneLocation<'_> {
 
 impl Operations {
     /// Finds the location of a zone's contents.
-    pub(in crate::operations) fn place(
+    pub(in crate::operations) fn location(
         &self,
         name: &NameBuf,
     ) -> Result<ZoneLocation<'_>, OperationError> {

@@ -11,7 +11,7 @@ use super::{
 use crate::{command_error::CommandError, remote};
 
 /// Sends a request to the running server and prints its reply.
-pub fn ask(
+pub fn run_request(
     request: OperationRequest,
     remote: RemoteArguments,
     form: OutputForm,
@@ -19,13 +19,13 @@ pub fn ask(
     let overrides = remote.overrides();
     // Items wait here for a pager, not in the server, where they would hold a database connection.
     let (sender, items) = mpsc::channel();
-    let asking = thread::spawn(move || {
-        remote::ask(request, &overrides, &mut |item| drop(sender.send(item)))
+    let sending = thread::spawn(move || {
+        remote::send(request, &overrides, &mut |item| drop(sender.send(item)))
     });
     let mut printer = Printer::new(form);
     if let Err(error) = items.iter().try_for_each(|item| printer.item(&item)) {
         return ended(Err(error));
     }
-    let result = asking.join().map_err(|_| CommandError::Interrupted)??;
+    let result = sending.join().map_err(|_| CommandError::Interrupted)??;
     ended(printer.result(&result))
 }
