@@ -21,11 +21,16 @@ use std::time::{Duration, Instant};
 
 use nameward_answer::Making;
 
-use crate::live::{Answerer, WaitingQuery};
+use crate::live::Answerer;
 use crate::pipeline::ServingState;
 use crate::sys;
 use pace::Pace;
 pub(crate) use queue::{SigningLocation, SigningQueue};
+
+/// Maximum number of different queries that a signing thread takes at once: their replies share system calls.
+const BATCH: usize = 16;
+/// How long a finished reply waits for the others of its batch: many signatures with ECDSA, one with RSA.
+const REPLIES_HELD: Duration = Duration::from_micros(500);
 
 /// Starts the signing threads. They end when the queue is closed.
 pub(crate) fn start(shared: &Arc<ServingState>, cpu_percent: usize) -> io::Result<()> {
@@ -88,38 +93,28 @@ fn work(shared: &Arc<ServingState>, share: f64) {
     sys::give_way();
     let mut answerer = Answerer::new(shared, Making::NOW);
     let mut pace = Pace::new(share, Instant::now());
-    let patience = shared.live.query_timeout();
+    let mut used_before = sys::thread_cpu_time();
     let mut jobs = Vec::new();
-    while shared.signing.pop(&mut jobs) {
-        let before = sys::thread_cpu_time();
-        // A bug triggered by one query fails the queries equal to it, not the thread.
-        let run = AssertUnwindSafe(|| answer_all(shared, &mut answerer, &mut jobs, patience));
-        if catch_unwind(run).is_err() {
-            jobs.clear();
-            tracing::error!("internal error while signing");
+    while shared.signing.pop(&mut jobs, BATCH) {
+        let mut sent = Instant::now();
+        for job in jobs.drain(..) {
+            // A bug triggered by one query fails that query, not the thread.
+            let run = AssertUnwindSafe(|| answerer.answer(shared, job));
+            if catch_unwind(run).is_err() {
+                tracing::error!("internal error while signing");
+            }
+            if sent.elapsed() >= REPLIES_HELD {
+                answerer.flush();
+                sent = Instant::now();
+            }
         }
-        let used = sys::thread_cpu_time().saturating_sub(before);
-        if let Some(pause) = pace.spend(used, Instant::now()) {
+        answerer.flush();
+        let used = sys::thread_cpu_time();
+        let spent = used.saturating_sub(std::mem::replace(&mut used_before, used));
+        if let Some(pause) = pace.spend(spent, Instant::now()) {
             thread::sleep(pause);
         }
     }
-}
-
-/// Answers equal queries: the first makes the signatures, the others find them.
-fn answer_all(
-    shared: &Arc<ServingState>,
-    answerer: &mut Answerer,
-    jobs: &mut Vec<WaitingQuery>,
-    patience: Duration,
-) {
-    for job in jobs.drain(..) {
-        if job.request.received().elapsed() < patience {
-            answerer.answer(shared, job)
-        } else {
-            answerer.give_up(shared, job)
-        }
-    }
-    answerer.flush();
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ struct WaitingZones {
     zones: HashMap<u64, ZoneQueue>,
     /// Zones with queries, each once.
     turns: VecDeque<u64>,
+    /// Threads that wait for queries.
+    idle: usize,
     is_closed: bool,
 }
 
@@ -121,30 +123,41 @@ impl SigningQueue {
         }
         same.push(job);
         self.count.fetch_add(1, Ordering::Relaxed);
+        // Waking is a system call; busy threads return for more.
+        let wakes = waiting.idle > 0;
         drop(waiting);
-        self.more.notify_one();
+        if wakes {
+            self.more.notify_one();
+        }
         Ok(())
     }
 
-    /// Waits for a query and takes it out with all that are equal to it; false when the queue is closed.
-    pub(super) fn pop(&self, into: &mut Vec<WaitingQuery>) -> bool {
+    /// Waits for queries and takes up to `most` different ones, each with all that are equal to it; fewer if other
+    /// threads are idle. False when the queue is closed.
+    pub(super) fn pop(&self, into: &mut Vec<WaitingQuery>, most: usize) -> bool {
         let mut waiting = self.lock();
-        loop {
-            if waiting.is_closed {
-                return false;
-            }
-            if waiting.take_next(into) {
-                self.count.fetch_sub(into.len(), Ordering::Relaxed);
-                return true;
-            }
-            let woken = self.more.wait(waiting);
-            waiting = woken;
+        while !waiting.is_closed && waiting.turns.is_empty() {
+            waiting.idle += 1;
+            waiting = self.more.wait(waiting);
+            waiting.idle -= 1;
         }
+        if waiting.is_closed {
+            return false;
+        }
+        let share = self.len().div_ceil(waiting.idle + 1).min(most);
+        let before = into.len();
+        for _ in 0..share {
+            if !waiting.take_next(into) {
+                break;
+            }
+        }
+        self.count.fetch_sub(into.len() - before, Ordering::Relaxed);
+        true
     }
 }
 
 impl WaitingZones {
-    /// Takes the next query of the zone whose turn it is.
+    /// Takes the next query of the zone whose turn it is, with all that are equal to it; false if none waits.
     fn take_next(&mut self, into: &mut Vec<WaitingQuery>) -> bool {
         let Some(name) = self.turns.pop_front() else {
             return false;
@@ -160,7 +173,7 @@ impl WaitingZones {
             0 => drop(self.zones.remove(&name)),
             _ => self.turns.push_back(name),
         }
-        !into.is_empty()
+        true
     }
 }
 
@@ -202,7 +215,7 @@ mod tests {
 
     fn take(queue: &SigningQueue) -> Vec<u8> {
         let mut jobs = Vec::new();
-        assert!(queue.pop(&mut jobs));
+        assert!(queue.pop(&mut jobs, 1));
         jobs.iter()
             .map(|job| job.request.query().packet()[1])
             .collect()
@@ -268,6 +281,6 @@ mod tests {
         queue.close();
         assert_eq!(queue.making_of_others(), Making::NOW);
         assert!(queue.push(place(1, 1), job(0)).is_err());
-        assert!(!queue.pop(&mut Vec::new()));
+        assert!(!queue.pop(&mut Vec::new(), 1));
     }
 }
