@@ -52,15 +52,7 @@ impl ZoneRows {
                 zone,
                 storage,
                 serial,
-            } => {
-                let mut row = self.row_or_new(connection, zone, *storage, *serial)?;
-                drop_entries(connection, &mut row, i64::MAX)?;
-                forget_rebase(connection, &mut row)?;
-                (row.storage, row.serial, row.base) = (*storage, *serial, row.last);
-                row.digest = None;
-                self.put(zone, row);
-                Ok(())
-            }
+            } => self.restart_journal(connection, zone, (*storage, *serial)),
             StateChange::Rebase { zone, version } => self.rebase(connection, zone, version),
             StateChange::Settle { zone, serial } => self.record_stored(connection, zone, *serial),
             StateChange::SetContents {
@@ -113,6 +105,22 @@ impl ZoneRows {
                 Ok(())
             }
         }
+    }
+
+    /// Starts the journal of a zone again at a serial, without entries.
+    fn restart_journal(
+        &mut self,
+        connection: &Connection,
+        zone: &NameBuf,
+        (storage, serial): (ZoneStorage, Serial),
+    ) -> Result<(), StateError> {
+        let mut row = self.row_or_new(connection, zone, storage, serial)?;
+        drop_entries(connection, &mut row, i64::MAX)?;
+        forget_rebase(connection, &mut row)?;
+        (row.storage, row.serial, row.base) = (storage, serial, row.last);
+        row.digest = None;
+        self.put(zone, row);
+        Ok(())
     }
 
     pub(super) fn append(
