@@ -98,14 +98,15 @@ fn work(shared: &Arc<ServingState>, share: f64) {
     while shared.signing.pop(&mut jobs, BATCH) {
         let mut sent = Instant::now();
         for job in jobs.drain(..) {
+            let now = Instant::now();
+            if now.saturating_duration_since(sent) >= REPLIES_HELD {
+                answerer.flush();
+                sent = now;
+            }
             // A bug triggered by one query fails that query, not the thread.
-            let run = AssertUnwindSafe(|| answerer.answer(shared, job));
+            let run = AssertUnwindSafe(|| answerer.answer(shared, (job, None), now));
             if catch_unwind(run).is_err() {
                 tracing::error!("internal error while signing");
-            }
-            if sent.elapsed() >= REPLIES_HELD {
-                answerer.flush();
-                sent = Instant::now();
             }
         }
         answerer.flush();

@@ -7,7 +7,7 @@ use nameward_answer::{BackendFailure, Making, Medium, Scratch, TCP_MAX};
 use nameward_stats::{Counter, Recorder, Stamp};
 use nameward_zone::NameKey;
 
-use super::{Keeping, Parts, Tried, WaitingQuery};
+use super::{FetchedFragment, Keeping, Parts, Tried, WaitingQuery};
 use crate::pipeline::{LateReplies, ServingState, Snapshots, Turn};
 use crate::recursor::offer_recursion;
 use crate::request::Verdict;
@@ -42,7 +42,7 @@ impl Answerer {
     fn decide(
         &mut self,
         shared: &Arc<ServingState>,
-        question: WaitingQuery,
+        (question, now): (WaitingQuery, Instant),
         how: impl FnOnce(
             &mut Turn<'_>,
             &mut NameKey,
@@ -67,35 +67,41 @@ impl Answerer {
             self.replies.send(
                 shared,
                 *question.request,
-                (reply, octets),
+                ((reply, octets), now),
                 &mut self.recorder,
             );
         }
     }
 
-    /// Answers a query with the fragments it has, or lets it wait for one more, or for signatures.
-    pub(crate) fn answer(&mut self, shared: &Arc<ServingState>, question: WaitingQuery) {
+    /// Answers a query with the fragments it has and the one just fetched for it, or lets it wait for one more, or for signatures.
+    /// `now` is the caller's: one reading of the clock serves many queries.
+    pub(crate) fn answer(
+        &mut self,
+        shared: &Arc<ServingState>,
+        (question, fetched): (WaitingQuery, Option<FetchedFragment>),
+        now: Instant,
+    ) {
+        let waited = now.saturating_duration_since(question.request.received());
         // Its client no longer waits: an answer would only add load, and its signatures and look-ups, too.
-        if question.request.received().elapsed() >= shared.live.query_timeout() {
+        if waited >= shared.live.query_timeout() {
             return self.give_up(shared, question);
         }
-        self.decide(shared, question, |turn, key, mut question, out| {
+        self.decide(shared, (question, now), |turn, key, mut question, out| {
             let query = question.request.query();
             let request = question.request.request(&query);
             let out = room(request.medium(), out);
             let mut parts = Parts::new();
-            if question
-                .parts
-                .drain(..)
-                .any(|held| parts.try_push(held).is_err())
-            {
+            let mut fragments = question.parts.drain(..).chain(fetched);
+            if fragments.any(|held| parts.try_push(held).is_err()) {
+                drop(fragments);
                 let verdict = turn.fail(&request, BackendFailure::BadData, out);
                 return (Some(question), verdict);
             }
+            drop(fragments);
             key.set(query.qname);
             turn.view = request.view;
             let found = turn.zones.match_in(request.view, key, query.qtype);
-            let mut attempt = turn.attempt(&request, (key, found), Instant::now());
+            let mut attempt = turn.attempt(&request, (key, found), now);
             attempt.keeping = Keeping::UnlessInQueryCache;
             let lacking = match attempt.run(&mut parts, turn.scratch, turn.recorder, out) {
                 Tried::Answered(reply) => return (Some(question), Verdict::Reply(reply)),
@@ -119,7 +125,8 @@ impl Answerer {
         question: WaitingQuery,
         failure: BackendFailure,
     ) {
-        self.decide(shared, question, |turn, _, question, out| {
+        let now = Instant::now();
+        self.decide(shared, (question, now), |turn, _, question, out| {
             let query = question.request.query();
             let request = question.request.request(&query);
             let verdict = turn.fail(&request, failure, room(request.medium(), out));

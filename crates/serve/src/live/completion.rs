@@ -62,13 +62,13 @@ impl<'l> Completion<'l> {
         lookups.end(self.lookup, &self.backend.waiting)
     }
 
-    /// Caches the result of the look-up and answers all queries that wait for it.
+    /// Caches the result of the look-up, which came at `now`, and answers all queries that wait for it.
     pub(super) fn complete(
         mut self,
-        result: Result<ZoneFragment, LookupError>,
+        (result, now): (Result<ZoneFragment, LookupError>, Instant),
         answerer: &mut Answerer,
     ) {
-        let (shared, lookup, now) = (self.shared, self.lookup, Instant::now());
+        let (shared, lookup) = (self.shared, self.lookup);
         let (key, recorder) = (&mut answerer.key, &mut answerer.recorder);
         let took_ns = (now - self.begun).as_nanos() as u64;
         recorder.add_latency(Latency::Backend, 1, took_ns);
@@ -85,12 +85,9 @@ impl<'l> Completion<'l> {
         };
         let part =
             part.map(|part| FetchedFragment::new(&lookup.live, key, part.generation, part.zone));
-        for mut question in self.take_questions() {
+        for question in self.take_questions() {
             match &part {
-                Ok(part) => {
-                    question.parts.push(part.clone());
-                    answerer.answer(shared, question);
-                }
+                Ok(part) => answerer.answer(shared, (question, Some(part.clone())), now),
                 Err(kind) => answerer.fail(shared, question, *kind),
             }
         }

@@ -92,7 +92,7 @@ pub(crate) fn answer_all(shared: &Arc<ServingState>, questions: Vec<WaitingQuery
     };
     let mut answerer = runner.answerer();
     for question in questions {
-        answerer.answer(shared, question);
+        answerer.answer(shared, (question, None), Instant::now());
     }
     answerer.flush();
 }
@@ -216,7 +216,7 @@ async fn run_alone(shared: &Arc<ServingState>, backend: &Backend, lookup: &Looku
         answerer
             .recorder
             .add(Counter::BackendQueries, statements.into());
-        completion.complete(result, &mut answerer);
+        completion.complete((result, Instant::now()), &mut answerer);
         answerer.flush();
     }
 }
@@ -253,6 +253,7 @@ impl<'l> OpenBatch<'l> {
 
     fn complete(&mut self, round: BatchRound, answerer: &mut Answerer) {
         self.rounds += 1;
+        let now = Instant::now();
         answerer
             .recorder
             .add(Counter::BackendQueries, round.statements.into());
@@ -269,7 +270,7 @@ impl<'l> OpenBatch<'l> {
                 LookupEnd::Done(result) => {
                     if let Some(completion) = slot.take() {
                         self.under_way = self.under_way.saturating_sub(1);
-                        completion.complete(result, answerer);
+                        completion.complete((result, now), answerer);
                     }
                 }
             }
@@ -306,7 +307,7 @@ impl<'l> OpenBatch<'l> {
                     kind: BackendFailure::BadData,
                     reason: "the look-up does not complete".into(),
                 };
-                completion.complete(Err(error), answerer);
+                completion.complete((Err(error), Instant::now()), answerer);
             }
         }
         self.alone = alone;
@@ -382,7 +383,7 @@ fn run_blocking(
         answerer
             .recorder
             .add(Counter::BackendQueries, statements.into());
-        completion.complete(result, answerer);
+        completion.complete((result, Instant::now()), answerer);
         answerer.flush();
     }
 }
@@ -426,7 +427,7 @@ fn sweep_once(shared: &Arc<ServingState>) {
             backend.waiting.subtract(1);
         }
         match overdue {
-            Overdue::Stale(question) => answerer.answer(shared, question),
+            Overdue::Stale(question) => answerer.answer(shared, (question, None), now),
             Overdue::TooLate(question) => answerer.give_up(shared, question),
         }
     }

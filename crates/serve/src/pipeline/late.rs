@@ -31,7 +31,7 @@ const CODE_MAX: usize = 512;
 
 /// Destination of a reply.
 pub(crate) enum ReplyTo {
-    Datagram(Box<ReturnPath>),
+    Datagram(ReturnPath),
     Stream(Ticket),
 }
 
@@ -98,8 +98,9 @@ impl LateRequest {
     }
 
     /// Checks whether its sender no longer waits, given how long queries may wait here.
-    fn is_outdated(&self, query_timeout: Duration) -> bool {
-        self.is_datagram() && self.received.elapsed() >= query_timeout.max(CLIENT_WAITS)
+    fn is_outdated(&self, query_timeout: Duration, now: Instant) -> bool {
+        let waited = now.saturating_duration_since(self.received);
+        self.is_datagram() && waited >= query_timeout.max(CLIENT_WAITS)
     }
 
     /// Returns when it was received.
@@ -139,10 +140,10 @@ impl LateReplies {
         &mut self,
         shared: &ServingState,
         mut late: LateRequest,
-        reply: (Reply, &[u8]),
+        (reply, now): ((Reply, &[u8]), Instant),
         recorder: &mut Recorder,
     ) {
-        if late.is_outdated(shared.live.query_timeout()) {
+        if late.is_outdated(shared.live.query_timeout(), now) {
             recorder.add(Counter::TimedoutPackets, 1);
             return;
         }
@@ -185,10 +186,10 @@ impl LateReplies {
             ReplyTo::Stream(ticket) => {
                 recorder.begin();
                 ticket.deliver(octets);
-                record(&leaving, recorder);
+                record(&leaving, Instant::now(), recorder);
             }
             ReplyTo::Datagram(path) => {
-                if self.outbox.push(*path, octets) {
+                if self.outbox.push(path, octets) {
                     self.leaving.push(leaving);
                 }
                 if self.outbox.is_full() {
@@ -205,9 +206,10 @@ impl LateReplies {
         }
         recorder.begin();
         let sent = self.outbox.flush();
+        let now = Instant::now();
         for (i, leaving) in self.leaving.drain(..).enumerate() {
             if sent & (1 << i) != 0 {
-                record(&leaving, recorder);
+                record(&leaving, now, recorder);
             }
         }
     }
@@ -231,12 +233,13 @@ fn tap_reply(shared: &ServingState, tap: &ExchangeTap, late: &LateRequest, octet
     });
 }
 
-fn record(leaving: &Leaving, recorder: &mut Recorder) {
+fn record(leaving: &Leaving, now: Instant, recorder: &mut Recorder) {
     let Leaving { done, query, .. } = leaving;
     let query = query.as_query();
     let qname = &query.packet()[HEADER..HEADER + done.qname_len()];
     record_answer(recorder, done, leaving.transport, leaving.client, qname);
-    recorder.answered_after(leaving.received.elapsed().as_nanos() as u64);
+    let waited = now.saturating_duration_since(leaving.received);
+    recorder.answered_after(waited.as_nanos() as u64);
 }
 
 /// The way back to the sender of a request, for components that reply later.
@@ -355,7 +358,7 @@ impl LateReply {
         }
         sender
             .replies
-            .send(&self.shared, self.late, reply, recorder);
+            .send(&self.shared, self.late, (reply, Instant::now()), recorder);
         sender.replies.flush(recorder);
         recorder.flush(Stamp::now(), None);
     }
@@ -385,10 +388,11 @@ mod tests {
                 tls: None,
                 view: ViewId::DEFAULT,
             };
-            let received = Instant::now().checked_sub(Duration::from_secs(age));
+            let received = Instant::now();
             let reply_to = ReplyTo::Stream(Ticket::for_nobody());
-            let late = LateRequest::new(&request, reply_to, received.unwrap());
-            late.is_outdated(Duration::from_secs(timeout))
+            let late = LateRequest::new(&request, reply_to, received);
+            let now = received + Duration::from_secs(age);
+            late.is_outdated(Duration::from_secs(timeout), now)
         };
         assert!(!is_outdated(Protocol::Udp, 3, 1));
         assert!(is_outdated(Protocol::Udp, 6, 1));

@@ -213,7 +213,7 @@ impl Arrival for Datagram<'_> {
 
     fn reply_to(&mut self) -> Option<ReplyTo> {
         let path = self.queries.return_path(self.i)?;
-        Some(ReplyTo::Datagram(Box::new(path)))
+        Some(ReplyTo::Datagram(path))
     }
 }
 
