@@ -7,6 +7,7 @@ mod survey;
 pub use check::{CheckReport, RowProblem, check};
 pub use survey::{ForeignContent, ForeignKind, survey};
 
+use super::SqlFuture;
 use super::connection::{ConnectTarget, SqlConnection, Terms};
 use super::dialect::SqlEngine;
 use super::error::SqlError;
@@ -31,33 +32,35 @@ async fn open(address: &DatabaseAddress, creates_file: bool) -> Result<SqlConnec
 
 /// Creates missing parts of the schema. Returns warnings: everything works without the triggers, but other servers see
 /// changes later.
-pub async fn init(address: &DatabaseAddress) -> Result<Vec<String>, SqlError> {
-    let mut admin = open(address, true).await?;
-    if admin.engine() == SqlEngine::Sqlite {
-        // Readers then never wait for a writer.
-        admin.command("PRAGMA journal_mode = WAL").await?;
-    }
-    for statement in create(admin.engine()) {
-        admin.command(&statement).await?;
-    }
-    admin.command(CREATE_LEASES).await?;
-    for statement in CREATE_HEALTH {
-        admin.command(statement).await?;
-    }
-    let mut warnings = Vec::new();
-    let history = create_history(admin.engine());
-    if let Err(error) = admin.command(&history).await.map_err(SqlError::from) {
-        warnings.push(format!(
-            "cannot create the table nameward_history: {error}; live zones have no history"
-        ));
-    }
-    for statement in create_triggers(admin.engine()) {
-        if let Err(error) = admin.command(&statement).await.map_err(SqlError::from) {
-            warnings.push(format!(
-                "cannot create triggers: {error}; running servers notice changes with a delay"
-            ));
-            break;
+pub fn init(address: &DatabaseAddress) -> SqlFuture<'_, Result<Vec<String>, SqlError>> {
+    Box::pin(async move {
+        let mut admin = open(address, true).await?;
+        if admin.engine() == SqlEngine::Sqlite {
+            // Readers then never wait for a writer.
+            admin.command("PRAGMA journal_mode = WAL").await?;
         }
-    }
-    Ok(warnings)
+        for statement in create(admin.engine()) {
+            admin.command(&statement).await?;
+        }
+        admin.command(CREATE_LEASES).await?;
+        for statement in CREATE_HEALTH {
+            admin.command(statement).await?;
+        }
+        let mut warnings = Vec::new();
+        let history = create_history(admin.engine());
+        if let Err(error) = admin.command(&history).await.map_err(SqlError::from) {
+            warnings.push(format!(
+                "cannot create the table nameward_history: {error}; live zones have no history"
+            ));
+        }
+        for statement in create_triggers(admin.engine()) {
+            if let Err(error) = admin.command(&statement).await.map_err(SqlError::from) {
+                warnings.push(format!(
+                    "cannot create triggers: {error}; running servers notice changes with a delay"
+                ));
+                break;
+            }
+        }
+        Ok(warnings)
+    })
 }

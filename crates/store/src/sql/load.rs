@@ -1,5 +1,6 @@
 //! Loading of whole zones: their rows into builders, the problems with them, and a fingerprint of them.
 
+use super::SqlFuture;
 use super::dialect::{MAX_NAMES, Statement};
 use super::error::{RowError, SqlError};
 use super::fragment::soa_minimum;
@@ -35,50 +36,54 @@ pub const LOADED_AT_ONCE: usize = MAX_NAMES;
 impl SqlBackend {
     /// Streams all records of a zone into `builder`. Rows that do not parse are left out and reported. The builder's
     /// findings have the row as their location.
-    pub async fn load_zone(
-        &self,
-        zone: &LiveZone,
-        builder: &mut ZoneBuilder,
-    ) -> Result<LoadReport, SqlError> {
-        let signing = self.signing(zone).await?;
-        builder.set_limits(self.inner.options.zone_limits);
-        let mut loader = Loader::new(builder, &self.inner.seed, &zone.apex, signing);
-        self.query(Statement::ZoneRows, Some(zone.id), &[], &mut |row| {
-            loader.take(row);
-            Ok(())
+    pub fn load_zone<'a>(
+        &'a self,
+        zone: &'a LiveZone,
+        builder: &'a mut ZoneBuilder,
+    ) -> SqlFuture<'a, Result<LoadReport, SqlError>> {
+        Box::pin(async move {
+            let signing = self.signing(zone).await?;
+            builder.set_limits(self.inner.options.zone_limits);
+            let mut loader = Loader::new(builder, &self.inner.seed, &zone.apex, signing);
+            self.query(Statement::ZoneRows, Some(zone.id), &[], &mut |row| {
+                loader.take(row);
+                Ok(())
+            })
+            .await?;
+            Ok(loader.finish())
         })
-        .await?;
-        Ok(loader.finish())
     }
 
     /// Like [`Self::load_zone`] for up to [`LOADED_AT_ONCE`] zones, with one statement each for keys, metadata and records.
-    pub async fn load_zones(
-        &self,
-        zones: &mut [(LiveZone, ZoneBuilder)],
-    ) -> Result<Vec<LoadReport>, SqlError> {
-        let all: Vec<LiveZone> = zones.iter().map(|(zone, _)| *zone).collect();
-        let signings = self.signings(&all).await?;
-        let texts: Vec<String> = all.iter().map(|zone| zone.id.to_string()).collect();
-        let list: Vec<&str> = texts.iter().map(String::as_str).collect();
-        let places = all.iter().enumerate();
-        let places: HashMap<i64, usize> = places.map(|(at, zone)| (zone.id, at)).collect();
-        let limits = self.inner.options.zone_limits;
-        let loaders = zones.iter_mut().zip(signings);
-        let loaders = loaders.map(|((zone, builder), signing)| {
-            builder.set_limits(limits);
-            Loader::new(builder, &self.inner.seed, &zone.apex, signing)
-        });
-        let mut loaders: Vec<Loader<'_>> = loaders.collect();
-        let each = &mut |row: &dyn Cells| {
-            let at = row.int(6).and_then(|zone| places.get(&zone));
-            if let Some(loader) = at.and_then(|at| loaders.get_mut(*at)) {
-                loader.take(row);
-            }
-            Ok(())
-        };
-        self.query(Statement::RowsOfZones, None, &list, each)
-            .await?;
-        Ok(loaders.into_iter().map(Loader::finish).collect())
+    pub fn load_zones<'a>(
+        &'a self,
+        zones: &'a mut [(LiveZone, ZoneBuilder)],
+    ) -> SqlFuture<'a, Result<Vec<LoadReport>, SqlError>> {
+        Box::pin(async move {
+            let all: Vec<LiveZone> = zones.iter().map(|(zone, _)| *zone).collect();
+            let signings = self.signings(&all).await?;
+            let texts: Vec<String> = all.iter().map(|zone| zone.id.to_string()).collect();
+            let list: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let places = all.iter().enumerate();
+            let places: HashMap<i64, usize> = places.map(|(at, zone)| (zone.id, at)).collect();
+            let limits = self.inner.options.zone_limits;
+            let loaders = zones.iter_mut().zip(signings);
+            let loaders = loaders.map(|((zone, builder), signing)| {
+                builder.set_limits(limits);
+                Loader::new(builder, &self.inner.seed, &zone.apex, signing)
+            });
+            let mut loaders: Vec<Loader<'_>> = loaders.collect();
+            let each = &mut |row: &dyn Cells| {
+                let at = row.int(6).and_then(|zone| places.get(&zone));
+                if let Some(loader) = at.and_then(|at| loaders.get_mut(*at)) {
+                    loader.take(row);
+                }
+                Ok(())
+            };
+            self.query(Statement::RowsOfZones, None, &list, each)
+                .await?;
+            Ok(loaders.into_iter().map(Loader::finish).collect())
+        })
     }
 }
 

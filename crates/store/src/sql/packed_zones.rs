@@ -1,6 +1,7 @@
 //! The list of all zones of a database, in as little memory as it takes: a row with a buffer for the longest name has 360 octets, and
 //! most zones have a name of twenty and nothing else.
 
+use super::SqlFuture;
 use super::dialect::Statement;
 use super::{MAX_REPORTED, RowError, SqlBackend, SqlError, ZoneList, ZoneRow, read_zone};
 use nameward_wire::Name;
@@ -158,27 +159,31 @@ impl PieceReader {
 
 impl SqlBackend {
     /// Returns all zones, in arbitrary order.
-    pub async fn zones(&self) -> Result<ZoneList, SqlError> {
-        let mut packed = self.packed_zones().await?;
-        Ok(ZoneList {
-            bad: std::mem::take(&mut packed.bad),
-            zones: packed.into_rows().collect(),
+    pub fn zones(&self) -> SqlFuture<'_, Result<ZoneList, SqlError>> {
+        Box::pin(async move {
+            let mut packed = self.packed_zones().await?;
+            Ok(ZoneList {
+                bad: std::mem::take(&mut packed.bad),
+                zones: packed.into_rows().collect(),
+            })
         })
     }
 
     /// Returns all zones, for callers that have many.
-    pub async fn packed_zones(&self) -> Result<PackedZones, SqlError> {
-        let mut list = PackedZones::default();
-        self.query(Statement::Zones, None, &[], &mut |row| {
-            match read_zone(row) {
-                Ok(zone) => list.push(zone),
-                Err(error) if list.bad.len() < MAX_REPORTED => list.bad.push(error),
-                Err(_) => {}
-            }
-            Ok(())
+    pub fn packed_zones(&self) -> SqlFuture<'_, Result<PackedZones, SqlError>> {
+        Box::pin(async move {
+            let mut list = PackedZones::default();
+            self.query(Statement::Zones, None, &[], &mut |row| {
+                match read_zone(row) {
+                    Ok(zone) => list.push(zone),
+                    Err(error) if list.bad.len() < MAX_REPORTED => list.bad.push(error),
+                    Err(_) => {}
+                }
+                Ok(())
+            })
+            .await?;
+            Ok(list)
         })
-        .await?;
-        Ok(list)
     }
 }
 

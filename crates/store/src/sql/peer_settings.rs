@@ -4,6 +4,7 @@
 //! They are read for all zones in one statement each. A table that cannot be read is an error, never an empty list: the
 //! caller must not mistake "unknown" for "nothing is set".
 
+use super::SqlFuture;
 use super::dialect::{Statement, TERM_KINDS};
 use super::row::{Cells, read_name};
 use super::{SqlBackend, SqlError};
@@ -69,86 +70,96 @@ pub struct StoredAutoprimary {
 
 impl SqlBackend {
     /// Reads the settings of all zones, or of one; zones without any are not in the result.
-    pub async fn setting_items(&self, zone: Option<i64>) -> Result<SettingItems, SqlError> {
-        let mut items = SettingItems::new();
-        let mut take = |row: &dyn Cells| {
-            let kind = row.text(1).unwrap_or_default();
-            let kind = TERM_KINDS
-                .iter()
-                .find(|known| known.as_bytes().eq_ignore_ascii_case(kind));
-            if let (Some(kind), Some(zone)) = (kind, row.int(3)) {
-                let of = items.entry(zone).or_default();
-                if of.len() < MAX_ITEMS {
-                    let content = String::from_utf8_lossy(row.text(2).unwrap_or_default());
-                    let content = content.into();
-                    of.push(SettingItem { kind, content });
+    pub fn setting_items(
+        &self,
+        zone: Option<i64>,
+    ) -> SqlFuture<'_, Result<SettingItems, SqlError>> {
+        Box::pin(async move {
+            let mut items = SettingItems::new();
+            let mut take = |row: &dyn Cells| {
+                let kind = row.text(1).unwrap_or_default();
+                let kind = TERM_KINDS
+                    .iter()
+                    .find(|known| known.as_bytes().eq_ignore_ascii_case(kind));
+                if let (Some(kind), Some(zone)) = (kind, row.int(3)) {
+                    let of = items.entry(zone).or_default();
+                    if of.len() < MAX_ITEMS {
+                        let content = String::from_utf8_lossy(row.text(2).unwrap_or_default());
+                        let content = content.into();
+                        of.push(SettingItem { kind, content });
+                    }
                 }
+                Ok(())
+            };
+            let reads = &self.inner.reads;
+            match zone.map(|zone| zone.to_string()) {
+                Some(zone) => {
+                    reads
+                        .query(Statement::Metadata, None, &[&zone], &mut take)
+                        .await?
+                }
+                None => reads.query(Statement::Terms, None, &[], &mut take).await?,
             }
-            Ok(())
-        };
-        let reads = &self.inner.reads;
-        match zone.map(|zone| zone.to_string()) {
-            Some(zone) => {
-                reads
-                    .query(Statement::Metadata, None, &[&zone], &mut take)
-                    .await?
-            }
-            None => reads.query(Statement::Terms, None, &[], &mut take).await?,
-        }
-        Ok(items)
+            Ok(items)
+        })
     }
 
     /// Reads the TSIG keys. Rows with an invalid name are left out: they cannot be requested.
-    pub async fn tsig_keys(&self) -> Result<Vec<StoredTsigKey>, SqlError> {
-        let mut keys = Vec::new();
-        let mut take = |row: &dyn Cells| {
-            let mut name = NameBuf::root();
-            if keys.len() < MAX_ROWS
-                && read_name(row.text(0).unwrap_or_default(), &mut name).is_ok()
-            {
-                let text = |column| String::from_utf8_lossy(row.text(column).unwrap_or_default());
-                keys.push(StoredTsigKey {
-                    name,
-                    algorithm: text(1).into(),
-                    secret: text(2).into_owned().into(),
-                });
-            }
-            Ok(())
-        };
-        let reads = &self.inner.reads;
-        reads
-            .query(Statement::TsigKeys, None, &[], &mut take)
-            .await?;
-        Ok(keys)
+    pub fn tsig_keys(&self) -> SqlFuture<'_, Result<Vec<StoredTsigKey>, SqlError>> {
+        Box::pin(async move {
+            let mut keys = Vec::new();
+            let mut take = |row: &dyn Cells| {
+                let mut name = NameBuf::root();
+                if keys.len() < MAX_ROWS
+                    && read_name(row.text(0).unwrap_or_default(), &mut name).is_ok()
+                {
+                    let text =
+                        |column| String::from_utf8_lossy(row.text(column).unwrap_or_default());
+                    keys.push(StoredTsigKey {
+                        name,
+                        algorithm: text(1).into(),
+                        secret: text(2).into_owned().into(),
+                    });
+                }
+                Ok(())
+            };
+            let reads = &self.inner.reads;
+            reads
+                .query(Statement::TsigKeys, None, &[], &mut take)
+                .await?;
+            Ok(keys)
+        })
     }
 
     /// Reads the autoprimaries. Invalid rows are left out: they grant no access.
-    pub async fn autoprimaries(&self) -> Result<Vec<StoredAutoprimary>, SqlError> {
-        let mut found = Vec::new();
-        let mut take = |row: &dyn Cells| {
-            let text = |column| String::from_utf8_lossy(row.text(column).unwrap_or_default());
-            let mut name_server = NameBuf::root();
-            let has_name = read_name(row.text(1).unwrap_or_default(), &mut name_server).is_ok();
-            // The column type in PostgreSQL is INET, which is printed with a prefix length.
-            let address = text(0);
-            let address = address.split('/').next().unwrap_or_default().trim();
-            let without_port = || Some(SocketAddr::new(address.parse().ok()?, PORT));
-            if let Some(address) = address.parse().ok().or_else(without_port)
-                && has_name
-                && found.len() < MAX_ROWS
-            {
-                found.push(StoredAutoprimary {
-                    address,
-                    name_server,
-                    account: text(2).into(),
-                });
-            }
-            Ok(())
-        };
-        let reads = &self.inner.reads;
-        reads
-            .query(Statement::Autoprimaries, None, &[], &mut take)
-            .await?;
-        Ok(found)
+    pub fn autoprimaries(&self) -> SqlFuture<'_, Result<Vec<StoredAutoprimary>, SqlError>> {
+        Box::pin(async move {
+            let mut found = Vec::new();
+            let mut take = |row: &dyn Cells| {
+                let text = |column| String::from_utf8_lossy(row.text(column).unwrap_or_default());
+                let mut name_server = NameBuf::root();
+                let has_name = read_name(row.text(1).unwrap_or_default(), &mut name_server).is_ok();
+                // The column type in PostgreSQL is INET, which is printed with a prefix length.
+                let address = text(0);
+                let address = address.split('/').next().unwrap_or_default().trim();
+                let without_port = || Some(SocketAddr::new(address.parse().ok()?, PORT));
+                if let Some(address) = address.parse().ok().or_else(without_port)
+                    && has_name
+                    && found.len() < MAX_ROWS
+                {
+                    found.push(StoredAutoprimary {
+                        address,
+                        name_server,
+                        account: text(2).into(),
+                    });
+                }
+                Ok(())
+            };
+            let reads = &self.inner.reads;
+            reads
+                .query(Statement::Autoprimaries, None, &[], &mut take)
+                .await?;
+            Ok(found)
+        })
     }
 }

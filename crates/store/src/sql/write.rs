@@ -45,6 +45,7 @@ mod zone_copy;
 mod zone_row;
 mod zones;
 
+use super::SqlFuture;
 use super::{SqlBackend, SqlError, ZoneRow};
 pub use attributes::{AttributeChange, MetadataEdit, NewComment, StoredMetadata};
 pub use autoprimaries::AutoprimaryRow;
@@ -173,23 +174,29 @@ enum Task<'t> {
 impl SqlBackend {
     /// Commits a change. When this returns, it is durable, and no data cached by this backend is older; caches of
     /// answers are up to the caller.
-    pub async fn commit(&self, zone: i64, change: &ZoneChange) -> Result<Committed, WriteError> {
-        self.transact_one(&Task::Change(zone, change)).await
+    pub fn commit<'a>(
+        &'a self,
+        zone: i64,
+        change: &'a ZoneChange,
+    ) -> SqlFuture<'a, Result<Committed, WriteError>> {
+        Box::pin(async move { self.transact_one(&Task::Change(zone, change)).await })
     }
 
     /// Commits changes to zones in one transaction, in order. Each has its own result: a refused change does not affect
     /// the others. If the database itself refuses, each is retried separately.
-    pub async fn commit_group(
-        &self,
-        changes: &[(NameBuf, &dyn ConditionalChange)],
-    ) -> Vec<Result<Committed, WriteError>> {
-        let mut results = self.commit_all(changes).await;
-        for (result, (_, change)) in results.iter_mut().zip(changes) {
-            if let Ok(committed) = result {
-                committed.author = change.author();
+    pub fn commit_group<'a>(
+        &'a self,
+        changes: &'a [(NameBuf, &'a dyn ConditionalChange)],
+    ) -> SqlFuture<'a, Vec<Result<Committed, WriteError>>> {
+        Box::pin(async move {
+            let mut results = self.commit_all(changes).await;
+            for (result, (_, change)) in results.iter_mut().zip(changes) {
+                if let Ok(committed) = result {
+                    committed.author = change.author();
+                }
             }
-        }
-        results
+            results
+        })
     }
 
     async fn commit_all(
@@ -216,46 +223,65 @@ impl SqlBackend {
 
     /// Returns what a change would do: it is made in a transaction that is rolled back, so that everything is checked
     /// and nothing is kept.
-    pub async fn try_change(
-        &self,
+    pub fn try_change<'a>(
+        &'a self,
         zone: NameBuf,
-        change: &dyn ConditionalChange,
-    ) -> Result<Committed, WriteError> {
-        self.transact_one(&Task::Trial(&[(zone, change)])).await
+        change: &'a dyn ConditionalChange,
+    ) -> SqlFuture<'a, Result<Committed, WriteError>> {
+        Box::pin(async move { self.transact_one(&Task::Trial(&[(zone, change)])).await })
     }
 
     /// Replaces all data of a secondary zone with a complete version from a primary, unless the zone already has that
     /// serial or a newer one.
-    pub async fn replace_zone(&self, zone: i64, version: &Zone) -> Result<Committed, WriteError> {
-        let newer = Replacement::IfNewer;
-        self.transact_one(&Task::Replace(zone, version, newer))
-            .await
+    pub fn replace_zone<'a>(
+        &'a self,
+        zone: i64,
+        version: &'a Zone,
+    ) -> SqlFuture<'a, Result<Committed, WriteError>> {
+        Box::pin(async move {
+            let newer = Replacement::IfNewer;
+            self.transact_one(&Task::Replace(zone, version, newer))
+                .await
+        })
     }
 
     /// Like [`Self::replace_zone`], whatever serial is stored: requested by an operator.
-    pub async fn force_zone(&self, zone: i64, version: &Zone) -> Result<Committed, WriteError> {
-        let forced = Replacement::Always;
-        self.transact_one(&Task::Replace(zone, version, forced))
-            .await
+    pub fn force_zone<'a>(
+        &'a self,
+        zone: i64,
+        version: &'a Zone,
+    ) -> SqlFuture<'a, Result<Committed, WriteError>> {
+        Box::pin(async move {
+            let forced = Replacement::Always;
+            self.transact_one(&Task::Replace(zone, version, forced))
+                .await
+        })
     }
 
     /// Creates a zone with its first records.
-    pub async fn create_zone(&self, zone: &NewZone) -> Result<Committed, WriteError> {
-        self.transact_one(&Task::Create(zone)).await
+    pub fn create_zone<'a>(
+        &'a self,
+        zone: &'a NewZone,
+    ) -> SqlFuture<'a, Result<Committed, WriteError>> {
+        Box::pin(async move { self.transact_one(&Task::Create(zone)).await })
     }
 
     /// Deletes a zone with its records, comments, metadata and keys, after keeping a copy of all these if requested.
-    pub async fn delete_zone(
-        &self,
+    pub fn delete_zone<'a>(
+        &'a self,
         zone: i64,
-        copy: Option<CopyOrder<'_>>,
-    ) -> Result<Committed, WriteError> {
-        self.transact_one(&Task::Delete(zone, copy)).await
+        copy: Option<CopyOrder<'a>>,
+    ) -> SqlFuture<'a, Result<Committed, WriteError>> {
+        Box::pin(async move { self.transact_one(&Task::Delete(zone, copy)).await })
     }
 
     /// Restores a zone with everything in its copy, unless a zone of this name exists.
-    pub async fn restore_zone(&self, name: &NameBuf, copy: &[u8]) -> Result<Committed, WriteError> {
-        self.transact_one(&Task::Restore(name, copy)).await
+    pub fn restore_zone<'a>(
+        &'a self,
+        name: &'a NameBuf,
+        copy: &'a [u8],
+    ) -> SqlFuture<'a, Result<Committed, WriteError>> {
+        Box::pin(async move { self.transact_one(&Task::Restore(name, copy)).await })
     }
 
     /// Records that the follower of this database has received a commit with a [`CommitMark`].

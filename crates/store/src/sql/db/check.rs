@@ -11,6 +11,7 @@ use super::super::schema::{SqlTable, TABLES};
 use super::super::signing_data::keys;
 use super::super::url::DatabaseAddress;
 use super::survey::{ForeignContent, survey_with};
+use crate::sql::SqlFuture;
 use core::fmt;
 use nameward_dnssec::{MadeTypes, SigningPolicy};
 use nameward_wire::zonefile::{Record, RecordLocation, Severity};
@@ -70,30 +71,32 @@ impl CheckReport {
 }
 
 /// Checks the schema and the rows of a database.
-pub async fn check(address: &DatabaseAddress) -> Result<CheckReport, SqlError> {
-    if let DatabaseAddress::Sqlite(path) = address
-        && !path.exists()
-    {
-        // Opening would create an empty file.
-        return Err(SqlError::Unavailable(format!(
-            "{}: no such file",
-            path.display()
-        )));
-    }
-    let mut admin = super::open(address, false).await?;
-    let mut report = CheckReport::default();
-    for table in TABLES {
-        check_table(&mut admin, table, &mut report).await?;
-    }
-    let is_missing = |problem: &String| problem.contains("is missing");
-    if report.schema.iter().any(is_missing) {
-        return Ok(report);
-    }
-    let mut zones = check_zones(&mut admin, &mut report).await?;
-    check_signing(&mut admin, &mut zones, &mut report).await?;
-    check_records(&mut admin, zones, &mut report).await?;
-    report.foreign = survey_with(&mut admin).await?;
-    Ok(report)
+pub fn check(address: &DatabaseAddress) -> SqlFuture<'_, Result<CheckReport, SqlError>> {
+    Box::pin(async move {
+        if let DatabaseAddress::Sqlite(path) = address
+            && !path.exists()
+        {
+            // Opening would create an empty file.
+            return Err(SqlError::Unavailable(format!(
+                "{}: no such file",
+                path.display()
+            )));
+        }
+        let mut admin = super::open(address, false).await?;
+        let mut report = CheckReport::default();
+        for table in TABLES {
+            check_table(&mut admin, table, &mut report).await?;
+        }
+        let is_missing = |problem: &String| problem.contains("is missing");
+        if report.schema.iter().any(is_missing) {
+            return Ok(report);
+        }
+        let mut zones = check_zones(&mut admin, &mut report).await?;
+        check_signing(&mut admin, &mut zones, &mut report).await?;
+        check_records(&mut admin, zones, &mut report).await?;
+        report.foreign = survey_with(&mut admin).await?;
+        Ok(report)
+    })
 }
 
 async fn check_table(

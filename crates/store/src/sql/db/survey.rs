@@ -5,6 +5,7 @@ use super::super::dialect::{SqlEngine, int, text};
 use super::super::error::SqlError;
 use super::super::row::shown;
 use super::super::url::DatabaseAddress;
+use crate::sql::SqlFuture;
 use core::fmt;
 
 /// Maximum number of names listed; the rest are counted.
@@ -107,8 +108,8 @@ impl fmt::Display for ForeignContent {
 }
 
 /// Finds PowerDNS content that is served differently here. Reads an index over all records once.
-pub async fn survey(address: &DatabaseAddress) -> Result<Vec<ForeignContent>, SqlError> {
-    survey_with(&mut super::open(address, false).await?).await
+pub fn survey(address: &DatabaseAddress) -> SqlFuture<'_, Result<Vec<ForeignContent>, SqlError>> {
+    Box::pin(async move { survey_with(&mut super::open(address, false).await?).await })
 }
 
 pub(super) async fn survey_with(

@@ -16,6 +16,7 @@ use super::serial::RaisedSerial;
 use super::session::{Failure, Session, Value};
 use super::zone_row::kind_column;
 use super::{Committed, Task, WriteError};
+use crate::sql::SqlFuture;
 use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
 use std::time::SystemTime;
@@ -122,36 +123,43 @@ pub struct StoredMetadata {
 
 impl SqlBackend {
     /// Makes changes to zone data other than records, all or none.
-    pub async fn change_attributes(
-        &self,
+    pub fn change_attributes<'a>(
+        &'a self,
         zone: i64,
-        changes: &[AttributeChange],
-    ) -> Result<Committed, WriteError> {
-        let committed = self.transact_one(&Task::Attributes(zone, changes)).await;
-        // The list of zones contains kinds and primaries.
-        if !changes.iter().all(AttributeChange::is_about_signing) {
-            self.forget(None);
-        }
-        committed
+        changes: &'a [AttributeChange],
+    ) -> SqlFuture<'a, Result<Committed, WriteError>> {
+        Box::pin(async move {
+            let committed = self.transact_one(&Task::Attributes(zone, changes)).await;
+            // The list of zones contains kinds and primaries.
+            if !changes.iter().all(AttributeChange::is_about_signing) {
+                self.forget(None);
+            }
+            committed
+        })
     }
 
     /// Lists the metadata of a zone, sorted by kind.
-    pub async fn stored_metadata(&self, zone: &ZoneRow) -> Result<Vec<StoredMetadata>, WriteError> {
-        let mut session = self.reader().await?;
-        let content = content_text(session.engine());
-        let sql = format!(
-            "SELECT domain_id, CAST(kind AS CHAR(32)), {content} FROM domainmetadata WHERE domain_id = ? ORDER BY kind, id"
-        );
-        let mut items = Vec::new();
-        let each = &mut |row: &dyn Cells| {
-            items.push(StoredMetadata {
-                kind: text_of(row, 1).trim().into(),
-                content: text_of(row, 2),
-            });
-        };
-        session.rows(&sql, &[Value::Int(zone.id)], each).await?;
-        self.inner.writer.give_back(session);
-        Ok(items)
+    pub fn stored_metadata<'a>(
+        &'a self,
+        zone: &'a ZoneRow,
+    ) -> SqlFuture<'a, Result<Vec<StoredMetadata>, WriteError>> {
+        Box::pin(async move {
+            let mut session = self.reader().await?;
+            let content = content_text(session.engine());
+            let sql = format!(
+                "SELECT domain_id, CAST(kind AS CHAR(32)), {content} FROM domainmetadata WHERE domain_id = ? ORDER BY kind, id"
+            );
+            let mut items = Vec::new();
+            let each = &mut |row: &dyn Cells| {
+                items.push(StoredMetadata {
+                    kind: text_of(row, 1).trim().into(),
+                    content: text_of(row, 2),
+                });
+            };
+            session.rows(&sql, &[Value::Int(zone.id)], each).await?;
+            self.inner.writer.give_back(session);
+            Ok(items)
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use super::super::SqlBackend;
 use super::WriteError;
 use super::session::{Session, Value};
+use crate::sql::SqlFuture;
 use std::net::IpAddr;
 
 /// A row to add or remove.
@@ -39,33 +40,43 @@ async fn count(session: &mut Session, row: &AutoprimaryRow) -> Result<usize, Wri
 
 impl SqlBackend {
     /// Adds an autoprimary; returns false if it exists.
-    pub async fn add_autoprimary(&self, row: &AutoprimaryRow) -> Result<bool, WriteError> {
-        let mut session = self.reader().await?;
-        if count(&mut session, row).await? > 0 {
+    pub fn add_autoprimary<'a>(
+        &'a self,
+        row: &'a AutoprimaryRow,
+    ) -> SqlFuture<'a, Result<bool, WriteError>> {
+        Box::pin(async move {
+            let mut session = self.reader().await?;
+            if count(&mut session, row).await? > 0 {
+                self.inner.writer.give_back(session);
+                return Ok(false);
+            }
+            let sql = format!(
+                "INSERT INTO supermasters (ip, nameserver, account) VALUES ('{}', ?, ?)",
+                row.address
+            );
+            let values = [Value::Text(&row.name_server), Value::Text(&row.account)];
+            session.run(&sql, &values).await?;
             self.inner.writer.give_back(session);
-            return Ok(false);
-        }
-        let sql = format!(
-            "INSERT INTO supermasters (ip, nameserver, account) VALUES ('{}', ?, ?)",
-            row.address
-        );
-        let values = [Value::Text(&row.name_server), Value::Text(&row.account)];
-        session.run(&sql, &values).await?;
-        self.inner.writer.give_back(session);
-        Ok(true)
+            Ok(true)
+        })
     }
 
     /// Removes an autoprimary; returns false if it does not exist.
-    pub async fn remove_autoprimary(&self, row: &AutoprimaryRow) -> Result<bool, WriteError> {
-        let mut session = self.reader().await?;
-        let is_there = count(&mut session, row).await? > 0;
-        if is_there {
-            let with_dot = format!("{}.", row.name_server);
-            let values = [Value::Text(&row.name_server), Value::Text(&with_dot)];
-            let sql = format!("DELETE FROM supermasters WHERE {}", row.condition());
-            session.run(&sql, &values).await?;
-        }
-        self.inner.writer.give_back(session);
-        Ok(is_there)
+    pub fn remove_autoprimary<'a>(
+        &'a self,
+        row: &'a AutoprimaryRow,
+    ) -> SqlFuture<'a, Result<bool, WriteError>> {
+        Box::pin(async move {
+            let mut session = self.reader().await?;
+            let is_there = count(&mut session, row).await? > 0;
+            if is_there {
+                let with_dot = format!("{}.", row.name_server);
+                let values = [Value::Text(&row.name_server), Value::Text(&with_dot)];
+                let sql = format!("DELETE FROM supermasters WHERE {}", row.condition());
+                session.run(&sql, &values).await?;
+            }
+            self.inner.writer.give_back(session);
+            Ok(is_there)
+        })
     }
 }

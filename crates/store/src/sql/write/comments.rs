@@ -6,6 +6,7 @@ use super::super::{SqlBackend, ZoneRow};
 use super::WriteError;
 use super::attributes::text_of;
 use super::session::Value;
+use crate::sql::SqlFuture;
 
 /// A comment on an RRset.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,57 +38,66 @@ impl StoredComment {
 
 impl SqlBackend {
     /// Lists the comments of a zone.
-    pub async fn stored_comments(&self, zone: &ZoneRow) -> Result<Vec<StoredComment>, WriteError> {
-        let mut session = self.reader().await?;
-        let text = |column: &str| match session.engine() {
-            SqlEngine::Mysql => format!("CAST({column} AS BINARY)"),
-            _ => format!("CAST({column} AS VARCHAR)"),
-        };
-        let sql = format!(
-            "SELECT domain_id, {}, {}, {}, {}, {} FROM comments WHERE domain_id = ? ORDER BY name, type, id",
-            text("name"),
-            text("type"),
-            text("account"),
-            text("comment"),
-            int(session.engine(), "modified_at")
-        );
-        let mut comments = Vec::new();
-        let each = &mut |row: &dyn Cells| {
-            comments.push(StoredComment::read(row));
-        };
-        session.rows(&sql, &[Value::Int(zone.id)], each).await?;
-        self.inner.writer.give_back(session);
-        Ok(comments)
+    pub fn stored_comments<'a>(
+        &'a self,
+        zone: &'a ZoneRow,
+    ) -> SqlFuture<'a, Result<Vec<StoredComment>, WriteError>> {
+        Box::pin(async move {
+            let mut session = self.reader().await?;
+            let engine = session.engine();
+            let text = |column: &str| match engine {
+                SqlEngine::Mysql => format!("CAST({column} AS BINARY)"),
+                _ => format!("CAST({column} AS VARCHAR)"),
+            };
+            let sql = format!(
+                "SELECT domain_id, {}, {}, {}, {}, {} FROM comments WHERE domain_id = ? ORDER BY name, type, id",
+                text("name"),
+                text("type"),
+                text("account"),
+                text("comment"),
+                int(engine, "modified_at")
+            );
+            let mut comments = Vec::new();
+            let each = &mut |row: &dyn Cells| {
+                comments.push(StoredComment::read(row));
+            };
+            session.rows(&sql, &[Value::Int(zone.id)], each).await?;
+            self.inner.writer.give_back(session);
+            Ok(comments)
+        })
     }
 
     /// Passes on the comments of all zones whose owner or text matches a LIKE pattern with the escape `|`, each with its zone name,
     /// up to `limit`.
-    pub async fn search_comments(
-        &self,
-        pattern: &str,
+    pub fn search_comments<'a>(
+        &'a self,
+        pattern: &'a str,
         limit: u64,
-    ) -> Result<Vec<(String, StoredComment)>, WriteError> {
-        let mut session = self.reader().await?;
-        let (text, like): (fn(&str) -> String, _) = match session.engine() {
-            SqlEngine::Mysql => (|column| format!("CAST({column} AS BINARY)"), "LIKE"),
-            SqlEngine::Postgres => (|column| format!("CAST({column} AS VARCHAR)"), "ILIKE"),
-            SqlEngine::Sqlite => (|column| format!("CAST({column} AS VARCHAR)"), "LIKE"),
-        };
-        let sql = format!(
-            "SELECT c.domain_id, {}, {}, {}, {}, {}, {} FROM comments c JOIN domains d ON d.id = c.domain_id \
-             WHERE c.name {like} ? ESCAPE '|' OR c.comment {like} ? ESCAPE '|' ORDER BY c.name, c.type, c.id LIMIT {limit}",
-            text("c.name"),
-            text("c.type"),
-            text("c.account"),
-            text("c.comment"),
-            int(session.engine(), "c.modified_at"),
-            text("d.name")
-        );
-        let mut found = Vec::new();
-        let values = [Value::Text(pattern), Value::Text(pattern)];
-        let each = &mut |row: &dyn Cells| found.push((text_of(row, 6), StoredComment::read(row)));
-        session.rows(&sql, &values, each).await?;
-        self.inner.writer.give_back(session);
-        Ok(found)
+    ) -> SqlFuture<'a, Result<Vec<(String, StoredComment)>, WriteError>> {
+        Box::pin(async move {
+            let mut session = self.reader().await?;
+            let (text, like): (fn(&str) -> String, _) = match session.engine() {
+                SqlEngine::Mysql => (|column| format!("CAST({column} AS BINARY)"), "LIKE"),
+                SqlEngine::Postgres => (|column| format!("CAST({column} AS VARCHAR)"), "ILIKE"),
+                SqlEngine::Sqlite => (|column| format!("CAST({column} AS VARCHAR)"), "LIKE"),
+            };
+            let sql = format!(
+                "SELECT c.domain_id, {}, {}, {}, {}, {}, {} FROM comments c JOIN domains d ON d.id = c.domain_id \
+                 WHERE c.name {like} ? ESCAPE '|' OR c.comment {like} ? ESCAPE '|' ORDER BY c.name, c.type, c.id LIMIT {limit}",
+                text("c.name"),
+                text("c.type"),
+                text("c.account"),
+                text("c.comment"),
+                int(session.engine(), "c.modified_at"),
+                text("d.name")
+            );
+            let mut found = Vec::new();
+            let values = [Value::Text(pattern), Value::Text(pattern)];
+            let each =
+                &mut |row: &dyn Cells| found.push((text_of(row, 6), StoredComment::read(row)));
+            session.rows(&sql, &values, each).await?;
+            self.inner.writer.give_back(session);
+            Ok(found)
+        })
     }
 }

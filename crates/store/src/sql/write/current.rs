@@ -6,6 +6,7 @@ use super::super::row::{Cells, read_content, read_zone_name, write_zone_name};
 use super::WriteError;
 use super::session::Value;
 use super::zone_row::kind_column;
+use crate::sql::SqlFuture;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::soa_serial;
 use nameward_zone::{Serial, ZoneKind};
@@ -110,62 +111,76 @@ fn kind_condition(kinds: &[ZoneKind]) -> String {
 
 impl SqlBackend {
     /// Reads the status of zones, on the primary.
-    pub async fn standing(
-        &self,
-        zones: ZoneProgressList<'_>,
-    ) -> Result<Vec<ZoneProgress>, WriteError> {
-        let mut session = self.reader().await?;
-        let select = select(session.engine());
-        let mut found = Vec::new();
-        // Few of those to notify are kept, however many there are.
-        let wants_all = !matches!(zones, ZoneProgressList::Unnotified);
-        let each = &mut |row: &dyn Cells| {
-            let zone = ZoneProgress::read(row);
-            found.extend(zone.filter(|zone| wants_all || zone.is_unnotified()));
-        };
-        match zones {
-            ZoneProgressList::Named(names) => {
-                for chunk in names.chunks(NAMES_AT_ONCE) {
-                    let texts: Vec<String> = chunk.iter().map(text_of).collect();
-                    let values: Vec<_> = texts.iter().map(|text| Value::Text(text)).collect();
-                    let places = vec!["?"; values.len()].join(", ");
-                    let sql = format!("{select}d.name IN ({places})");
-                    session.rows(&sql, &values, each).await?;
+    pub fn standing<'a>(
+        &'a self,
+        zones: ZoneProgressList<'a>,
+    ) -> SqlFuture<'a, Result<Vec<ZoneProgress>, WriteError>> {
+        Box::pin(async move {
+            let mut session = self.reader().await?;
+            let select = select(session.engine());
+            let mut found = Vec::new();
+            // Few of those to notify are kept, however many there are.
+            let wants_all = !matches!(zones, ZoneProgressList::Unnotified);
+            let each = &mut |row: &dyn Cells| {
+                let zone = ZoneProgress::read(row);
+                found.extend(zone.filter(|zone| wants_all || zone.is_unnotified()));
+            };
+            match zones {
+                ZoneProgressList::Named(names) => {
+                    for chunk in names.chunks(NAMES_AT_ONCE) {
+                        let texts: Vec<String> = chunk.iter().map(text_of).collect();
+                        let values: Vec<_> = texts.iter().map(|text| Value::Text(text)).collect();
+                        let places = vec!["?"; values.len()].join(", ");
+                        let sql = format!("{select}d.name IN ({places})");
+                        session.rows(&sql, &values, each).await?;
+                    }
+                }
+                ZoneProgressList::Secondary => {
+                    let kinds = kind_condition(&[ZoneKind::Secondary, ZoneKind::Consumer]);
+                    session.rows(&(select + &kinds), &[], each).await?;
+                }
+                ZoneProgressList::Unnotified => {
+                    let kinds = kind_condition(&[ZoneKind::Primary, ZoneKind::Producer]);
+                    session.rows(&(select + &kinds), &[], each).await?;
+                }
+                ZoneProgressList::WithoutSoa => {
+                    // The sum keeps planners off the zone index, with which they would read every zone as a whole.
+                    let apex = apex_name(session.engine());
+                    let sql = format!(
+                        "{select}NOT EXISTS (SELECT 1 FROM records s WHERE s.name = {apex} AND s.type = 'SOA' \
+                         AND NOT s.disabled AND s.domain_id + 0 = d.id) LIMIT {WITHOUT_SOA_MAX}"
+                    );
+                    session.rows(&sql, &[], each).await?;
                 }
             }
-            ZoneProgressList::Secondary => {
-                let kinds = kind_condition(&[ZoneKind::Secondary, ZoneKind::Consumer]);
-                session.rows(&(select + &kinds), &[], each).await?;
-            }
-            ZoneProgressList::Unnotified => {
-                let kinds = kind_condition(&[ZoneKind::Primary, ZoneKind::Producer]);
-                session.rows(&(select + &kinds), &[], each).await?;
-            }
-            ZoneProgressList::WithoutSoa => {
-                // The sum keeps planners off the zone index, with which they would read every zone as a whole.
-                let apex = apex_name(session.engine());
-                let sql = format!(
-                    "{select}NOT EXISTS (SELECT 1 FROM records s WHERE s.name = {apex} AND s.type = 'SOA' \
-                     AND NOT s.disabled AND s.domain_id + 0 = d.id) LIMIT {WITHOUT_SOA_MAX}"
-                );
-                session.rows(&sql, &[], each).await?;
-            }
-        }
-        self.inner.writer.give_back(session);
-        Ok(found)
+            self.inner.writer.give_back(session);
+            Ok(found)
+        })
     }
 
     /// Stores when a primary last confirmed a zone, in seconds since 1970.
-    pub async fn set_last_check(&self, zone: &NameBuf, seconds: u64) -> Result<(), WriteError> {
-        let sql = "UPDATE domains SET last_check = ? WHERE name = ?";
-        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
-        self.set_standing(sql, seconds, zone).await
+    pub fn set_last_check<'a>(
+        &'a self,
+        zone: &'a NameBuf,
+        seconds: u64,
+    ) -> SqlFuture<'a, Result<(), WriteError>> {
+        Box::pin(async move {
+            let sql = "UPDATE domains SET last_check = ? WHERE name = ?";
+            let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+            self.set_standing(sql, seconds, zone).await
+        })
     }
 
     /// Stores the serial of the last NOTIFY.
-    pub async fn set_notified_serial(&self, zone: &NameBuf, serial: u32) -> Result<(), WriteError> {
-        let sql = "UPDATE domains SET notified_serial = ? WHERE name = ?";
-        self.set_standing(sql, serial.into(), zone).await
+    pub fn set_notified_serial<'a>(
+        &'a self,
+        zone: &'a NameBuf,
+        serial: u32,
+    ) -> SqlFuture<'a, Result<(), WriteError>> {
+        Box::pin(async move {
+            let sql = "UPDATE domains SET notified_serial = ? WHERE name = ?";
+            self.set_standing(sql, serial.into(), zone).await
+        })
     }
 
     async fn set_standing(&self, sql: &str, value: i64, zone: &NameBuf) -> Result<(), WriteError> {

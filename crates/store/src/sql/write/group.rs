@@ -7,6 +7,7 @@
 
 use super::super::{SqlBackend, SqlError};
 use super::{Committed, WriteError};
+use crate::sql::SqlFuture;
 use nameward_base::sync::Mutex;
 use nameward_wire::NameBuf;
 use nameward_zone::change::ConditionalChange;
@@ -71,26 +72,28 @@ impl Drop for WriterTurn<'_> {
 impl SqlBackend {
     /// Commits a change, in one transaction with others that wait at the same time. Each has its own result. Call within the
     /// runtime of the database.
-    pub async fn commit_queued(
+    pub fn commit_queued(
         &self,
         zone: NameBuf,
         change: Arc<dyn ConditionalChange>,
-    ) -> Result<Committed, WriteError> {
-        let (done, result) = oneshot::channel();
-        let is_first = {
-            let mut state = self.inner.commits.state.lock();
-            let waiting = WaitingChange { zone, change, done };
-            state.waiting.push_back(waiting);
-            !std::mem::replace(&mut state.is_written, true)
-        };
-        if is_first {
-            let (backend, runtime) = (self.clone(), Handle::current());
-            // A thread that may block: SQLite waits for the disk.
-            tokio::task::spawn_blocking(move || runtime.block_on(backend.write_queued()));
-        }
-        result.await.unwrap_or_else(|_| {
-            let text = "the change ended without a result".to_owned();
-            Err(WriteError::Unknown(SqlError::Unavailable(text)))
+    ) -> SqlFuture<'_, Result<Committed, WriteError>> {
+        Box::pin(async move {
+            let (done, result) = oneshot::channel();
+            let is_first = {
+                let mut state = self.inner.commits.state.lock();
+                let waiting = WaitingChange { zone, change, done };
+                state.waiting.push_back(waiting);
+                !std::mem::replace(&mut state.is_written, true)
+            };
+            if is_first {
+                let (backend, runtime) = (self.clone(), Handle::current());
+                // A thread that may block: SQLite waits for the disk.
+                tokio::task::spawn_blocking(move || runtime.block_on(backend.write_queued()));
+            }
+            result.await.unwrap_or_else(|_| {
+                let text = "the change ended without a result".to_owned();
+                Err(WriteError::Unknown(SqlError::Unavailable(text)))
+            })
         })
     }
 

@@ -12,6 +12,7 @@ use super::super::error::SqlError;
 use super::super::row::Cells;
 use super::WriteError;
 use super::session::{Failure, Session, Value};
+use crate::sql::SqlFuture;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -129,32 +130,36 @@ impl FleetResults {
 
 impl SqlBackend {
     /// Writes what has changed of the results of a server, and reads what has changed of others.
-    pub async fn share_health(
-        &self,
-        own: &OwnResults<'_>,
-        seen: &mut FleetResults,
-    ) -> Result<(), WriteError> {
-        let mut session = self.reader().await?;
-        let mut result = read(&mut session, seen).await;
-        if result.is_ok() {
-            result = write(&mut session, own, seen).await;
-        }
-        self.end_exchange(session, &result).await;
-        match result {
-            Err(Failure::Sql(SqlError::Refused(reason))) => {
-                let reason = format!("{reason}; `nameward db init` creates the tables");
-                Err(WriteError::Sql(SqlError::Refused(reason)))
+    pub fn share_health<'a>(
+        &'a self,
+        own: &'a OwnResults<'a>,
+        seen: &'a mut FleetResults,
+    ) -> SqlFuture<'a, Result<(), WriteError>> {
+        Box::pin(async move {
+            let mut session = self.reader().await?;
+            let mut result = read(&mut session, seen).await;
+            if result.is_ok() {
+                result = write(&mut session, own, seen).await;
             }
-            result => Ok(result?),
-        }
+            self.end_exchange(session, &result).await;
+            match result {
+                Err(Failure::Sql(SqlError::Refused(reason))) => {
+                    let reason = format!("{reason}; `nameward db init` creates the tables");
+                    Err(WriteError::Sql(SqlError::Refused(reason)))
+                }
+                result => Ok(result?),
+            }
+        })
     }
 
     /// Deletes the results of a server that no longer shares them.
-    pub async fn withdraw_health(&self, server: &str) -> Result<(), WriteError> {
-        let mut session = self.reader().await?;
-        let result = withdraw(&mut session, &[server.to_owned()]).await;
-        self.end_exchange(session, &result).await;
-        Ok(result?)
+    pub fn withdraw_health<'a>(&'a self, server: &'a str) -> SqlFuture<'a, Result<(), WriteError>> {
+        Box::pin(async move {
+            let mut session = self.reader().await?;
+            let result = withdraw(&mut session, &[server.to_owned()]).await;
+            self.end_exchange(session, &result).await;
+            Ok(result?)
+        })
     }
 
     async fn end_exchange(&self, mut session: Session, result: &Result<(), Failure>) {

@@ -11,6 +11,7 @@ use super::commit::{self, LockedZone};
 use super::request::RequestedChange;
 use super::session::{Failure, Session, Value};
 use super::{Committed, WriteError};
+use crate::sql::SqlFuture;
 use crate::sql::{SqlError, ZoneRow};
 use crate::state::{JournalEntry, JournalOrigin, JournalVersion};
 use data_encoding::BASE64;
@@ -196,43 +197,49 @@ fn encode(list: &RecordList) -> String {
 
 impl SqlBackend {
     /// Reads the history of a zone, the oldest change first; `None` if the database has no table for it.
-    pub async fn history(&self, zone: &ZoneRow) -> Result<Option<Vec<JournalVersion>>, WriteError> {
-        let mut session = self.reader().await?;
-        session.find_history().await.map_err(WriteError::Sql)?;
-        if !session.has_history() {
+    pub fn history<'a>(
+        &'a self,
+        zone: &'a ZoneRow,
+    ) -> SqlFuture<'a, Result<Option<Vec<JournalVersion>>, WriteError>> {
+        Box::pin(async move {
+            let mut session = self.reader().await?;
+            session.find_history().await.map_err(WriteError::Sql)?;
+            if !session.has_history() {
+                self.inner.writer.give_back(session);
+                return Ok(None);
+            }
+            let engine = session.engine();
+            let text = |column: &str| match engine {
+                SqlEngine::Sqlite => column.to_owned(),
+                SqlEngine::Postgres => format!("CAST({column} AS TEXT)"),
+                SqlEngine::Mysql => format!("CAST({column} AS BINARY)"),
+            };
+            let integers =
+                ["from_serial", "to_serial", "changed_at"].map(|column| int(engine, column));
+            let texts = ["origin", "who", "message", "removed", "added"].map(text);
+            let sql = format!(
+                "SELECT {}, {} FROM nameward_history WHERE domain_id = ? AND zone = ? ORDER BY number",
+                integers.join(", "),
+                texts.join(", ")
+            );
+            let mut name = String::new();
+            write_zone_name(zone.name.as_name(), &mut name);
+            let mut versions = Vec::new();
+            session
+                .rows(
+                    &sql,
+                    &[Value::Int(zone.id), Value::Text(&name)],
+                    &mut |row| {
+                        versions.push(read(row).ok_or_else(|| {
+                            SqlError::row("nameward_history", zone.id, "unreadable change")
+                        }));
+                    },
+                )
+                .await?;
             self.inner.writer.give_back(session);
-            return Ok(None);
-        }
-        let engine = session.engine();
-        let text = |column: &str| match engine {
-            SqlEngine::Sqlite => column.to_owned(),
-            SqlEngine::Postgres => format!("CAST({column} AS TEXT)"),
-            SqlEngine::Mysql => format!("CAST({column} AS BINARY)"),
-        };
-        let integers = ["from_serial", "to_serial", "changed_at"].map(|column| int(engine, column));
-        let texts = ["origin", "who", "message", "removed", "added"].map(text);
-        let sql = format!(
-            "SELECT {}, {} FROM nameward_history WHERE domain_id = ? AND zone = ? ORDER BY number",
-            integers.join(", "),
-            texts.join(", ")
-        );
-        let mut name = String::new();
-        write_zone_name(zone.name.as_name(), &mut name);
-        let mut versions = Vec::new();
-        session
-            .rows(
-                &sql,
-                &[Value::Int(zone.id), Value::Text(&name)],
-                &mut |row| {
-                    versions.push(read(row).ok_or_else(|| {
-                        SqlError::row("nameward_history", zone.id, "unreadable change")
-                    }));
-                },
-            )
-            .await?;
-        self.inner.writer.give_back(session);
-        let versions = versions.into_iter().collect::<Result<Vec<_>, _>>();
-        Ok(Some(versions.map_err(WriteError::Sql)?))
+            let versions = versions.into_iter().collect::<Result<Vec<_>, _>>();
+            Ok(Some(versions.map_err(WriteError::Sql)?))
+        })
     }
 }
 

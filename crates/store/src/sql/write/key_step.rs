@@ -19,6 +19,7 @@ use super::request::{KEY_SERVER, RequestedChange};
 use super::serial::RaisedSerial;
 use super::session::{Session, Value};
 use super::{AttributeChange, Committed, MetadataEdit, ReadOnly, Task, WriteError};
+use crate::sql::SqlFuture;
 use nameward_dnssec::SoaEdit;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::SerialRule;
@@ -58,23 +59,29 @@ pub struct ParentRecords {
 
 impl SqlBackend {
     /// Takes a key step for a zone, all of it or nothing.
-    pub async fn take_key_step(&self, zone: i64, step: &KeyStep) -> Result<Committed, WriteError> {
-        self.transact_one(&Task::Keys(zone, step)).await
+    pub fn take_key_step<'a>(
+        &'a self,
+        zone: i64,
+        step: &'a KeyStep,
+    ) -> SqlFuture<'a, Result<Committed, WriteError>> {
+        Box::pin(async move { self.transact_one(&Task::Keys(zone, step)).await })
     }
 
     /// Returns the longest TTL in a zone, on the primary.
-    pub async fn longest_ttl(&self, zone: &ZoneRow) -> Result<u32, WriteError> {
-        let mut session = self.reader().await?;
-        let ttl = match session.engine() {
-            SqlEngine::Postgres => "CAST(COALESCE(MAX(ttl), 0) AS BIGINT)",
-            _ => "COALESCE(MAX(ttl), 0)",
-        };
-        let sql = format!("SELECT {ttl} FROM records WHERE domain_id = ? AND type IS NOT NULL");
-        let mut longest = 0;
-        let each = &mut |row: &dyn Cells| longest = row.int(0).unwrap_or(0);
-        session.rows(&sql, &[Value::Int(zone.id)], each).await?;
-        self.inner.writer.give_back(session);
-        Ok(u32::try_from(longest).unwrap_or(0))
+    pub fn longest_ttl<'a>(&'a self, zone: &'a ZoneRow) -> SqlFuture<'a, Result<u32, WriteError>> {
+        Box::pin(async move {
+            let mut session = self.reader().await?;
+            let ttl = match session.engine() {
+                SqlEngine::Postgres => "CAST(COALESCE(MAX(ttl), 0) AS BIGINT)",
+                _ => "COALESCE(MAX(ttl), 0)",
+            };
+            let sql = format!("SELECT {ttl} FROM records WHERE domain_id = ? AND type IS NOT NULL");
+            let mut longest = 0;
+            let each = &mut |row: &dyn Cells| longest = row.int(0).unwrap_or(0);
+            session.rows(&sql, &[Value::Int(zone.id)], each).await?;
+            self.inner.writer.give_back(session);
+            Ok(u32::try_from(longest).unwrap_or(0))
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use super::super::{SqlBackend, ZoneRow};
 use super::key_refusal::{KeyRefusal, STORED_KEYS_MAX};
 use super::session::{Failure, Session, Value};
 use super::{WriteError, request::read_presigned};
+use crate::sql::SqlFuture;
 use nameward_base::secret::Secret;
 use nameward_wire::NameBuf;
 
@@ -98,33 +99,40 @@ impl StoredKey {
 
 impl SqlBackend {
     /// Reads the keys of a zone sorted by ID, on the primary.
-    pub async fn stored_keys(&self, zone: &ZoneRow) -> Result<Vec<StoredKey>, WriteError> {
-        let mut session = self.reader().await?;
-        let keys = read(&mut session, zone.id, "").await?;
-        self.inner.writer.give_back(session);
-        Ok(keys)
+    pub fn stored_keys<'a>(
+        &'a self,
+        zone: &'a ZoneRow,
+    ) -> SqlFuture<'a, Result<Vec<StoredKey>, WriteError>> {
+        Box::pin(async move {
+            let mut session = self.reader().await?;
+            let keys = read(&mut session, zone.id, "").await?;
+            self.inner.writer.give_back(session);
+            Ok(keys)
+        })
     }
 
     /// Lists the zones that have keys, on the primary.
-    pub async fn zones_with_keys(&self) -> Result<Vec<NameBuf>, WriteError> {
-        let mut session = self.reader().await?;
-        let name = match session.engine() {
-            SqlEngine::Mysql => "CAST(name AS BINARY)",
-            _ => "CAST(name AS VARCHAR)",
-        };
-        let sql = format!(
-            "SELECT id, {name} FROM domains WHERE id IN (SELECT domain_id FROM cryptokeys) ORDER BY name"
-        );
-        let mut zones = Vec::new();
-        let each = &mut |row: &dyn Cells| {
-            let mut zone = NameBuf::root();
-            if read_zone_name(row.text(1).unwrap_or_default(), &mut zone).is_ok() {
-                zones.push(zone);
-            }
-        };
-        session.rows(&sql, &[], each).await?;
-        self.inner.writer.give_back(session);
-        Ok(zones)
+    pub fn zones_with_keys(&self) -> SqlFuture<'_, Result<Vec<NameBuf>, WriteError>> {
+        Box::pin(async move {
+            let mut session = self.reader().await?;
+            let name = match session.engine() {
+                SqlEngine::Mysql => "CAST(name AS BINARY)",
+                _ => "CAST(name AS VARCHAR)",
+            };
+            let sql = format!(
+                "SELECT id, {name} FROM domains WHERE id IN (SELECT domain_id FROM cryptokeys) ORDER BY name"
+            );
+            let mut zones = Vec::new();
+            let each = &mut |row: &dyn Cells| {
+                let mut zone = NameBuf::root();
+                if read_zone_name(row.text(1).unwrap_or_default(), &mut zone).is_ok() {
+                    zones.push(zone);
+                }
+            };
+            session.rows(&sql, &[], each).await?;
+            self.inner.writer.give_back(session);
+            Ok(zones)
+        })
     }
 }
 

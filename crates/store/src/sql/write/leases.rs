@@ -13,6 +13,7 @@ use super::super::error::SqlError;
 use super::super::row::Cells;
 use super::WriteError;
 use super::session::{Failure, Session, Value};
+use crate::sql::SqlFuture;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -129,41 +130,49 @@ impl SeenLeases {
 
 impl SqlBackend {
     /// Renews the leases of a server for some tasks, and takes those that have ended.
-    pub async fn renew_leases(
-        &self,
-        server: &str,
-        tasks: &[LeaseTask],
-        seen: &mut SeenLeases,
-    ) -> Result<LeaseRenewal, WriteError> {
-        let mut session = self.reader().await?;
-        let renewed = renew(&mut session, server, tasks, seen).await;
-        self.end_lease_statement(session, &renewed).await;
-        match renewed {
-            Err(Failure::Sql(SqlError::Refused(reason))) => Ok(LeaseRenewal::Unavailable(reason)),
-            renewed => Ok(renewed?),
-        }
+    pub fn renew_leases<'a>(
+        &'a self,
+        server: &'a str,
+        tasks: &'a [LeaseTask],
+        seen: &'a mut SeenLeases,
+    ) -> SqlFuture<'a, Result<LeaseRenewal, WriteError>> {
+        Box::pin(async move {
+            let mut session = self.reader().await?;
+            let renewed = renew(&mut session, server, tasks, seen).await;
+            self.end_lease_statement(session, &renewed).await;
+            match renewed {
+                Err(Failure::Sql(SqlError::Refused(reason))) => {
+                    Ok(LeaseRenewal::Unavailable(reason))
+                }
+                renewed => Ok(renewed?),
+            }
+        })
     }
 
     /// Ends all leases of a server, so that another takes over at once.
-    pub async fn release_leases(&self, server: &str) -> Result<(), WriteError> {
-        let mut session = self.reader().await?;
-        let sql = "DELETE FROM nameward_leases WHERE server = ?";
-        let released = session.run(sql, &[Value::Text(server)]).await;
-        self.end_lease_statement(session, &released).await;
-        Ok(released?)
+    pub fn release_leases<'a>(&'a self, server: &'a str) -> SqlFuture<'a, Result<(), WriteError>> {
+        Box::pin(async move {
+            let mut session = self.reader().await?;
+            let sql = "DELETE FROM nameward_leases WHERE server = ?";
+            let released = session.run(sql, &[Value::Text(server)]).await;
+            self.end_lease_statement(session, &released).await;
+            Ok(released?)
+        })
     }
 
     /// Returns the server that does a task.
-    pub async fn lease_holder(&self, task: LeaseTask) -> Result<LeaseHolder, WriteError> {
-        let mut session = self.reader().await?;
-        let rows = read(&mut session).await;
-        self.end_lease_statement(session, &rows).await;
-        let mut rows = match rows {
-            Err(Failure::Sql(SqlError::Refused(_))) => return Ok(LeaseHolder::NoTable),
-            rows => rows?,
-        };
-        let held = rows.remove(task.name());
-        Ok(held.map_or(LeaseHolder::Free, |row| LeaseHolder::Server(row.server)))
+    pub fn lease_holder(&self, task: LeaseTask) -> SqlFuture<'_, Result<LeaseHolder, WriteError>> {
+        Box::pin(async move {
+            let mut session = self.reader().await?;
+            let rows = read(&mut session).await;
+            self.end_lease_statement(session, &rows).await;
+            let mut rows = match rows {
+                Err(Failure::Sql(SqlError::Refused(_))) => return Ok(LeaseHolder::NoTable),
+                rows => rows?,
+            };
+            let held = rows.remove(task.name());
+            Ok(held.map_or(LeaseHolder::Free, |row| LeaseHolder::Server(row.server)))
+        })
     }
 
     /// Returns how long a lease lasts without being renewed.

@@ -10,6 +10,7 @@ use super::super::{SqlBackend, ZoneRow, read_zone};
 use super::session::{Failure, Session, Value};
 use super::zones::{delete_rows_of, sign_transfers};
 use super::{Task, WriteError};
+use crate::sql::SqlFuture;
 use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
 use std::collections::{BTreeMap, HashMap};
@@ -61,15 +62,17 @@ impl MembersWritten {
 
 impl SqlBackend {
     /// Sets the members of catalogs to these, in one transaction.
-    pub async fn set_members(
-        &self,
-        catalogs: &[CatalogMembers],
-    ) -> Result<MembersWritten, WriteError> {
-        let mut written = MembersWritten::default();
-        self.transact_with(&Task::Members(catalogs), &mut written)
-            .await?;
-        self.forget(None);
-        Ok(written)
+    pub fn set_members<'a>(
+        &'a self,
+        catalogs: &'a [CatalogMembers],
+    ) -> SqlFuture<'a, Result<MembersWritten, WriteError>> {
+        Box::pin(async move {
+            let mut written = MembersWritten::default();
+            self.transact_with(&Task::Members(catalogs), &mut written)
+                .await?;
+            self.forget(None);
+            Ok(written)
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use super::super::{SqlBackend, ZoneRow, read_zone};
 use super::WriteError;
 use super::current::text_of;
 use super::session::Value;
+use crate::sql::SqlFuture;
 use nameward_dnssec::SoaEdit;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::Serial;
@@ -137,75 +138,79 @@ fn zones_with_soa(engine: SqlEngine) -> String {
 impl SqlBackend {
     /// Reads a page of the zones, in the order in which the database sorts their names, after the end of another page. Returns its end,
     /// where the next one starts; `None` after the last one.
-    pub async fn zone_page(
-        &self,
-        after: Option<&str>,
-        each: EachOverview<'_>,
-    ) -> Result<Option<String>, WriteError> {
-        let mut session = self.reader().await?;
-        let engine = session.engine();
-        let sql = format!(
-            "SELECT {}, {} {}{} ORDER BY d.name LIMIT {PAGE}",
-            zone_columns(engine, "d."),
-            columns(engine, self.inner.options.security.is_read),
-            zones_with_soa(engine),
-            if after.is_some() {
-                " WHERE d.name > ?"
-            } else {
-                ""
-            },
-        );
-        let values = after.map(Value::Text);
-        let (mut count, mut last_id, mut last, mut rdata) = (0, None, Vec::new(), Vec::new());
-        let read = &mut |row: &dyn Cells| {
-            count += 1;
-            let id = row.int(0);
-            // A zone with two SOA records, which is reported where zones are loaded, has two rows.
-            if last_id.replace(id) == Some(id) {
-                return;
-            }
-            last.clear();
-            last.extend_from_slice(row.text(1).unwrap_or_default());
-            // So is a row that cannot be read.
-            if let Ok(zone) = read_zone(row) {
-                each(&zone, &ZoneOverview::read(row, ZONE_COLUMNS, &mut rdata));
-            }
-        };
-        session.rows(&sql, values.as_slice(), read).await?;
-        self.inner.writer.give_back(session);
-        let is_full = count == PAGE;
-        Ok(is_full.then(|| String::from_utf8_lossy(&last).into_owned()))
+    pub fn zone_page<'a>(
+        &'a self,
+        after: Option<&'a str>,
+        each: EachOverview<'a>,
+    ) -> SqlFuture<'a, Result<Option<String>, WriteError>> {
+        Box::pin(async move {
+            let mut session = self.reader().await?;
+            let engine = session.engine();
+            let sql = format!(
+                "SELECT {}, {} {}{} ORDER BY d.name LIMIT {PAGE}",
+                zone_columns(engine, "d."),
+                columns(engine, self.inner.options.security.is_read),
+                zones_with_soa(engine),
+                if after.is_some() {
+                    " WHERE d.name > ?"
+                } else {
+                    ""
+                },
+            );
+            let values = after.map(Value::Text);
+            let (mut count, mut last_id, mut last, mut rdata) = (0, None, Vec::new(), Vec::new());
+            let read = &mut |row: &dyn Cells| {
+                count += 1;
+                let id = row.int(0);
+                // A zone with two SOA records, which is reported where zones are loaded, has two rows.
+                if last_id.replace(id) == Some(id) {
+                    return;
+                }
+                last.clear();
+                last.extend_from_slice(row.text(1).unwrap_or_default());
+                // So is a row that cannot be read.
+                if let Ok(zone) = read_zone(row) {
+                    each(&zone, &ZoneOverview::read(row, ZONE_COLUMNS, &mut rdata));
+                }
+            };
+            session.rows(&sql, values.as_slice(), read).await?;
+            self.inner.writer.give_back(session);
+            let is_full = count == PAGE;
+            Ok(is_full.then(|| String::from_utf8_lossy(&last).into_owned()))
+        })
     }
 
     /// Reads the data for a list of these zones.
-    pub async fn overview(
-        &self,
-        names: &[NameBuf],
-    ) -> Result<Vec<(NameBuf, ZoneOverview)>, WriteError> {
-        let mut session = self.reader().await?;
-        let engine = session.engine();
-        let select = format!(
-            "SELECT {}, {} {}",
-            text(engine, "d.name"),
-            columns(engine, self.inner.options.security.is_read),
-            zones_with_soa(engine)
-        );
-        let (mut found, mut rdata) = (Vec::new(), Vec::new());
-        let each = &mut |row: &dyn Cells| {
-            let mut name = NameBuf::root();
-            if read_zone_name(row.text(0).unwrap_or_default(), &mut name).is_ok() {
-                found.push((name, ZoneOverview::read(row, 1, &mut rdata)));
+    pub fn overview<'a>(
+        &'a self,
+        names: &'a [NameBuf],
+    ) -> SqlFuture<'a, Result<Vec<(NameBuf, ZoneOverview)>, WriteError>> {
+        Box::pin(async move {
+            let mut session = self.reader().await?;
+            let engine = session.engine();
+            let select = format!(
+                "SELECT {}, {} {}",
+                text(engine, "d.name"),
+                columns(engine, self.inner.options.security.is_read),
+                zones_with_soa(engine)
+            );
+            let (mut found, mut rdata) = (Vec::new(), Vec::new());
+            let each = &mut |row: &dyn Cells| {
+                let mut name = NameBuf::root();
+                if read_zone_name(row.text(0).unwrap_or_default(), &mut name).is_ok() {
+                    found.push((name, ZoneOverview::read(row, 1, &mut rdata)));
+                }
+            };
+            for chunk in names.chunks(NAMES_AT_ONCE) {
+                let texts: Vec<String> = chunk.iter().map(text_of).collect();
+                let values: Vec<_> = texts.iter().map(|text| Value::Text(text)).collect();
+                let places = vec!["?"; values.len()].join(", ");
+                let sql = format!("{select} WHERE d.name IN ({places})");
+                session.rows(&sql, &values, each).await?;
             }
-        };
-        for chunk in names.chunks(NAMES_AT_ONCE) {
-            let texts: Vec<String> = chunk.iter().map(text_of).collect();
-            let values: Vec<_> = texts.iter().map(|text| Value::Text(text)).collect();
-            let places = vec!["?"; values.len()].join(", ");
-            let sql = format!("{select} WHERE d.name IN ({places})");
-            session.rows(&sql, &values, each).await?;
-        }
-        self.inner.writer.give_back(session);
-        Ok(found)
+            self.inner.writer.give_back(session);
+            Ok(found)
+        })
     }
 }
 

@@ -5,28 +5,31 @@ use super::commit::{self, LockedZone};
 use super::request::RequestedChange;
 use super::session::Session;
 use super::{AttributeChange, Committed, Task, WriteError, attributes, history};
+use crate::sql::SqlFuture;
 use nameward_wire::NameBuf;
 use nameward_zone::change::ConditionalChange;
 
 impl SqlBackend {
     /// Changes records and attributes of one zone in one transaction: all or nothing.
-    pub async fn commit_with(
-        &self,
+    pub fn commit_with<'a>(
+        &'a self,
         zone: NameBuf,
-        change: &dyn ConditionalChange,
-        attributes: &[AttributeChange],
-    ) -> Result<Committed, WriteError> {
-        let task = Task::Patch(&zone, change, attributes);
-        let mut committed = self.transact_one(&task).await?;
-        // The list of zones contains kinds and primaries.
-        if attributes
-            .iter()
-            .any(|change| !matches!(change, AttributeChange::SetComments { .. }))
-        {
-            self.forget(None);
-        }
-        committed.author = change.author();
-        Ok(committed)
+        change: &'a dyn ConditionalChange,
+        attributes: &'a [AttributeChange],
+    ) -> SqlFuture<'a, Result<Committed, WriteError>> {
+        Box::pin(async move {
+            let task = Task::Patch(&zone, change, attributes);
+            let mut committed = self.transact_one(&task).await?;
+            // The list of zones contains kinds and primaries.
+            if attributes
+                .iter()
+                .any(|change| !matches!(change, AttributeChange::SetComments { .. }))
+            {
+                self.forget(None);
+            }
+            committed.author = change.author();
+            Ok(committed)
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use super::super::connection::{Each, Value};
 use super::super::{LiveZone, SqlBackend};
 use super::session::Failure;
 use super::{Committed, WriteError};
+use crate::sql::SqlFuture;
 use std::time::{Duration, Instant};
 
 /// How long a replica may lag before the client that made a change gets a warning.
@@ -32,19 +33,21 @@ impl SqlBackend {
 
     /// Waits until a change is visible where reads go; returns false if it is not after some seconds, in which case it
     /// is followed when it arrives.
-    pub async fn await_replica(&self, committed: &Committed) -> bool {
-        if !self.has_replica() {
-            return true;
-        }
-        let start = Instant::now();
-        while start.elapsed() < PATIENCE {
-            if self.shows(committed).await {
-                self.forget(Some(committed.zone));
+    pub fn await_replica<'a>(&'a self, committed: &'a Committed) -> SqlFuture<'a, bool> {
+        Box::pin(async move {
+            if !self.has_replica() {
                 return true;
             }
-            tokio::time::sleep(INTERVAL).await;
-        }
-        false
+            let start = Instant::now();
+            while start.elapsed() < PATIENCE {
+                if self.shows(committed).await {
+                    self.forget(Some(committed.zone));
+                    return true;
+                }
+                tokio::time::sleep(INTERVAL).await;
+            }
+            false
+        })
     }
 
     async fn shows(&self, committed: &Committed) -> bool {

@@ -10,6 +10,7 @@ use super::WriteError;
 use super::attributes::text_of;
 use super::session::{Session, Value};
 use super::zones::{StoredRecord, stored_columns};
+use crate::sql::SqlFuture;
 
 /// Rows that one statement reads.
 const PIECE: usize = 200_000;
@@ -17,36 +18,38 @@ const PIECE: usize = 200_000;
 impl SqlBackend {
     /// Passes on stored records of all zones whose owner or data matches a LIKE pattern with the escape `|`, each with
     /// its zone name, up to `limit`. Ends when `each` returns false.
-    pub async fn search_records(
-        &self,
-        pattern: &str,
+    pub fn search_records<'a>(
+        &'a self,
+        pattern: &'a str,
         limit: u64,
-        each: &mut (dyn FnMut(String, StoredRecord) -> bool + Send),
-    ) -> Result<(), WriteError> {
-        let (mut after, mut found, mut is_open) = (None::<String>, 0, true);
-        while is_open && found < limit {
-            let mut session = self.reader().await?;
-            let end = piece_end(&mut session, after.as_deref()).await?;
-            let sql = statement(
-                session.engine(),
-                (after.is_some(), end.is_some()),
-                limit - found,
-            );
-            let mut values = vec![Value::Text(pattern), Value::Text(pattern)];
-            let bounds = after.iter().chain(&end);
-            values.extend(bounds.map(|name| Value::Text(name)));
-            let each = &mut |row: &dyn Cells| {
-                found += 1;
-                is_open = each(text_of(row, 7), StoredRecord::read(row));
-                is_open
-            };
-            self.stream_rows(session, (&sql, &values), each).await?;
-            match end {
-                Some(end) => after = Some(end),
-                None => break,
+        each: &'a mut (dyn FnMut(String, StoredRecord) -> bool + Send),
+    ) -> SqlFuture<'a, Result<(), WriteError>> {
+        Box::pin(async move {
+            let (mut after, mut found, mut is_open) = (None::<String>, 0, true);
+            while is_open && found < limit {
+                let mut session = self.reader().await?;
+                let end = piece_end(&mut session, after.as_deref()).await?;
+                let sql = statement(
+                    session.engine(),
+                    (after.is_some(), end.is_some()),
+                    limit - found,
+                );
+                let mut values = vec![Value::Text(pattern), Value::Text(pattern)];
+                let bounds = after.iter().chain(&end);
+                values.extend(bounds.map(|name| Value::Text(name)));
+                let each = &mut |row: &dyn Cells| {
+                    found += 1;
+                    is_open = each(text_of(row, 7), StoredRecord::read(row));
+                    is_open
+                };
+                self.stream_rows(session, (&sql, &values), each).await?;
+                match end {
+                    Some(end) => after = Some(end),
+                    None => break,
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

@@ -7,6 +7,7 @@ use super::super::row::{Cells, write_name};
 use super::super::schema::NO_ZONE_CHANGED;
 use super::session::{Session, Value};
 use super::{Committed, Task, WriteError};
+use crate::sql::SqlFuture;
 use nameward_wire::{Name, NameBuf};
 
 /// Maximum number of characters in `tsigkeys.secret`.
@@ -35,9 +36,14 @@ impl TsigEdit {
 impl SqlBackend {
     /// Changes a key on the primary and notifies other servers. Returns whether anything changed: false if a key to add
     /// exists, or a key to remove does not.
-    pub async fn change_tsig_key(&self, edit: &TsigEdit) -> Result<bool, WriteError> {
-        let committed = self.transact_one(&Task::Tsig(edit)).await?;
-        Ok(committed.is_changed)
+    pub fn change_tsig_key<'a>(
+        &'a self,
+        edit: &'a TsigEdit,
+    ) -> SqlFuture<'a, Result<bool, WriteError>> {
+        Box::pin(async move {
+            let committed = self.transact_one(&Task::Tsig(edit)).await?;
+            Ok(committed.is_changed)
+        })
     }
 }
 

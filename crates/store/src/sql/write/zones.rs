@@ -13,6 +13,7 @@ use super::session::{Failure, Session, Value};
 use super::zone_copy::{self, CopyOrder};
 use super::zone_row::{find, kind_column};
 use super::{AttributeChange, Committed, WriteError, attributes};
+use crate::sql::SqlFuture;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::{ChangeOrigin, Edit, RrsetData, ZoneChange};
 use nameward_zone::{SerialRule, ZoneKind};
@@ -217,46 +218,53 @@ pub(super) async fn delete_rows_of(session: &mut Session, id: i64) -> Result<(),
 
 impl SqlBackend {
     /// Finds a zone by name, on the primary.
-    pub async fn find_zone(&self, name: Name<'_>) -> Result<Option<ZoneRow>, WriteError> {
-        let mut text = String::new();
-        write_zone_name(name, &mut text);
-        let mut session = self.reader().await?;
-        let found = find(&mut session, &text).await?;
-        self.inner.writer.give_back(session);
-        Ok(found)
+    pub fn find_zone<'a>(
+        &'a self,
+        name: Name<'a>,
+    ) -> SqlFuture<'a, Result<Option<ZoneRow>, WriteError>> {
+        Box::pin(async move {
+            let mut text = String::new();
+            write_zone_name(name, &mut text);
+            let mut session = self.reader().await?;
+            let found = find(&mut session, &text).await?;
+            self.inner.writer.give_back(session);
+            Ok(found)
+        })
     }
 
     /// Passes on all stored records of a zone, or of one of its names, on the primary, including disabled and unusable
     /// ones. The SOA comes first, then the apex, then other names sorted as text. Ends when `each` returns false.
-    pub async fn stored_records(
-        &self,
-        zone: &ZoneRow,
-        name: Option<Name<'_>>,
-        each: &mut (dyn FnMut(StoredRecord) -> bool + Send),
-    ) -> Result<(), WriteError> {
-        let session = self.reader().await?;
-        let columns = stored_columns(session.engine());
-        let (mut apex, mut owner) = (String::new(), String::new());
-        let mut sql =
-            format!("SELECT {columns} FROM records WHERE domain_id = ? AND type IS NOT NULL");
-        let mut values = vec![Value::Int(zone.id)];
-        write_name(zone.name.as_name().zone(), &mut apex);
-        let each = &mut |row: &dyn Cells| each(StoredRecord::read(row));
-        if let Some(name) = name {
-            write_name(name, &mut owner);
-            sql.push_str(" AND name = ?");
-            values.push(Value::Text(&owner));
-        } else if session.engine() == SqlEngine::Sqlite {
-            return self
-                .stream_by_index(session, &sql, (zone.id, &apex), each)
-                .await;
-        }
-        // Sorted by the database: a zone may be larger than the memory that one command should take here.
-        sql.push_str(
-            " ORDER BY CASE WHEN type = 'SOA' THEN 0 WHEN name = ? THEN 1 ELSE 2 END, name, type, id",
-        );
-        values.push(Value::Text(&apex));
-        self.stream_rows(session, (&sql, &values), each).await
+    pub fn stored_records<'a>(
+        &'a self,
+        zone: &'a ZoneRow,
+        name: Option<Name<'a>>,
+        each: &'a mut (dyn FnMut(StoredRecord) -> bool + Send),
+    ) -> SqlFuture<'a, Result<(), WriteError>> {
+        Box::pin(async move {
+            let session = self.reader().await?;
+            let columns = stored_columns(session.engine());
+            let (mut apex, mut owner) = (String::new(), String::new());
+            let mut sql =
+                format!("SELECT {columns} FROM records WHERE domain_id = ? AND type IS NOT NULL");
+            let mut values = vec![Value::Int(zone.id)];
+            write_name(zone.name.as_name().zone(), &mut apex);
+            let each = &mut |row: &dyn Cells| each(StoredRecord::read(row));
+            if let Some(name) = name {
+                write_name(name, &mut owner);
+                sql.push_str(" AND name = ?");
+                values.push(Value::Text(&owner));
+            } else if session.engine() == SqlEngine::Sqlite {
+                return self
+                    .stream_by_index(session, &sql, (zone.id, &apex), each)
+                    .await;
+            }
+            // Sorted by the database: a zone may be larger than the memory that one command should take here.
+            sql.push_str(
+                " ORDER BY CASE WHEN type = 'SOA' THEN 0 WHEN name = ? THEN 1 ELSE 2 END, name, type, id",
+            );
+            values.push(Value::Text(&apex));
+            self.stream_rows(session, (&sql, &values), each).await
+        })
     }
 
     /// Passes on the rows of a zone in a SQLite file: first the apex, then the rest in the order of the index on zone, name and
