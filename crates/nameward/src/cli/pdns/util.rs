@@ -134,6 +134,13 @@ fn zone_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
             "nothing to rectify: this server maintains auth, ordername and empty non-terminals with every change, and \
              its answers do not depend on them",
         )],
+        _ => return metadata_steps(verb, arguments),
+    })
+}
+
+/// Maps commands for the metadata of a zone; `None` as for [`zone_steps`].
+fn metadata_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
+    Some(match (verb, arguments) {
         ("get-meta", [zone, kinds @ ..]) => {
             let kinds = kinds.iter().map(|kind| (*kind).to_owned()).collect();
             vec![PdnsStep::ListMetadata((*zone).into(), kinds)]
