@@ -54,8 +54,6 @@ impl Moment {
 /// A zone event. Of two that are due at the same time, the one listed first starts first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ZoneEvent {
-    /// The contents are too old to be served (RFC 1035 section 3.3.13, EXPIRE).
-    Expire,
     /// Query a primary for its serial.
     Refresh,
     /// Transfer the zone from a primary.

@@ -95,7 +95,7 @@ fn one_primary_alone_has_half_of_the_places_and_the_only_place_if_there_is_one()
 fn a_zone_has_one_event_running_and_the_others_wait() {
     let mut schedule = Schedule::default();
     schedule.plan(1, REFRESH, Moment(5), TIMED);
-    schedule.plan(1, ZoneEvent::Expire, Moment(6), TIMED);
+    schedule.plan(1, ZoneEvent::RollKeys, Moment(6), TIMED);
     schedule.plan(2, REFRESH, Moment(7), TIMED);
     assert_eq!(begin(&mut schedule, 4), None);
     assert_eq!(begin(&mut schedule, 9), Some((1, REFRESH)));
@@ -106,7 +106,7 @@ fn a_zone_has_one_event_running_and_the_others_wait() {
     schedule.finish(1);
     assert_eq!(begin(&mut schedule, 9), Some((1, REFRESH)));
     schedule.finish(1);
-    assert_eq!(begin(&mut schedule, 9), Some((1, ZoneEvent::Expire)));
+    assert_eq!(begin(&mut schedule, 9), Some((1, ZoneEvent::RollKeys)));
 }
 
 #[test]
@@ -141,7 +141,7 @@ type Listed = (Lane, bool, Moment);
 proptest! {
     #[test]
     fn it_does_what_a_plain_list_does(steps in proptest::collection::vec((0..6u8, 0..6u32, 0..20u64), 1..200)) {
-        let events = [ZoneEvent::Expire, REFRESH, ZoneEvent::RollKeys];
+        let events = [REFRESH, ZoneEvent::RollKeys, ZoneEvent::QueryParent];
         let mut schedule = Schedule::default();
         schedule.limit_checks(limit(4, 2));
         let has_place = |all: usize, own: usize| all < 4 && (own == 0 || own < 2.min(4 - all));
