@@ -31,13 +31,11 @@ section! {
     Server = "server" {
         /// Addresses to listen on, UDP and TCP. Port 0 picks a free port. A table has settings for one address: with `{
         /// address = "192.0.2.1:53", transports = ["udp", "tcp"], allow_query = ["192.0.2.0/24", "key:name."] }` only
-        /// these clients are answered there, whatever the zone allows; all other requests are answered REFUSED. The table
-        /// may also contain `proxy_protocol_from`.
+        /// these clients are answered there, whatever the zone allows; others get REFUSED. `proxy_protocol_from` is allowed too.
         listen: Vec<ListenEntry> = r#"["0.0.0.0:53", "[::]:53"]"#;
         /// Proxies (dnsdist, HAProxy) that send the client address in a PROXY header: version 2, over TCP also version 1.
-        /// Access lists, limits, cookies and logs use that address. Traffic from a proxy without a valid header is
-        /// dropped. List only addresses that no other host can send from. Applies to `listen`, `listen_tls` and
-        /// `listen_https`.
+        /// Access lists, limits, cookies and logs use it. Traffic from a proxy without a valid header is dropped. List
+        /// only addresses that no other host can send from. Applies to `listen`, `listen_tls` and `listen_https`.
         proxy_protocol_from: Clients = "[]";
         /// Addresses to listen on for DNS over TLS (RFC 7858), usually with port 853. Requires `tls.certificate`. A table
         /// has settings for one address: `{ address = "192.0.2.1:853", allow_query = ["192.0.2.0/24"],

@@ -171,15 +171,14 @@ enum Task<'t> {
     Members(&'t [CatalogMembers]),
 }
 
+/// A transaction that results in one commit.
+pub type CommitFuture<'a> = SqlFuture<'a, Result<Committed, WriteError>>;
+
 impl SqlBackend {
     /// Commits a change. When this returns, it is durable, and no data cached by this backend is older; caches of
     /// answers are up to the caller.
-    pub fn commit<'a>(
-        &'a self,
-        zone: i64,
-        change: &'a ZoneChange,
-    ) -> SqlFuture<'a, Result<Committed, WriteError>> {
-        Box::pin(async move { self.transact_one(&Task::Change(zone, change)).await })
+    pub fn commit<'a>(&'a self, zone: i64, change: &'a ZoneChange) -> CommitFuture<'a> {
+        self.commit_task(Task::Change(zone, change))
     }
 
     /// Commits changes to zones in one transaction, in order. Each has its own result: a refused change does not affect
@@ -227,61 +226,34 @@ impl SqlBackend {
         &'a self,
         zone: NameBuf,
         change: &'a dyn ConditionalChange,
-    ) -> SqlFuture<'a, Result<Committed, WriteError>> {
+    ) -> CommitFuture<'a> {
         Box::pin(async move { self.transact_one(&Task::Trial(&[(zone, change)])).await })
     }
 
     /// Replaces all data of a secondary zone with a complete version from a primary, unless the zone already has that
     /// serial or a newer one.
-    pub fn replace_zone<'a>(
-        &'a self,
-        zone: i64,
-        version: &'a Zone,
-    ) -> SqlFuture<'a, Result<Committed, WriteError>> {
-        Box::pin(async move {
-            let newer = Replacement::IfNewer;
-            self.transact_one(&Task::Replace(zone, version, newer))
-                .await
-        })
+    pub fn replace_zone<'a>(&'a self, zone: i64, version: &'a Zone) -> CommitFuture<'a> {
+        self.commit_task(Task::Replace(zone, version, Replacement::IfNewer))
     }
 
     /// Like [`Self::replace_zone`], whatever serial is stored: requested by an operator.
-    pub fn force_zone<'a>(
-        &'a self,
-        zone: i64,
-        version: &'a Zone,
-    ) -> SqlFuture<'a, Result<Committed, WriteError>> {
-        Box::pin(async move {
-            let forced = Replacement::Always;
-            self.transact_one(&Task::Replace(zone, version, forced))
-                .await
-        })
+    pub fn force_zone<'a>(&'a self, zone: i64, version: &'a Zone) -> CommitFuture<'a> {
+        self.commit_task(Task::Replace(zone, version, Replacement::Always))
     }
 
     /// Creates a zone with its first records.
-    pub fn create_zone<'a>(
-        &'a self,
-        zone: &'a NewZone,
-    ) -> SqlFuture<'a, Result<Committed, WriteError>> {
-        Box::pin(async move { self.transact_one(&Task::Create(zone)).await })
+    pub fn create_zone<'a>(&'a self, zone: &'a NewZone) -> CommitFuture<'a> {
+        self.commit_task(Task::Create(zone))
     }
 
     /// Deletes a zone with its records, comments, metadata and keys, after keeping a copy of all these if requested.
-    pub fn delete_zone<'a>(
-        &'a self,
-        zone: i64,
-        copy: Option<CopyOrder<'a>>,
-    ) -> SqlFuture<'a, Result<Committed, WriteError>> {
-        Box::pin(async move { self.transact_one(&Task::Delete(zone, copy)).await })
+    pub fn delete_zone<'a>(&'a self, zone: i64, copy: Option<CopyOrder<'a>>) -> CommitFuture<'a> {
+        self.commit_task(Task::Delete(zone, copy))
     }
 
     /// Restores a zone with everything in its copy, unless a zone of this name exists.
-    pub fn restore_zone<'a>(
-        &'a self,
-        name: &'a NameBuf,
-        copy: &'a [u8],
-    ) -> SqlFuture<'a, Result<Committed, WriteError>> {
-        Box::pin(async move { self.transact_one(&Task::Restore(name, copy)).await })
+    pub fn restore_zone<'a>(&'a self, name: &'a NameBuf, copy: &'a [u8]) -> CommitFuture<'a> {
+        self.commit_task(Task::Restore(name, copy))
     }
 
     /// Records that the follower of this database has received a commit with a [`CommitMark`].
@@ -297,6 +269,10 @@ impl SqlBackend {
     /// Gives up on the commits of a zone that the follower did not receive in time.
     pub fn abandon_commits(&self, zone: i64) {
         self.inner.own_commits.abandon(zone);
+    }
+
+    fn commit_task<'a>(&'a self, task: Task<'a>) -> CommitFuture<'a> {
+        Box::pin(async move { self.transact_one(&task).await })
     }
 
     async fn transact_one(&self, task: &Task<'_>) -> Result<Committed, WriteError> {
