@@ -35,7 +35,7 @@ use tokio::runtime::Handle;
 
 use crate::client_shares::ClientShares;
 pub(crate) use answerer::Answerer;
-pub(crate) use attempt::{Attempt, Keeping, Lacking, Tried};
+pub(crate) use attempt::{Attempt, AttemptOutcome, MissingInput, PacketCaching};
 use batch_queue::BatchQueue;
 use log_throttle::FailureThrottle;
 pub(crate) use lookups::{Admission, Lookup};

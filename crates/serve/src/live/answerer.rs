@@ -7,7 +7,7 @@ use nameward_answer::{BackendFailure, Making, Medium, Scratch, TCP_MAX};
 use nameward_stats::{Counter, Recorder, Stamp};
 use nameward_zone::NameKey;
 
-use super::{FetchedFragment, Keeping, Parts, Tried, WaitingQuery};
+use super::{AttemptOutcome, FetchedFragment, PacketCaching, Parts, WaitingQuery};
 use crate::pipeline::{LateReplies, ServingState, Snapshots, Turn};
 use crate::recursor::offer_recursion;
 use crate::request::Verdict;
@@ -102,13 +102,13 @@ impl Answerer {
             turn.view = request.view;
             let found = turn.zones.match_in(request.view, key, query.qtype);
             let mut attempt = turn.attempt(&request, (key, found), now);
-            attempt.keeping = Keeping::UnlessInQueryCache;
-            let lacking = match attempt.run(&mut parts, turn.scratch, turn.recorder, out) {
-                Tried::Answered(reply) => return (Some(question), Verdict::Reply(reply)),
-                Tried::Waits(lacking) => lacking,
+            attempt.caching = PacketCaching::UnlessInQueryCache;
+            let missing = match attempt.run(&mut parts, turn.scratch, turn.recorder, out) {
+                AttemptOutcome::Answered(reply) => return (Some(question), Verdict::Reply(reply)),
+                AttemptOutcome::Waits(missing) => missing,
             };
             question.parts.extend(parts);
-            let Err((question, refusal)) = turn.wait_for(lacking, question) else {
+            let Err((question, refusal)) = turn.wait_for(missing, question) else {
                 return (None, Verdict::Later);
             };
             let query = question.request.query();

@@ -38,12 +38,12 @@ pub(crate) struct Attempt<'a> {
     pub(crate) medium: Medium,
     pub(crate) now: Instant,
     /// Whether a complete answer is worth caching.
-    pub(crate) keeping: Keeping,
+    pub(crate) caching: PacketCaching,
 }
 
 /// Which complete answers are added to the packet cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keeping {
+pub(crate) enum PacketCaching {
     /// All that are cacheable.
     All,
     /// None whose fragment is in the query cache: the query waited for a look-up, so it is the first for its name,
@@ -52,15 +52,15 @@ pub(crate) enum Keeping {
 }
 
 /// The result of an attempt to answer.
-pub(crate) enum Tried {
+pub(crate) enum AttemptOutcome {
     /// The reply has been written.
     Answered(Reply),
     /// The query has to wait.
-    Waits(Lacking),
+    Waits(MissingInput),
 }
 
 /// The missing input that an answer has to wait for.
-pub(crate) enum Lacking {
+pub(crate) enum MissingInput {
     /// A zone fragment that must be looked up.
     Part(Arc<Lookup>),
     /// The addresses of an ALIAS target, or records that a script needs, which must be resolved.
@@ -93,7 +93,7 @@ impl Attempt<'_> {
 
     /// Answers from the packet cache. If `is_timed`, the clock is read twice: that costs a good part of the look-up
     /// itself, so one look-up per batch is timed as a sample.
-    pub(crate) fn ask_packet_cache(
+    pub(crate) fn find_in_packet_cache(
         &self,
         recorder: &mut Recorder,
         is_timed: bool,
@@ -101,10 +101,10 @@ impl Attempt<'_> {
     ) -> Option<Reply> {
         let (live, fit) = (self.own?, self.fit()?);
         let packets = &self.live.packets;
-        let begun = is_timed.then(Instant::now);
+        let started = is_timed.then(Instant::now);
         let hit = packets.answer(self.query, (self.key, fit), live, self.now, out);
-        if let Some(begun) = begun {
-            recorder.add_latency(Latency::Cache, 1, begun.elapsed().as_nanos() as u64);
+        if let Some(started) = started {
+            recorder.add_latency(Latency::Cache, 1, started.elapsed().as_nanos() as u64);
         }
         let (counter, reply) = match hit {
             Hit::Answered(reply) => (Counter::PacketcacheHit, Some(reply)),
@@ -122,12 +122,12 @@ impl Attempt<'_> {
         scratch: &mut Scratch,
         recorder: &mut Recorder,
         out: &mut [u8],
-    ) -> Tried {
-        let tried = self.run_with_addresses(parts, scratch, recorder, out);
+    ) -> AttemptOutcome {
+        let outcome = self.run_with_addresses(parts, scratch, recorder, out);
         // Addresses expire, so the next query must look them up in the cache again.
         scratch.set_addresses(None);
         scratch.clear_computed();
-        tried
+        outcome
     }
 
     fn run_with_addresses(
@@ -136,14 +136,14 @@ impl Attempt<'_> {
         scratch: &mut Scratch,
         recorder: &mut Recorder,
         out: &mut [u8],
-    ) -> Tried {
+    ) -> AttemptOutcome {
         loop {
             let view = LiveView::new(self.zones, parts);
             let zone = view.zone_for(self.key, self.query.qtype);
             if zone.is_none() && self.zones.denies(self.key, self.query.qtype) {
                 // The access list changed while the query waited.
                 let reply = self.engine.respond_denied(self.query, self.medium, out);
-                return Tried::Answered(reply);
+                return AttemptOutcome::Answered(reply);
             }
             let asked = (self.key, zone);
             scratch.forget_client();
@@ -152,22 +152,22 @@ impl Attempt<'_> {
                 .respond(&view, self.query, asked, self.medium, scratch, out);
             let used = view.used();
             if reply.outcome == AnswerKind::Unsigned {
-                return Tried::Waits(Lacking::Signatures(self.place_for_signing()));
+                return AttemptOutcome::Waits(MissingInput::Signatures(self.signing_location()));
             }
             if reply.outcome == AnswerKind::Resolving {
                 match self.find_addresses(scratch, out) {
-                    Some(tried) => return tried,
+                    Some(outcome) => return outcome,
                     None => continue,
                 }
             }
-            let mut of_script = None;
+            let mut script_name = None;
             if reply.outcome == AnswerKind::Computing {
                 match self.compute(parts, scratch, recorder) {
                     Some(ScriptLack::Records(name)) => {
-                        of_script = Some(NameKey::new(name.as_name()));
+                        script_name = Some(NameKey::new(name.as_name()));
                     }
                     Some(ScriptLack::Resolution(question)) => {
-                        return Tried::Waits(Lacking::Addresses(question));
+                        return AttemptOutcome::Waits(MissingInput::Addresses(question));
                     }
                     None => continue,
                 }
@@ -176,12 +176,12 @@ impl Attempt<'_> {
                 if let Used::One(index) = used
                     && self.is_cacheable(reply, scratch)
                 {
-                    self.keep_packet(&parts[index], (reply, &out[..reply.len]), recorder);
+                    self.cache_packet(&parts[index], (reply, &out[..reply.len]), recorder);
                 }
-                return Tried::Answered(reply);
+                return AttemptOutcome::Answered(reply);
             }
             let is_own = zone.is_none_or(|zone| zone.live().is_some());
-            let wanted = match &of_script {
+            let wanted = match &script_name {
                 Some(key) => key,
                 None if is_own => self.key,
                 None => scratch.pending(),
@@ -189,16 +189,16 @@ impl Attempt<'_> {
             let zone = self.zones.find(wanted, self.query.qtype);
             let Some((zone, live)) = zone.and_then(|zone| Some((zone, zone.live()?))) else {
                 // Unreachable, since the engine reported a live zone; a bug costs one answer.
-                return Tried::Answered(reply);
+                return AttemptOutcome::Answered(reply);
             };
             // Read before the look-up: later changes are newer than its result.
             let generation = live.generation();
-            let is_new = match self.ask_query_cache(live, wanted, recorder) {
+            let is_new = match self.find_in_query_cache(live, wanted, recorder) {
                 CacheFinding::Part(held) => parts.try_push(held).is_err(),
                 CacheFinding::Failure(kind) => {
                     let (engine, medium) = (self.engine, self.medium);
                     let reply = engine.respond_with_failure(self.query, kind, medium, out);
-                    return Tried::Answered(reply);
+                    return AttemptOutcome::Answered(reply);
                 }
                 CacheFinding::Nothing => true,
             };
@@ -208,7 +208,7 @@ impl Attempt<'_> {
                     apex: zone.apex_name().into(),
                     name: wanted.suffix(wanted.labels()).into(),
                 };
-                return Tried::Waits(Lacking::Part(Arc::new(Lookup {
+                return AttemptOutcome::Waits(MissingInput::Part(Arc::new(Lookup {
                     live,
                     generation,
                     request,
@@ -221,7 +221,7 @@ impl Attempt<'_> {
 
     /// Checks whether other clients may get the same reply from the packet cache.
     fn is_cacheable(&self, reply: Reply, scratch: &Scratch) -> bool {
-        (self.keeping == Keeping::All || !self.live.queries.is_on())
+        (self.caching == PacketCaching::All || !self.live.queries.is_on())
             // A zone that cannot be signed is not cached: its keys may work the next time.
             && reply.outcome != AnswerKind::BackendFailure
             && !scratch.has_made_names()
@@ -232,7 +232,7 @@ impl Attempt<'_> {
 
     /// Finds the addresses that an ALIAS record needs; `None` means that they are known now and the engine must run
     /// again.
-    fn find_addresses(&self, scratch: &mut Scratch, out: &mut [u8]) -> Option<Tried> {
+    fn find_addresses(&self, scratch: &mut Scratch, out: &mut [u8]) -> Option<AttemptOutcome> {
         let target = scratch.unresolved()?;
         let subnet = self.query.edns.and_then(|edns| edns.client_subnet());
         let target = UpstreamMessage::new(target, self.query.qtype).with_subnet(subnet);
@@ -242,12 +242,14 @@ impl Attempt<'_> {
                 scratch.set_addresses(Some(addresses));
                 None
             }
-            Some(TargetFound::Missing) => Some(Tried::Waits(Lacking::Addresses(target))),
+            Some(TargetFound::Missing) => {
+                Some(AttemptOutcome::Waits(MissingInput::Addresses(target)))
+            }
             Some(TargetFound::Failed) | None => {
                 let failure = BackendFailure::Unreachable;
                 let (engine, medium) = (self.engine, self.medium);
                 let reply = engine.respond_with_failure(self.query, failure, medium, out);
-                Some(Tried::Answered(reply))
+                Some(AttemptOutcome::Answered(reply))
             }
         }
     }
@@ -294,19 +296,19 @@ impl Attempt<'_> {
     }
 
     /// Returns the query's position in the signing queue.
-    pub(crate) fn place_for_signing(&self) -> SigningLocation {
+    pub(crate) fn signing_location(&self) -> SigningLocation {
         let zone = self.zones.zone_for(self.key, self.query.qtype);
         let apex_labels = zone.map_or(0, |zone| zone.apex_labels());
         // A question in another view is another one.
-        let of_view = u64::from(self.view.0).wrapping_mul(0xd1b5_4a32_d192_ed03);
-        let of_type = u64::from(self.query.qtype.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let view_hash = u64::from(self.view.0).wrapping_mul(0xd1b5_4a32_d192_ed03);
+        let type_hash = u64::from(self.query.qtype.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         SigningLocation {
-            zone: self.key.hash(apex_labels) ^ of_view,
-            question: self.key.hash(self.key.labels()) ^ of_type ^ of_view,
+            zone: self.key.hash(apex_labels) ^ view_hash,
+            question: self.key.hash(self.key.labels()) ^ type_hash ^ view_hash,
         }
     }
 
-    fn ask_query_cache(
+    fn find_in_query_cache(
         &self,
         live: &Live,
         wanted: &NameKey,
@@ -338,7 +340,12 @@ impl Attempt<'_> {
         })
     }
 
-    fn keep_packet(&self, held: &FetchedFragment, answer: (Reply, &[u8]), recorder: &mut Recorder) {
+    fn cache_packet(
+        &self,
+        held: &FetchedFragment,
+        answer: (Reply, &[u8]),
+        recorder: &mut Recorder,
+    ) {
         if let (Some(live), Some(fit)) = (self.own, self.fit())
             && !self
                 .live

@@ -18,7 +18,7 @@ pub(super) struct Completion<'l> {
     shared: &'l Arc<ServingState>,
     backend: &'l Backend,
     lookup: &'l Lookup,
-    begun: Instant,
+    started: Instant,
     is_over: bool,
 }
 
@@ -27,13 +27,13 @@ impl<'l> Completion<'l> {
         shared: &'l Arc<ServingState>,
         backend: &'l Backend,
         lookup: &'l Lookup,
-        begun: Instant,
+        started: Instant,
     ) -> Self {
         Completion {
             shared,
             backend,
             lookup,
-            begun,
+            started,
             is_over: false,
         }
     }
@@ -70,7 +70,7 @@ impl<'l> Completion<'l> {
     ) {
         let (shared, lookup) = (self.shared, self.lookup);
         let (key, recorder) = (&mut answerer.key, &mut answerer.recorder);
-        let took_ns = (now - self.begun).as_nanos() as u64;
+        let took_ns = (now - self.started).as_nanos() as u64;
         recorder.add_latency(Latency::Backend, 1, took_ns);
         key.set(lookup.request.name.as_name());
         let part = match result {
@@ -131,7 +131,7 @@ fn substitute(
             _ => Err(kind),
         },
         BackendFailure::BadData => {
-            queries.keep_failure(&lookup.live, key, lookup.generation, now);
+            queries.cache_failure(&lookup.live, key, lookup.generation, now);
             Err(kind)
         }
         BackendFailure::NotReady => Err(kind),

@@ -175,7 +175,7 @@ impl QueryCache {
     }
 
     /// Caches briefly that the data of a name was unusable when the zone had this generation.
-    pub(crate) fn keep_failure(&self, live: &Live, name: &NameKey, generation: u32, now: Instant) {
+    pub(crate) fn cache_failure(&self, live: &Live, name: &NameKey, generation: u32, now: Instant) {
         let expires = now + self.settings.negative_ttl.min(FAILURE_TTL);
         let failure = CachedLookup::Failure {
             generation,

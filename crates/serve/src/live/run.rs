@@ -193,7 +193,7 @@ async fn run_batch(shared: Arc<ServingState>, backend: Arc<Backend>, lookups: Ve
     let Some(mut batch) = backend.source.batch(&requests) else {
         return;
     };
-    while open.goes_on() {
+    while open.has_work() {
         let round = batch.round().await;
         open.complete(round, &mut runner.answerer());
     }
@@ -236,9 +236,9 @@ impl<'l> OpenBatch<'l> {
         backend: &'l Backend,
         lookups: &'l [Arc<Lookup>],
     ) -> Self {
-        let begun = Instant::now();
+        let started = Instant::now();
         let completion =
-            |lookup: &'l Arc<Lookup>| Some(Completion::new(shared, backend, lookup, begun));
+            |lookup: &'l Arc<Lookup>| Some(Completion::new(shared, backend, lookup, started));
         OpenBatch {
             completions: lookups.iter().map(completion).collect(),
             under_way: lookups.len(),
@@ -247,7 +247,7 @@ impl<'l> OpenBatch<'l> {
         }
     }
 
-    fn goes_on(&self) -> bool {
+    fn has_work(&self) -> bool {
         self.under_way > 0 && self.rounds < MAX_ROUNDS
     }
 
@@ -275,7 +275,7 @@ impl<'l> OpenBatch<'l> {
                 }
             }
         }
-        if self.goes_on() {
+        if self.has_work() {
             self.drop_unwanted();
         } else if self.under_way > 0 {
             self.give_up(answerer);
@@ -364,7 +364,7 @@ fn run_blocking(
     let requests: Vec<_> = lookups.iter().map(|lookup| &lookup.request).collect();
     match backend.source.batch(&requests) {
         Some(mut batch) => {
-            while open.goes_on() {
+            while open.has_work() {
                 let round = runtime.block_on(batch.round());
                 open.complete(round, answerer);
             }

@@ -389,7 +389,7 @@ mod tests {
                 view: ViewId::DEFAULT,
             };
             let received = Instant::now();
-            let reply_to = ReplyTo::Stream(Ticket::for_nobody());
+            let reply_to = ReplyTo::Stream(Ticket::disconnected());
             let late = LateRequest::new(&request, reply_to, received);
             let now = received + Duration::from_secs(age);
             late.is_outdated(Duration::from_secs(timeout), now)

@@ -114,7 +114,7 @@ impl<'t> Turn<'t> {
         scratch: &'t mut Scratch,
     ) -> Self {
         scratch.set_now(crate::sys::seconds_since_1970());
-        scratch.set_making(shared.signing.making_of_others());
+        scratch.set_making(shared.signing.making_elsewhere());
         Turn {
             shared,
             engine: snapshots.engine.load(),

@@ -8,7 +8,9 @@ use nameward_stats::Counter;
 
 use super::late::{LateRequest, ReplyTo};
 use super::path::{Asked, Turn};
-use crate::live::{Attempt, Keeping, Lacking, Parts, Tried, WaitingQuery, join_lookup};
+use crate::live::{
+    Attempt, AttemptOutcome, MissingInput, PacketCaching, Parts, WaitingQuery, join_lookup,
+};
 use crate::request::{Request, Verdict};
 use crate::signing::SigningLocation;
 
@@ -38,17 +40,19 @@ impl<'t> Turn<'t> {
         let attempt = self.attempt(request, asked, now);
         let mut parts = Parts::new();
         if reply.outcome == AnswerKind::Pending
-            && let Some(reply) = attempt.ask_packet_cache(self.recorder, is_timed, out)
+            && let Some(reply) = attempt.find_in_packet_cache(self.recorder, is_timed, out)
         {
             return Verdict::Reply(reply);
         }
-        let tried = match reply.outcome {
-            AnswerKind::Unsigned => Tried::Waits(Lacking::Signatures(attempt.place_for_signing())),
+        let outcome = match reply.outcome {
+            AnswerKind::Unsigned => {
+                AttemptOutcome::Waits(MissingInput::Signatures(attempt.signing_location()))
+            }
             _ => attempt.run(&mut parts, self.scratch, self.recorder, out),
         };
-        let lacking = match tried {
-            Tried::Answered(reply) => return Verdict::Reply(reply),
-            Tried::Waits(lacking) => lacking,
+        let missing = match outcome {
+            AttemptOutcome::Answered(reply) => return Verdict::Reply(reply),
+            AttemptOutcome::Waits(missing) => missing,
         };
         let Some(reply_to) = reply_to() else {
             return Verdict::Drop;
@@ -58,7 +62,7 @@ impl<'t> Turn<'t> {
             parts: parts.into_iter().collect(),
             place: None,
         };
-        match self.wait_for(lacking, question) {
+        match self.wait_for(missing, question) {
             Ok(()) => Verdict::Later,
             Err((_, refusal)) => self.refuse_to_wait(refusal, request, out),
         }
@@ -67,15 +71,15 @@ impl<'t> Turn<'t> {
     /// Queues a query for what its answer lacks; returns it if the queue is full.
     pub(crate) fn wait_for(
         &mut self,
-        lacking: Lacking,
+        missing: MissingInput,
         question: WaitingQuery,
     ) -> Result<(), (WaitingQuery, WaitRefusal)> {
-        let (waits, refusal) = match lacking {
-            Lacking::Part(lookup) => {
+        let (waits, refusal) = match missing {
+            MissingInput::Part(lookup) => {
                 let waits = join_lookup(self.shared, lookup, question);
                 (waits, WaitRefusal::Overload)
             }
-            Lacking::Addresses(target) => {
+            MissingInput::Addresses(target) => {
                 let waits = match self.shared.aliases() {
                     Some(aliases) => aliases.wait(target, question),
                     None => Err(question),
@@ -83,7 +87,7 @@ impl<'t> Turn<'t> {
                 // Targets are shared and bounded by themselves.
                 return waits.map_err(|question| (question, WaitRefusal::Overload));
             }
-            Lacking::Signatures(place) => {
+            MissingInput::Signatures(place) => {
                 let waits = self.wait_for_signatures(place, question);
                 (waits, WaitRefusal::Signing)
             }
@@ -159,7 +163,7 @@ impl<'t> Turn<'t> {
             view: request.view,
             medium: request.medium(),
             now,
-            keeping: Keeping::All,
+            caching: PacketCaching::All,
         }
     }
 

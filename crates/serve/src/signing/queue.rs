@@ -81,7 +81,7 @@ impl SigningQueue {
 
     /// Returns whether threads outside the queue make signatures: only if there are no signing threads.
     #[inline]
-    pub(crate) fn making_of_others(&self) -> Making {
+    pub(crate) fn making_elsewhere(&self) -> Making {
         if self.is_open.load(Ordering::Relaxed) {
             Making::Never
         } else {
@@ -201,7 +201,7 @@ mod tests {
             tls: None,
             view: ViewId::DEFAULT,
         };
-        let reply_to = ReplyTo::Stream(Ticket::for_nobody());
+        let reply_to = ReplyTo::Stream(Ticket::disconnected());
         WaitingQuery {
             request: Box::new(LateRequest::new(&request, reply_to, Instant::now())),
             parts: Vec::new(),
@@ -275,11 +275,11 @@ mod tests {
     #[test]
     fn a_closed_queue_takes_nothing_and_lets_threads_end() {
         let queue = SigningQueue::new(40);
-        assert_eq!(queue.making_of_others(), Making::NOW);
+        assert_eq!(queue.making_elsewhere(), Making::NOW);
         queue.open();
-        assert_eq!(queue.making_of_others(), Making::Never);
+        assert_eq!(queue.making_elsewhere(), Making::Never);
         queue.close();
-        assert_eq!(queue.making_of_others(), Making::NOW);
+        assert_eq!(queue.making_elsewhere(), Making::NOW);
         assert!(queue.push(place(1, 1), job(0)).is_err());
         assert!(!queue.pop(&mut Vec::new(), 1));
     }

@@ -131,7 +131,7 @@ pub struct Ticket {
 impl Ticket {
     /// Creates a ticket whose answer is discarded.
     #[cfg(test)]
-    pub(crate) fn for_nobody() -> Self {
+    pub(crate) fn disconnected() -> Self {
         let registry = Arc::new(Registry::new(1, 1, 1));
         let rules = &ListenerRules::NONE;
         Later::new((&registry, 0), &mut None, Duration::ZERO, rules).ticket()
