@@ -22,6 +22,8 @@ for argument in sys.argv[2:]:
 
 
 CONTEXT = ssl.create_default_context(cafile=AUTHORITY)
+# The HTTP client sets the protocols to negotiate (ALPN) in its context.
+HTTPS_CONTEXT = ssl.create_default_context(cafile=AUTHORITY)
 # Closes the current connection over QUIC.
 QUIC = contextlib.ExitStack()
 
@@ -36,7 +38,7 @@ def ask(query_number, transport, host, port, query):
     if transport == "https":
         url = f"https://{NAME}:{port}/dns-query"
         post, version = random.random() < 0.5, random.choice([dns.query.HTTPVersion.HTTP_1, dns.query.HTTPVersion.HTTP_2])
-        return dns.query.https(query, url, 20, port, bootstrap_address=host, verify=CONTEXT, post=post, http_version=version)
+        return dns.query.https(query, url, 20, port, bootstrap_address=host, verify=HTTPS_CONTEXT, post=post, http_version=version)
     assert transport == "quic", transport
     # A handshake in Python takes longer than all the rest: ten queries on each connection.
     if query_number % 10 == 0:
@@ -75,7 +77,7 @@ QUIC.close()
 for transport, host, port in TRANSPORTS:
     if transport == "https":
         # The client that dnspython uses, which says what HTTP version was spoken.
-        with httpx2.Client(http2=True, http1=False, verify=CONTEXT) as client:
+        with httpx2.Client(http2=True, http1=False, verify=HTTPS_CONTEXT) as client:
             message = dns.message.make_query("www.example.org.", "A", id=0).to_wire()
             media = {"content-type": "application/dns-message"}
             extensions = {"sni_hostname": NAME}
