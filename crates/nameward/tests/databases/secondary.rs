@@ -1,4 +1,4 @@
-//! Secondary zones of databases (SLAVE): transferred into the database, in both modes, with other servers on it,
+//! Secondary zones in databases (SLAVE): transferred into the database, in both modes, with other servers on it,
 //! across restarts.
 
 use super::powerdns::Store;

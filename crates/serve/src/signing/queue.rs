@@ -273,6 +273,24 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_takes_a_batch_and_leaves_a_share_to_idle_threads() {
+        let queue = SigningQueue::new(100);
+        for number in 0..8 {
+            assert!(queue.push(place(1, number), job(0)).is_ok());
+        }
+        let pop = |most| {
+            let mut jobs = Vec::new();
+            assert!(queue.pop(&mut jobs, most));
+            jobs.len()
+        };
+        queue.lock().idle = 1;
+        assert_eq!((pop(16), queue.len()), (4, 4));
+        queue.lock().idle = 0;
+        assert_eq!((pop(3), queue.len()), (3, 1));
+        assert_eq!((pop(16), queue.len()), (1, 0));
+    }
+
+    #[test]
     fn a_closed_queue_takes_nothing_and_lets_threads_end() {
         let queue = SigningQueue::new(40);
         assert_eq!(queue.making_elsewhere(), Making::NOW);
