@@ -29,6 +29,8 @@ pub(crate) use queue::{SigningLocation, SigningQueue};
 
 /// Maximum number of different queries that a signing thread takes at once: their replies share system calls.
 const BATCH: usize = 16;
+/// Time that a batch should take: a query of another zone waits for all of it, and 16 RSA signatures take up to 80 ms.
+const BATCH_TIME: Duration = Duration::from_millis(1);
 /// How long a finished reply waits for the others of its batch: many signatures with ECDSA, one with RSA.
 const REPLIES_HELD: Duration = Duration::from_micros(500);
 
@@ -94,9 +96,10 @@ fn work(shared: &Arc<ServingState>, share: f64) {
     let mut answerer = Answerer::new(shared, Making::NOW);
     let mut pace = Pace::new(share, Instant::now());
     let mut used_before = sys::thread_cpu_time();
-    let mut jobs = Vec::new();
-    while shared.signing.pop(&mut jobs, BATCH) {
-        let mut sent = Instant::now();
+    let (mut jobs, mut batch) = (Vec::new(), BATCH);
+    while shared.signing.pop(&mut jobs, batch) {
+        let (started, count) = (Instant::now(), jobs.len());
+        let mut sent = started;
         for job in jobs.drain(..) {
             let now = Instant::now();
             if now.saturating_duration_since(sent) >= REPLIES_HELD {
@@ -110,6 +113,7 @@ fn work(shared: &Arc<ServingState>, share: f64) {
             }
         }
         answerer.flush();
+        batch = next_batch(count, started.elapsed());
         let used = sys::thread_cpu_time();
         let spent = used.saturating_sub(std::mem::replace(&mut used_before, used));
         if let Some(pause) = pace.spend(spent, Instant::now()) {
@@ -118,9 +122,25 @@ fn work(shared: &Arc<ServingState>, share: f64) {
     }
 }
 
+/// Returns how many queries to take after a batch of `count` that took this long.
+fn next_batch(count: usize, took: Duration) -> usize {
+    let each = took.as_nanos() / count.max(1) as u128;
+    let fitting = BATCH_TIME.as_nanos() / each.max(1);
+    usize::try_from(fitting).map_or(BATCH, |fitting| fitting.clamp(1, BATCH))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slow_signatures_are_made_one_at_a_time() {
+        let micros = Duration::from_micros;
+        assert_eq!(next_batch(16, micros(480)), 16);
+        assert_eq!(next_batch(16, micros(3200)), 5);
+        assert_eq!(next_batch(1, micros(5000)), 1);
+        assert_eq!(next_batch(1, Duration::ZERO), 16);
+    }
 
     #[test]
     fn the_share_is_divided_over_as_few_threads_as_can_take_it() {
