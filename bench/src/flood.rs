@@ -31,7 +31,7 @@ const LIMIT: u32 = 200;
 const CLIENTS: u8 = 250;
 const CLIENT_RATE: u32 = 4;
 /// A query of a client without an answer for this long is lost.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 const RECEIVE_BUFFER: usize = 4 << 20;
 
 /// What the flood sent and received.
@@ -135,7 +135,7 @@ fn query_during_flood(
                 let is_truncated = len > 2 && reply[2] & 2 != 0;
                 let id = [reply[0], reply[1]];
                 let answered = asked.take_if(|(asked, _)| asked.to_be_bytes() == id);
-                if let Some((_, at)) = answered.filter(|(_, at)| at.elapsed() < PATIENCE)
+                if let Some((_, at)) = answered.filter(|(_, at)| at.elapsed() < TIMEOUT)
                     && !is_truncated
                 {
                     figures.answered += 1;

@@ -35,7 +35,7 @@ const TARGETS: usize = 10_000;
 /// Zones that are taken over at a start.
 const ZONES: usize = 100_000;
 /// The longest time for anything.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// A server that uses less than this of the CPU in a look is quiet.
 const QUIET: Duration = Duration::from_millis(300);
 
@@ -99,7 +99,7 @@ fn transfer_whole(
     sys::pin_to_core(plan.client_core)?;
     let client = SmallClient::new(peer.addr())?;
     while client.rcode(zone, 6) != Some(0) {
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > TIMEOUT {
             return Err(format!("not served in time:\n{}", peer.log_tail()).into());
         }
         thread::sleep(Duration::from_millis(5));
@@ -119,7 +119,7 @@ fn wait_until_quiet(peer: &Peer) -> Result<CpuTime, TestFailure> {
     loop {
         thread::sleep(QUIET);
         let now = time()?;
-        if now.total() - before.total() < 0.03 || started.elapsed() > PATIENCE {
+        if now.total() - before.total() < 0.03 || started.elapsed() > TIMEOUT {
             return Ok(now);
         }
         before = now;
@@ -156,7 +156,7 @@ fn follow_differences(server: Server, plan: &Plan<'_>) -> Result<String, TestFai
         let begun = Instant::now();
         primary.notify(zone, peer.addr())?;
         while client.address(&name) != Some(octet) {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIMEOUT {
                 return Err(format!("a change is not served:\n{}", peer.log_tail()).into());
             }
         }
@@ -267,7 +267,7 @@ fn receive_all(targets: &[UdpSocket]) -> Result<(), TestFailure> {
     let mut waiting: Vec<&UdpSocket> = targets.iter().collect();
     let mut buffer = [0; 1024];
     while !waiting.is_empty() {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             return Err(format!("{} servers were not notified", waiting.len()).into());
         }
         waiting.retain(|socket| {
@@ -290,7 +290,7 @@ pub fn zones(plan: &Plan<'_>) -> Result<String, TestFailure> {
     let state = tempfile::tempdir()?;
     let options = PeerOptions {
         cpu: Some(plan.server_core),
-        ready_timeout: PATIENCE,
+        ready_timeout: TIMEOUT,
         ..PeerOptions::default()
     };
     let launch = |ready: &[&str]| {
@@ -359,7 +359,7 @@ fn wait_for_zones(server: SocketAddr, names: &[&str]) -> Result<(), TestFailure>
                 return Ok(());
             }
         }
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > TIMEOUT {
             return Err("not all zones are served".into());
         }
         thread::sleep(Duration::from_millis(1));

@@ -22,7 +22,7 @@ use crate::process;
 const ZONE: &str = "bench.example";
 const TEXT: &str = "$ORIGIN bench.example.\n$TTL 300\n@ IN SOA ns1 host 1 3600 600 86400 300\n@ NS ns1\nns1 A 192.0.2.1\n";
 /// How long a client waits for a reply.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a server may take to load a zone of a million records.
 const LOADING: Duration = Duration::from_secs(300);
 
@@ -255,7 +255,7 @@ fn addition(number: u32) -> Vec<u8> {
 fn client(server: SocketAddr, shared: &UpdateLoad) -> io::Result<()> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.connect(server)?;
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
     let mut reply = [0; 1500];
     while !shared.stop.load(Ordering::Relaxed) {
         let message = addition(shared.next.fetch_add(1, Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! Fuzzes `nameward_maintain::fuzzing::transfer`.
+//! Fuzzes `nameward_peers::transfer_in::fuzzing::transfer`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| nameward_maintain::fuzzing::transfer(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nameward_peers::transfer_in::fuzzing::transfer(data));

@@ -1,4 +1,4 @@
-//! Fuzzes `nameward_maintain::update::fuzzing::update`.
+//! Fuzzes `nameward_peers::update::fuzzing::update`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| nameward_maintain::update::fuzzing::update(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| nameward_peers::update::fuzzing::update(data));

@@ -8,16 +8,16 @@ import subprocess
 import sys
 import time
 
-PATIENCE = 90
+TIMEOUT = 90
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 GALERA = "/usr/lib/galera/libgalera_smm.so"
 
 
-def wait_until(what, is_so, patience=PATIENCE):
+def wait_until(what, is_so, timeout=TIMEOUT):
     start = time.monotonic()
     while not is_so():
-        if time.monotonic() - start > patience:
-            raise SystemExit(f"failed: {what} did not come about within {patience} s")
+        if time.monotonic() - start > timeout:
+            raise SystemExit(f"failed: {what} did not come about within {timeout} s")
         time.sleep(0.05)
     return time.monotonic() - start
 

@@ -39,7 +39,7 @@ pub(crate) struct AliasScratch {
     /// Addresses of an external target that the caller knows.
     pub(crate) known: Option<Arc<AliasAddresses>>,
     /// The target that must be resolved.
-    pub(crate) wanted: Option<NameBuf>,
+    pub(crate) unresolved: Option<NameBuf>,
     /// The contents of the zone for `key` are not here.
     pub(crate) is_pending: bool,
     /// The answer contains addresses of an external target.
@@ -50,7 +50,7 @@ impl AliasScratch {
     /// Resets the state for a new query; the addresses supplied by the caller are kept.
     #[inline]
     pub(crate) fn begin(&mut self) {
-        self.wanted = None;
+        self.unresolved = None;
         self.is_pending = false;
         self.is_used = false;
     }

@@ -40,7 +40,7 @@ pub struct ComputedName {
 
 /// The scripts that an answer needs, after [`AnswerKind::Computing`].
 #[derive(Debug, Clone)]
-pub struct WantedScripts {
+pub struct NeededScripts {
     /// The queried name.
     pub name: NameBuf,
     /// The zone of the name.
@@ -62,7 +62,7 @@ pub struct WantedScripts {
 pub(crate) struct ComputedScratch {
     /// Names computed for the current query.
     pub(crate) known: Vec<ComputedName>,
-    pub(crate) wanted: Option<WantedScripts>,
+    pub(crate) needed: Option<NeededScripts>,
     /// Whether the answer depends on a script or pool.
     pub(crate) is_used: bool,
     /// The leading bits of the client's address that the choice from a pool depends on.

@@ -95,17 +95,19 @@ impl<'n, 'b> Encoder<'n, 'b> {
         }
     }
 
-    /// Writes the whole reply; returns its length and whether it was truncated.
+    /// Writes the whole reply, once; returns its length and whether it was truncated. Not by value: the encoder would be
+    /// copied.
     #[inline]
     pub(crate) fn write<V: ZoneView>(
-        mut self,
+        &mut self,
         query: &Query<'n>,
         plan: &Plan<'n, V>,
         made: &'n [NameBuf],
-        opt: Option<OptRecord<'_>>,
+        opt: Option<&OptRecord<'_>>,
     ) -> WrittenReply {
-        if let Some(opt) = &opt {
-            self.writer.reserve(opt.octets());
+        let opt = opt.map(|opt| (opt, opt.octets()));
+        if let Some((_, octets)) = opt {
+            self.writer.reserve(octets);
         }
         let result = if plan.truncate {
             Err(Stop::Full)
@@ -114,9 +116,9 @@ impl<'n, 'b> Encoder<'n, 'b> {
         };
         let truncated = result.is_err();
         self.writer.release_reserved();
-        if let Some(opt) = &opt {
+        if let Some((opt, octets)) = opt {
             // Room was reserved, so it fits.
-            let _ = self.writer.opt(opt, plan.rcode);
+            let _ = self.writer.opt_of_len(opt, octets, plan.rcode);
         }
         let flags = ReplyFlags {
             aa: plan.authoritative,

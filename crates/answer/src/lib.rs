@@ -7,21 +7,22 @@
 #![forbid(unsafe_code)]
 
 mod alias;
-mod asker;
 mod chaos;
 mod claim;
 mod computed;
+mod effective_client;
 mod encode;
 mod hints;
 mod plan;
 mod planner;
+mod reply;
 mod scratch;
 mod view;
 mod without_question;
 
 pub use alias::{AliasAddresses, TargetLocation, alias_of, find_target};
-pub use asker::Asker;
-pub use computed::{ComputedName, ComputedRrset, WantedScripts};
+pub use computed::{ComputedName, ComputedRrset, NeededScripts};
+pub use effective_client::EffectiveClient;
 use encode::{Encoder, Stop};
 pub use hints::{has_auto_hints, hinted_records};
 pub use nameward_dnssec::Making;
@@ -32,6 +33,7 @@ use nameward_zone::NameKey;
 pub use plan::MAX_CHAIN;
 use plan::Plan;
 use planner::Question;
+pub use reply::{AnswerKind, Reply};
 pub use scratch::Scratch;
 pub use view::{PreparedAddresses, ZoneView, Zones};
 
@@ -80,104 +82,6 @@ pub enum Medium {
     Datagram,
     /// A stream.
     Stream,
-}
-
-/// The kind of an answer, for the counters and rings of the status page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AnswerKind {
-    /// Records of the queried type, or an alias.
-    Answer,
-    /// The name exists, the type does not.
-    NoData,
-    /// The name does not exist.
-    NxDomain,
-    /// A delegation.
-    Referral,
-    /// The name is in no zone served here.
-    NotOurs,
-    /// The zone is served here, but this client may not query it.
-    Denied,
-    /// Contents needed for the answer are not here; nothing was written. They belong to the query name if its zone is
-    /// looked up, otherwise to [`Scratch::pending`].
-    Pending,
-    /// The answer needs addresses of a name outside the zones served here ([`Scratch::unresolved`]); nothing was
-    /// written.
-    Resolving,
-    /// The answer needs the results of scripts ([`Scratch::wanted_scripts`]); nothing was written.
-    Computing,
-    /// Signatures needed for the answer do not exist yet, and this caller makes none; nothing was written.
-    Unsigned,
-    /// A backend did not deliver the contents.
-    BackendFailure,
-    /// Anything else: errors, other classes, other opcodes.
-    Other,
-}
-
-/// A written reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reply {
-    /// Octets written; 0 means no reply is sent.
-    pub len: usize,
-    /// Response code.
-    pub rcode: Rcode,
-    /// The kind of the answer.
-    pub outcome: AnswerKind,
-    /// Whether it was truncated (TC).
-    pub truncated: bool,
-    /// Whether the query name exists only through a wildcard or below a DNAME, like any number of others.
-    pub is_expanded: bool,
-    /// Whether a zone was searched, and found.
-    pub zone_found: Option<bool>,
-}
-
-impl Reply {
-    const PENDING: Reply = Reply {
-        len: 0,
-        rcode: Rcode::NoError,
-        outcome: AnswerKind::Pending,
-        truncated: false,
-        is_expanded: false,
-        zone_found: Some(true),
-    };
-
-    const RESOLVING: Reply = Reply {
-        outcome: AnswerKind::Resolving,
-        ..Reply::PENDING
-    };
-
-    const COMPUTING: Reply = Reply {
-        outcome: AnswerKind::Computing,
-        ..Reply::PENDING
-    };
-
-    const UNSIGNED: Reply = Reply {
-        outcome: AnswerKind::Unsigned,
-        ..Reply::PENDING
-    };
-
-    /// Returns the reply to a query whose answer needs something that is not available.
-    #[inline]
-    fn postponed(outcome: AnswerKind) -> Option<Reply> {
-        match outcome {
-            AnswerKind::Pending => Some(Reply::PENDING),
-            AnswerKind::Resolving => Some(Reply::RESOLVING),
-            AnswerKind::Computing => Some(Reply::COMPUTING),
-            _ => None,
-        }
-    }
-
-    /// Checks whether nothing was written because the answer needs contents, addresses or signatures that are not
-    /// available.
-    #[inline]
-    pub fn comes_later(&self) -> bool {
-        matches!(
-            self.outcome,
-            AnswerKind::Pending
-                | AnswerKind::Resolving
-                | AnswerKind::Computing
-                | AnswerKind::Unsigned
-        )
-    }
 }
 
 /// The identity of this server, for queries about it.
@@ -289,7 +193,7 @@ impl Engine {
             subnet.lengthen_scope(scratch.client_bits());
         }
         encoder.recent = Some(&mut scratch.recent);
-        let written = encoder.write(query, &plan, &scratch.made, opt);
+        let written = encoder.write(query, &plan, &scratch.made, opt.as_ref());
         scratch.making = written.making;
         match written.stop {
             // RFC 8945 section 5.3: if the TSIG record leaves no room for the reply, it is the question with TC.
@@ -301,12 +205,10 @@ impl Engine {
             }
         }
         Reply {
-            len: written.len,
-            rcode: plan.rcode,
-            outcome: plan.outcome,
             truncated: written.stop.is_some(),
             is_expanded: plan.is_expanded,
             zone_found: Some(true),
+            ..Reply::new(written.len, plan.rcode, plan.outcome)
         }
     }
 
@@ -318,15 +220,13 @@ impl Engine {
             authoritative: true,
             ..Plan::empty(Rcode::NoError)
         };
-        let encoder = Encoder::new(query, out, self.limit(query, Medium::Datagram));
-        let len = encoder.write(query, &plan, &[], self.opt(query, None)).len;
+        let mut encoder = Encoder::new(query, out, self.limit(query, Medium::Datagram));
+        let opt = self.opt(query, None);
+        let len = encoder.write(query, &plan, &[], opt.as_ref()).len;
         Reply {
-            len,
-            rcode: Rcode::NoError,
-            outcome: AnswerKind::Other,
             truncated: true,
-            is_expanded: false,
             zone_found: Some(true),
+            ..Reply::new(len, Rcode::NoError, AnswerKind::Other)
         }
     }
 
@@ -404,12 +304,8 @@ impl Engine {
             && let Some((len, truncated)) = self.chaos(query, medium, out)
         {
             return Reply {
-                len,
-                rcode: Rcode::NoError,
-                outcome: AnswerKind::Other,
                 truncated,
-                is_expanded: false,
-                zone_found: None,
+                ..Reply::new(len, Rcode::NoError, AnswerKind::Other)
             };
         }
         self.error(
@@ -431,22 +327,16 @@ impl Engine {
         out: &mut [u8],
     ) -> Reply {
         let plan = Plan::<nameward_zone::Zone>::empty(rcode);
-        let encoder = Encoder::new(query, out, self.limit(query, medium));
-        let len = encoder.write(query, &plan, &[], self.opt(query, error)).len;
-        Reply {
-            len,
-            rcode,
-            outcome: AnswerKind::Other,
-            truncated: false,
-            is_expanded: false,
-            zone_found: None,
-        }
+        let mut encoder = Encoder::new(query, out, self.limit(query, medium));
+        let opt = self.opt(query, error);
+        let len = encoder.write(query, &plan, &[], opt.as_ref()).len;
+        Reply::new(len, rcode, AnswerKind::Other)
     }
 
     /// Returns the OPT record of the reply, if the request has one (RFC 6891 section 6.1.1).
     #[inline]
     pub fn opt(&self, query: &Query<'_>, error: Option<u16>) -> Option<OptRecord<'_>> {
-        let edns = query.edns?;
+        let (edns, options) = (query.edns?, query.reply_options);
         let nsid = (edns.nsid && !self.identity.nsid.is_empty()).then_some(&self.identity.nsid[..]);
         Some(OptRecord {
             payload: self.udp_payload,
@@ -455,9 +345,9 @@ impl Engine {
             nsid,
             error,
             expire: None,
-            subnet: edns.client_subnet(),
-            keepalive: edns.reply_keepalive,
-            cookie: edns.reply_cookie.map(|cookie| cookie.octets),
+            subnet: options.subnet,
+            keepalive: options.keepalive,
+            cookie: options.cookie.map(|cookie| cookie.octets),
         })
     }
 

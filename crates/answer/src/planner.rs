@@ -225,13 +225,15 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         match found {
             Some(rrset) if self.is_said(rrset, node) => PlanStep::Done,
             Some(rrset) => {
-                let data = if matches!(self.qtype, Type::SVCB | Type::HTTPS) {
-                    service_data(zone, rrset)
+                let (owner, ttl) = (owner(current), rrset.ttl());
+                // Two calls, so that the entry is written where it stays in the usual case.
+                if matches!(self.qtype, Type::SVCB | Type::HTTPS) {
+                    let data = service_data(zone, rrset);
+                    self.push(Section::Answer, owner, data, ttl, (zone, node));
                 } else {
-                    Data::Rrset(rrset)
-                };
-                let ttl = rrset.ttl();
-                self.push(Section::Answer, owner(current), data, ttl, (zone, node));
+                    let data = Data::Rrset(rrset);
+                    self.push(Section::Answer, owner, data, ttl, (zone, node));
+                }
                 PlanStep::Done
             }
             None if self.qtype == Type::NSEC
@@ -375,15 +377,18 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         ttl: u32,
         (zone, node): (&'z Z::View, Node<'z>),
     ) {
-        // MAX_ENTRIES covers the longest chain, so nothing is lost here.
-        let _ = self.plan.entries.try_push(PlanEntry {
-            section,
-            owner,
-            data,
-            ttl,
-            zone,
-            node,
-        });
+        // MAX_ENTRIES covers the longest chain, so nothing is lost here. Without the check the entry would be made elsewhere
+        // and copied, to be returned if there is no room.
+        if !self.plan.entries.is_full() {
+            self.plan.entries.push(PlanEntry {
+                section,
+                owner,
+                data,
+                ttl,
+                zone,
+                node,
+            });
+        }
     }
 }
 

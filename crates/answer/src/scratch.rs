@@ -1,7 +1,7 @@
 //! Working memory for answers, kept between queries so that planning does not allocate.
 
 use crate::alias::{AliasAddresses, AliasScratch};
-use crate::computed::{ComputedName, ComputedScratch, WantedScripts};
+use crate::computed::{ComputedName, ComputedScratch, NeededScripts};
 use crate::plan::MAX_CHAIN;
 use arrayvec::ArrayVec;
 use nameward_dnssec::{Making, RecentSignatures};
@@ -59,9 +59,9 @@ impl Scratch {
         self.client_bits = None;
     }
 
-    /// Notes that the answer depends on this many leading bits of the client's address ([`crate::Asker`]), whether they
-    /// matched something or not: the scope of the reply covers them (RFC 7871 section 7.2.1), and the answer is not
-    /// cached.
+    /// Notes that the answer depends on this many leading bits of the address of its [`crate::EffectiveClient`], whether
+    /// they matched something or not: the scope of the reply covers them (RFC 7871 section 7.2.1), and the answer is
+    /// not cached.
     pub fn note_client_bits(&mut self, bits: u8) {
         self.client_bits = Some(self.client_bits.unwrap_or(0).max(bits));
     }
@@ -89,7 +89,7 @@ impl Scratch {
 
     /// Returns the name whose addresses are needed, after [`crate::AnswerKind::Resolving`].
     pub fn unresolved(&self) -> Option<Name<'_>> {
-        self.alias.wanted.as_ref().map(NameBuf::as_name)
+        self.alias.unresolved.as_ref().map(NameBuf::as_name)
     }
 
     /// Sets the addresses that a resolver returned for a target; `None` clears them.
@@ -104,11 +104,11 @@ impl Scratch {
     }
 
     /// Returns the scripts that are needed, after [`crate::AnswerKind::Computing`].
-    pub fn wanted_scripts(&mut self) -> Option<WantedScripts> {
-        self.computed.wanted.take()
+    pub fn needed_scripts(&mut self) -> Option<NeededScripts> {
+        self.computed.needed.take()
     }
 
-    /// Adds what the wanted scripts returned.
+    /// Adds what the needed scripts returned.
     pub fn add_computed(&mut self, computed: ComputedName) {
         self.computed.known.push(computed);
     }

@@ -2,21 +2,23 @@
 
 use crate::{AnswerKind, Engine, Reply};
 use nameward_wire::Rcode;
-use nameward_wire::message::{Edns, HEADER, Malformed, OptRecord, ReplyFlags, write_reply_header};
+use nameward_wire::message::{
+    HEADER, Malformed, OptRecord, ReplyCookie, ReplyFlags, write_reply_header,
+};
 
 impl Engine {
-    /// Writes the reply to a request without a question: a header and an OPT record.
+    /// Writes the reply to a request for a cookie without a question: a header and an OPT record.
     #[cold]
     pub fn respond_without_question(
         &self,
         packet: &[u8],
-        edns: &Edns<'_>,
+        cookie: ReplyCookie,
         rcode: Rcode,
         out: &mut [u8],
     ) -> Option<Reply> {
         let opt = OptRecord {
             payload: self.udp_payload,
-            cookie: edns.reply_cookie.map(|cookie| cookie.octets),
+            cookie: Some(cookie.octets),
             ..OptRecord::default()
         };
         let len = HEADER + opt.write(rcode, out.get_mut(HEADER..)?)?;
@@ -25,14 +27,7 @@ impl Engine {
             ..ReplyFlags::default()
         };
         write_reply_header(packet, out, flags, [0, 0, 0, 1]);
-        Some(Reply {
-            len,
-            rcode,
-            outcome: AnswerKind::Other,
-            truncated: false,
-            is_expanded: false,
-            zone_found: None,
-        })
+        Some(Reply::new(len, rcode, AnswerKind::Other))
     }
 
     /// Writes the reply to a packet that is not a proper request; `None` means no reply is sent.
@@ -55,13 +50,6 @@ impl Engine {
             ..ReplyFlags::default()
         };
         write_reply_header(packet, out, flags, [(end > HEADER) as u16, 0, 0, 0]);
-        Some(Reply {
-            len: end,
-            rcode,
-            outcome: AnswerKind::Other,
-            truncated: false,
-            is_expanded: false,
-            zone_found: None,
-        })
+        Some(Reply::new(end, rcode, AnswerKind::Other))
     }
 }

@@ -69,7 +69,7 @@ fn reply_octets(name: &str, qtype: u16, flags: u8) -> Vec<u8> {
         &mut scratch,
         &mut out,
     );
-    out.truncate(reply.len);
+    out.truncate(reply.len());
     out
 }
 

@@ -255,7 +255,7 @@ fn ask(table: &ZoneTable, name: Name<'_>, qtype: u16) -> Message {
         &mut Scratch::default(),
         &mut out,
     );
-    Message::from_vec(&out[..reply.len]).unwrap()
+    Message::from_vec(&out[..reply.len()]).unwrap()
 }
 
 /// Names right beside a name, and right below it.

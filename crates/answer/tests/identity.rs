@@ -19,7 +19,7 @@ fn ask(engine: &Engine, name: &str, opt: &[u8], medium: Medium) -> Vec<u8> {
     let asked = (&key, None);
     let reply = engine.respond(&zones, &query, asked, medium, &mut scratch, &mut out);
     assert_eq!(reply.truncated, out[2] & 2 != 0);
-    out[..reply.len].to_vec()
+    out[..reply.len()].to_vec()
 }
 
 fn engine(version: String) -> Engine {

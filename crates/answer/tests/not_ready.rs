@@ -50,7 +50,7 @@ fn ask(engine: &Engine, name: &str, qtype: Type, medium: Medium) -> (Reply, Vec<
     let mut scratch = Scratch::default();
     let asked = (&key, zone);
     let reply = engine.respond(&table, &query, asked, medium, &mut scratch, &mut out);
-    out.truncate(reply.len);
+    out.truncate(reply.len());
     (reply, out)
 }
 

@@ -132,7 +132,7 @@ fn respond(
         &mut Scratch::default(),
         &mut out,
     );
-    out.truncate(reply.len);
+    out.truncate(reply.len());
     let message = Message::from_vec(&out).unwrap_or_else(|error| panic!("{error}: {out:02x?}"));
     (reply, out, message)
 }

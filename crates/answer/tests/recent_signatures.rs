@@ -74,7 +74,7 @@ fn answer(
         scratch,
         &mut out,
     );
-    out.truncate(reply.len);
+    out.truncate(reply.len());
     out
 }
 

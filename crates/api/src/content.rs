@@ -4,8 +4,8 @@
 //! letter case does not count, and neither does the form of addresses.
 
 use nameward_control::operations::ListedRecord;
-use nameward_store::sql::split_long_strings;
-use nameward_store::sql::write::{keeps_text, powerdns_text};
+use nameward_sql::split_long_strings;
+use nameward_sql::write::{keeps_text, powerdns_text};
 use nameward_wire::rdata::{parse_text, write_text};
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, Type};

@@ -76,13 +76,13 @@ impl<T: Copy> NetworkTable<T> {
     /// Finds the value for a client of whose address this many leading bits are known: networks that are narrower than
     /// that do not match.
     #[inline]
-    pub fn find(&self, address: IpAddr, known: u8) -> NetworkMatch<T> {
+    pub fn find(&self, address: IpAddr, known_bits: u8) -> NetworkMatch<T> {
         let family = if address.is_ipv4() {
             &self.v4
         } else {
             &self.v6
         };
-        family.find(number(address), known)
+        family.find(number(address), known_bits)
     }
 }
 
@@ -170,7 +170,7 @@ impl<T: Copy> FamilyNetworks<T> {
     }
 
     #[inline]
-    fn find(&self, address: u128, known: u8) -> NetworkMatch<T> {
+    fn find(&self, address: u128, known_bits: u8) -> NetworkMatch<T> {
         if self.networks.is_empty() {
             return NetworkMatch {
                 value: None,
@@ -183,7 +183,7 @@ impl<T: Copy> FamilyNetworks<T> {
             let Some(network) = (owner as usize).checked_sub(1).map(|at| self.networks[at]) else {
                 break None;
             };
-            if network.prefix <= known {
+            if network.prefix <= known_bits {
                 break Some(network.value);
             }
             owner = network.parent;
@@ -226,11 +226,11 @@ mod tests {
     type Network = (IpAddr, u8, u16);
 
     /// The narrowest network, by trying all of them.
-    fn naive(networks: &[Network], address: IpAddr, known: u8) -> Option<u16> {
+    fn naive(networks: &[Network], address: IpAddr, known_bits: u8) -> Option<u16> {
         let contains = |network: &&Network| {
             let (base, prefix, _) = **network;
             base.is_ipv4() == address.is_ipv4()
-                && prefix <= known
+                && prefix <= known_bits
                 && (number(base) ^ number(address)) & mask(prefix) == 0
         };
         let found = networks.iter().filter(contains);
@@ -260,7 +260,7 @@ mod tests {
             clients in proptest::collection::vec((network(), any::<u128>()), 1..40),
         ) {
             let table = NetworkTable::new(networks.iter().copied());
-            for ((address, known, _), noise) in clients {
+            for ((address, known_bits, _), noise) in clients {
                 let width = if address.is_ipv4() { 32 } else { 128 };
                 let full = table.find(address, width);
                 prop_assert_eq!(full.value, naive(&networks, address, width));
@@ -274,13 +274,13 @@ mod tests {
                 };
                 prop_assert_eq!(naive(&networks, other, width), full.value);
                 // A subnet is in the narrowest network that contains all of it.
-                let subnet = number(address) & mask(known);
+                let subnet = number(address) & mask(known_bits);
                 let subnet = if address.is_ipv4() {
                     IpAddr::from(Ipv4Addr::from_bits((subnet >> 96) as u32))
                 } else {
                     IpAddr::from(Ipv6Addr::from_bits(subnet))
                 };
-                prop_assert_eq!(table.find(subnet, known).value, naive(&networks, subnet, known));
+                prop_assert_eq!(table.find(subnet, known_bits).value, naive(&networks, subnet, known_bits));
             }
         }
     }

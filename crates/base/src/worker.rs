@@ -63,8 +63,8 @@ pub fn start(
 
 /// Waits until no thread is left whose name starts with one of these; returns the names of those that are still running
 /// when the time is over.
-pub fn wait_for_end(names: &[&str], patience: Duration) -> Vec<String> {
-    let deadline = Instant::now() + patience;
+pub fn wait_for_end(names: &[&str], timeout: Duration) -> Vec<String> {
+    let deadline = Instant::now() + timeout;
     loop {
         let mut left = THREADS.lock().clone();
         left.retain(|(name, running)| {

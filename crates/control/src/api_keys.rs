@@ -15,7 +15,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::{BASE32_NOPAD, HEXLOWER};
 use nameward_base::sync::RwLock;
 use nameward_maintain::policy::{PolicySource, PolicyTable, SharedApiKey};
-use nameward_store::state::{StateChange, StateError, StateStore};
+use nameward_state::{StateChange, StateError, StateStore};
 use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
@@ -334,7 +334,7 @@ fn read_key(id: &str, value: &[u8], source: PolicySource) -> Option<ApiKey> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nameward_store::state::JournalBounds;
+    use nameward_state::JournalBounds;
 
     #[test]
     fn a_key_is_accepted_until_it_expires_and_after_a_restart_and_only_its_hash_is_stored() {

@@ -42,10 +42,10 @@ pub use key::rollover::{KeySteps, ListedStep};
 pub use key::secure_all::SecuredZone;
 pub use key::signing_status::ListedSigning;
 pub use key::zone_keys::ListedZoneKey;
+use nameward_keys::rollover::RolloverManager;
 use nameward_maintain::Commits;
 pub use nameward_maintain::PublishError;
 use nameward_maintain::follow::place_of_rank;
-use nameward_maintain::keys::rollover::RolloverManager;
 use nameward_maintain::policy::{PolicyTable, StoredPolicies};
 use nameward_maintain::stored_views::StoredViews;
 pub use record::batch::{BatchDeletion, BatchRecords, BatchRequest, BatchStep, ZoneBatch};
@@ -93,12 +93,12 @@ pub use zone::status::{ListedZoneStatus, RunningTransferStatus};
 use crate::api_keys::ApiKeys;
 pub use crate::key_scope::KeyScope;
 pub use crate::secret_text::SecretText;
-use nameward_store::sql::write::{Committed, WriteError};
-use nameward_store::sql::{DatabaseAddress, SqlBackend, ZoneRow};
-use nameward_store::state::CopyBoundsInForce;
+use nameward_sql::write::{Committed, WriteError};
+use nameward_sql::{DatabaseAddress, SqlBackend, ZoneRow};
+use nameward_state::CopyBoundsInForce;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::ScriptCheck;
-use nameward_zone::change::ChangeAuthor;
+use nameward_zone::change::{ChangeAuthor, Edit};
 use record::read_deletion;
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -201,15 +201,6 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// Runs an operation on zones or records without an author; other operations are not handled here.
-    pub fn run(
-        &self,
-        request: &OperationRequest,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
-        self.run_for(None, request, items)
-    }
-
     /// Runs an operation on zones or records; other operations are not handled here. Changes of records are recorded
     /// with their author.
     #[expect(clippy::too_many_lines, reason = "one arm for each operation")]
@@ -269,8 +260,12 @@ impl Operations {
             Request::ZoneRectify { zone } => self.rectify_zone(zone),
             Request::ZoneSet(terms) => self.change_settings(terms, author),
             Request::Apply(batches) => self.apply_batches(batches, author, items),
-            Request::RecordSet(template) => self.set_records(template, author),
-            Request::RecordAdd(template) => self.add_records(template, author),
+            Request::RecordSet(record) => self.change_records(&record.zone, author, |apex| {
+                Ok(Edit::Replace(record.read(apex)?))
+            }),
+            Request::RecordAdd(record) => self.change_records(&record.zone, author, |apex| {
+                Ok(Edit::Add(record.read(apex)?))
+            }),
             Request::RecordDelete {
                 zone,
                 name,

@@ -59,7 +59,7 @@ use tokio::task::AbortHandle;
 
 use crate::operations::{ReadyRules, ServerStatus};
 use access::Password;
-pub use access::{BadHash, check_password, counted_as, hash_password, is_allowed, same_secret};
+pub use access::{BadHash, check_password, client_network, hash_password, is_allowed, same_secret};
 pub use api::statistics;
 pub use handover::ApiHandover;
 pub use key_gate::KeyGate;
@@ -284,7 +284,7 @@ impl Web {
             return; // every connection is being answered
         }
         shared.connections.fetch_add(1, Ordering::Relaxed);
-        let client = access::counted_as(peer.ip());
+        let client = access::client_network(peer.ip());
         *waiting.clients.entry(client).or_insert(0) += 1;
         let slot = ConnectionSlotGuard {
             id,

@@ -117,7 +117,7 @@ pub struct SigningPolicy {
     /// The chain, or records made for each answer.
     pub style: DenialStyle,
     /// The style was set explicitly.
-    pub is_style_asked: bool,
+    pub is_style_explicit: bool,
     /// Delegations without DS have no NSEC3 in the chain (RFC 5155 section 6).
     pub is_opt_out: bool,
     /// NSEC3 records are only made for answers: there is no chain to transfer.
@@ -213,7 +213,7 @@ impl SigningPolicy {
                 self.style = DenialStyle::read(content).ok_or(SkippedStatement(
                     "invalid X-NAMEWARD-DENIAL: expected chain, white-lies or compact",
                 ))?;
-                self.is_style_asked = true;
+                self.is_style_explicit = true;
             }
             "PRESIGNED" => self.is_presigned = content == "1",
             _ => {}

@@ -255,13 +255,13 @@ pub fn note_ds(
 
 /// Returns the DS RRset that the zone requests from its parent.
 pub fn parent_request(policy: &RolloverPolicy, keys: &[KeyState]) -> ParentRequest {
-    let wanted = keys.iter().filter(|key| key.ds.is_shown());
-    let wanted: Vec<u32> = wanted.map(|key| key.id).collect();
+    let shown = keys.iter().filter(|key| key.ds.is_shown());
+    let shown: Vec<u32> = shown.map(|key| key.id).collect();
     let is_leaving = keys
         .iter()
         .any(|key| key.ds.phase == RecordPhase::Unretentive);
-    match (wanted.is_empty(), policy.keys.is_empty() && is_leaving) {
-        (false, _) => ParentRequest::Keys(wanted),
+    match (shown.is_empty(), policy.keys.is_empty() && is_leaving) {
+        (false, _) => ParentRequest::Keys(shown),
         (true, true) => ParentRequest::Removal,
         (true, false) => ParentRequest::Nothing,
     }

@@ -239,7 +239,7 @@ impl Signing {
         self.style() == DenialStyle::Chain
             && self.signs()
             && !self.keys.is_broken
-            && (self.policy.is_style_asked || self.keys.signers(Type::NSEC).any(is_slow))
+            && (self.policy.is_style_explicit || self.keys.signers(Type::NSEC).any(is_slow))
     }
 
     /// Checks whether delegations without DS have no NSEC3 in the chain.

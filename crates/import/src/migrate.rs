@@ -63,7 +63,7 @@ pub struct ImportedSetting {
     /// Its value.
     pub value: ImportedValue,
     /// Location of the other server's setting; `None` for a default of that server.
-    pub place: Option<ConfigLocation>,
+    pub location: Option<ConfigLocation>,
 }
 
 /// A number with the same meaning here: the other server's name, table and key, factor, minimum and maximum.
@@ -79,7 +79,7 @@ pub struct ImportedKey {
     /// The secret in base64.
     pub secret: String,
     /// Its location.
-    pub place: ConfigLocation,
+    pub location: ConfigLocation,
 }
 
 /// Omits the secret.
@@ -240,7 +240,7 @@ pub struct ImportedZone {
     /// The file with the contents of a catalog generated here.
     pub catalog_file: Option<PathBuf>,
     /// Its location.
-    pub place: ConfigLocation,
+    pub location: ConfigLocation,
 }
 
 /// A view.
@@ -255,7 +255,7 @@ pub struct ImportedView {
     /// The names of its zone versions, each with its variant.
     pub zones: Vec<String>,
     /// Its location.
-    pub place: ConfigLocation,
+    pub location: ConfigLocation,
 }
 
 /// A zone that the other server signs: the location of its signed version and its keys.
@@ -310,7 +310,7 @@ pub struct ImportedPolicy {
     /// Its settings.
     pub settings: PolicySettings,
     /// Its location.
-    pub place: ConfigLocation,
+    pub location: ConfigLocation,
 }
 
 /// Returns the Nameward name of an algorithm for which keys can be generated; `None` for others.
@@ -333,7 +333,7 @@ pub struct ImportedBackend {
     /// Its settings: keys and values. A database URL contains a password.
     pub settings: Vec<(&'static str, ImportedValue)>,
     /// Its location.
-    pub place: ConfigLocation,
+    pub location: ConfigLocation,
 }
 
 /// The URL may contain a password, which is not printed.
@@ -370,20 +370,20 @@ impl ImportedServer {
     /// Sets a setting and reports it as converted.
     pub(crate) fn take(
         &mut self,
-        place: &ConfigLocation,
+        location: &ConfigLocation,
         (table, key): (&'static str, &'static str),
         value: ImportedValue,
         from: &str,
     ) {
         let text = format!("{from}: {key} in [{table}]");
-        self.report.add(ImportVerdict::Taken, place, text);
-        self.set(Some(place), (table, key), value);
+        self.report.add(ImportVerdict::Taken, location, text);
+        self.set(Some(location), (table, key), value);
     }
 
     /// Sets a setting.
     pub(crate) fn set(
         &mut self,
-        place: Option<&ConfigLocation>,
+        location: Option<&ConfigLocation>,
         (table, key): (&'static str, &'static str),
         value: ImportedValue,
     ) {
@@ -397,7 +397,7 @@ impl ImportedServer {
             table,
             key,
             value,
-            place: place.cloned(),
+            location: location.cloned(),
         });
     }
 
@@ -411,7 +411,7 @@ impl ImportedServer {
             }
             _ => format!("zone {name}: {kind}"),
         };
-        self.report.add(ImportVerdict::Taken, &zone.place, text);
+        self.report.add(ImportVerdict::Taken, &zone.location, text);
         self.zones.push(zone);
     }
 

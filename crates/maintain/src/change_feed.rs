@@ -9,7 +9,7 @@
 use crate::commit::outcome::CommittedVersion;
 use nameward_base::sync::Mutex;
 use nameward_base::time::{now_milliseconds, now_seconds};
-use nameward_store::state::JournalOrigin;
+use nameward_state::JournalOrigin;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::ChangeAuthor;
 use nameward_zone::{NO_SOURCE, Zone};

@@ -24,21 +24,22 @@ mod wait;
 use crate::change_feed::LiveChange;
 use crate::contents::contents_of;
 use crate::merge::Rebased;
+use crate::soa_times::SoaTimes;
 use crate::table::TableWriter;
-use crate::zone::SoaTimes;
 use background::{BackgroundTask, BackgroundWork};
 use conflicts::ConflictLog;
 pub(crate) use conflicts::ConflictSide;
 pub use conflicts::FileConflicts;
 use nameward_base::sync::Mutex;
 use nameward_base::time::now_seconds;
-use nameward_store::state::{StateChange, StateError, StateStore, Written, ZoneStorage};
+pub use nameward_state::{Durable, WrittenDone};
+use nameward_state::{StateChange, StateError, StateStore, Written, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::{
     ChangeError, ConditionalChange, Difference, RecordsAt as _, UnsignedRecords, ZoneChange,
 };
 use nameward_zone::{RecordList, Serial, Zone};
-pub use outcome::{CommitError, CommittedVersion, Durable, VersionSource, WrittenDone};
+pub use outcome::{CommitError, CommittedVersion, VersionSource};
 use pending::{Gate, InProgress};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -102,7 +103,7 @@ impl Commits {
     }
 
     /// Reports that a live zone has changed in its database.
-    pub(crate) fn report_live_change(&self, zone: Name<'_>, change: LiveChange) {
+    pub fn report_live_change(&self, zone: Name<'_>, change: LiveChange) {
         self.listener.live_zone_changed(zone);
         self.table.feed().record_live(zone, change);
     }

@@ -1,13 +1,13 @@
 //! Zones stored only in the state store: reading them back, and writing them as a whole.
 
-use nameward_store::state::{JournalEntry, StateError, StateStore};
+use nameward_state::{JournalEntry, StateError, StateStore};
 use nameward_wire::NameBuf;
 use nameward_zone::{RecordList, WireRecord, Zone, ZoneBuilder};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Size of one chunk of contents in the state store, in octets.
-pub(crate) const PART: usize = 256 << 10;
+pub const PART: usize = 256 << 10;
 
 /// Reads the contents of a zone and applies its journal to them; `None` if there are none.
 pub fn read_contents(store: &StateStore, name: &NameBuf) -> Result<Option<Zone>, StateError> {
@@ -19,14 +19,14 @@ pub fn read_contents(store: &StateStore, name: &NameBuf) -> Result<Option<Zone>,
 }
 
 /// Reads a zone back from the state store, chunk by chunk.
-pub(crate) struct ContentsReader {
+pub struct ContentsReader {
     name: NameBuf,
     builder: ZoneBuilder,
 }
 
 impl ContentsReader {
     /// Starts a zone.
-    pub(crate) fn new(name: &NameBuf) -> Self {
+    pub fn new(name: &NameBuf) -> Self {
         ContentsReader {
             name: *name,
             builder: ZoneBuilder::new(name.as_name()),
@@ -34,12 +34,12 @@ impl ContentsReader {
     }
 
     /// Adds a chunk of its records.
-    pub(crate) fn push(&mut self, part: &RecordList) {
+    pub fn push(&mut self, part: &RecordList) {
         self.builder.add_list(part);
     }
 
     /// Finishes the zone and applies its journal to the contents.
-    pub(crate) fn finish(
+    pub fn finish(
         self,
         store: &StateStore,
         journal: Vec<JournalEntry>,

@@ -6,7 +6,7 @@ use crate::leases::Leases;
 use crate::policy::{PolicyTable, StoredPolicies};
 use crate::stored_views::StoredViews;
 use crate::table::TableWriter;
-use nameward_store::state::StateStore;
+use nameward_state::StateStore;
 use std::sync::Arc;
 
 /// The shared components of the maintenance half.

@@ -1,14 +1,14 @@
 //! Leases of the databases: which work this server does for all servers on a database.
 //!
-//! A thread for each database renews them (`store::sql::write::leases`). A lease counts here from the moment of the request, by a clock
+//! A thread for each database renews them (`nameward_sql::write::leases`). A lease counts here from the moment of the request, by a clock
 //! that cannot be set: a server that is cut off stops before another one takes over. A database without leases has no such
 //! order, and every server does everything.
 
 use crate::follow::databases::{Databases, FollowedDatabase};
 use nameward_base::sync::Mutex;
 use nameward_base::worker::{self, Mailbox, panic_guard};
-pub use nameward_store::sql::write::LeaseTask;
-use nameward_store::sql::write::{LeaseRenewal, SeenLeases, WriteError};
+pub use nameward_sql::write::LeaseTask;
+use nameward_sql::write::{LeaseRenewal, SeenLeases, WriteError};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -149,7 +149,7 @@ impl LeaseKeeper {
 
     /// Renews the leases; returns the time until that is due again.
     fn renew(&mut self) -> Duration {
-        let asked_at = Instant::now();
+        let requested_at = Instant::now();
         let tasks = (self.terms.tasks)();
         let backend = &self.database.backend;
         let renewed =
@@ -177,7 +177,7 @@ impl LeaseKeeper {
         let before = std::mem::replace(&mut *self.own().state.lock(), state);
         for task in LeaseTask::ALL {
             let rank = self.own().rank;
-            if !before.holds(task, asked_at) && self.leases.holds(rank, task) {
+            if !before.holds(task, requested_at) && self.leases.holds(rank, task) {
                 tracing::debug!("database {rank}: lease {} taken", task.name());
                 (self.terms.on_gained)(rank, task);
             }

@@ -4,7 +4,7 @@
 //! before, or without it. Declared zones and views have no place in a database.
 
 use nameward_base::text::counted;
-use nameward_store::state::{StateError, StateStore};
+use nameward_state::{StateError, StateStore};
 
 /// Kinds of items in the state store, each with what an operator calls it.
 const KINDS: [(&str, &str); 7] = [

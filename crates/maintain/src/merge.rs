@@ -12,9 +12,7 @@
 
 use crate::commit::outcome::CommitError;
 use nameward_base::time::now_seconds;
-use nameward_store::state::{
-    JournalEntry, JournalOrigin, RebasedVersion, StateChange, ZoneStorage,
-};
+use nameward_state::{JournalEntry, JournalOrigin, RebasedVersion, StateChange, ZoneStorage};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::{Difference, set_soa_serial};
 use nameward_zone::{RecordList, Serial, WireRecord, Zone};

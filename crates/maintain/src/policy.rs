@@ -33,7 +33,7 @@ pub use table::{Policies, PolicyChange, PolicySet, PolicySource, PolicyTable};
 pub use update::{UpdateRule, UpdateScope, UpdateSerial};
 pub use zonemd::ZonemdRule;
 
-use nameward_store::sql::CatalogProperties;
+use nameward_sql::CatalogProperties;
 use nameward_wire::NameBuf;
 pub use nameward_zone::ZoneKind;
 use nameward_zone::{AccessClient, AccessList};
@@ -168,9 +168,9 @@ impl ZonePolicy {
     pub fn takes_notify(&self, client: &AccessClient<'_>) -> bool {
         let peer = client.address.to_canonical();
         let is_primary = |primary: &RemoteServer| {
-            let wanted = primary.key.as_ref().map(NameBuf::as_name);
+            let required_key = primary.key.as_ref().map(NameBuf::as_name);
             primary.address.ip().to_canonical() == peer
-                && (wanted.is_none() || wanted == client.key)
+                && (required_key.is_none() || required_key == client.key)
         };
         self.primaries.iter().any(is_primary) || self.allow_notify.allows(client)
     }

@@ -13,9 +13,7 @@ use crate::commit::{Commits, ConflictSide};
 use crate::merge::{Merge, merge_journal};
 use nameward_base::sync::{Mutex, MutexGuard};
 use nameward_base::text::counted;
-use nameward_store::state::{
-    ContentsDigest, JournalEntry, JournaledZone, StateChange, ZoneStorage,
-};
+use nameward_state::{ContentsDigest, JournalEntry, JournaledZone, StateChange, ZoneStorage};
 use nameward_wire::NameBuf;
 use nameward_zone::{TableChange, Zone};
 use std::collections::HashMap;
@@ -27,14 +25,14 @@ use std::time::SystemTime;
 const FEW: usize = 100;
 
 /// Zones with a journal in the state store, by name in lower case.
-type CachedByName = HashMap<Box<[u8]>, JournaledZone>;
+type JournaledByName = HashMap<Box<[u8]>, JournaledZone>;
 
 /// Compares zones of one kind of storage with their journals.
 pub(crate) struct Reconciler {
     commits: Arc<Commits>,
     storage: ZoneStorage,
     /// The journals as of the start, without those of zones published since.
-    kept: Mutex<CachedByName>,
+    journaled: Mutex<JournaledByName>,
     /// Zones published for the first time are looked up in the state store: the journals read at the start are
     /// outdated.
     is_started: AtomicBool,
@@ -46,19 +44,19 @@ impl Reconciler {
         let reconciler = Reconciler {
             commits: Arc::clone(commits),
             storage,
-            kept: Mutex::default(),
+            journaled: Mutex::default(),
             is_started: AtomicBool::new(false),
         };
         *reconciler.lock_cache() = reconciler.read_all();
         reconciler
     }
 
-    fn lock_cache(&self) -> MutexGuard<'_, CachedByName> {
-        self.kept.lock()
+    fn lock_cache(&self) -> MutexGuard<'_, JournaledByName> {
+        self.journaled.lock()
     }
 
     /// Reads the list of all journals.
-    fn read_all(&self) -> CachedByName {
+    fn read_all(&self) -> JournaledByName {
         match self.commits.store().map(|store| store.zones()) {
             Some(Ok(zones)) => {
                 let own = zones
@@ -68,9 +66,9 @@ impl Reconciler {
             }
             Some(Err(error)) => {
                 tracing::error!("cannot read the journals: {error}");
-                CachedByName::new()
+                JournaledByName::new()
             }
-            None => CachedByName::new(),
+            None => JournaledByName::new(),
         }
     }
 
@@ -81,7 +79,7 @@ impl Reconciler {
     }
 
     /// Reads the journals of published zones without a version in the table.
-    fn read_new(&self, changes: &[TableChange]) -> CachedByName {
+    fn read_new(&self, changes: &[TableChange]) -> JournaledByName {
         let table = self.commits.table().load();
         let is_new = |zone: &Arc<Zone>| {
             let offered = table.offered_by(zone.id(), zone.rank());
@@ -93,40 +91,40 @@ impl Reconciler {
         });
         let new: Vec<_> = new.map(|zone| NameBuf::from(zone.id())).collect();
         let (false, Some(store)) = (new.is_empty(), self.commits.store()) else {
-            return CachedByName::new();
+            return JournaledByName::new();
         };
         // Everything submitted before the zone was withdrawn is on disk now.
         if let Err(error) = store.write(Vec::new()) {
             tracing::error!("cannot read the journals: {error}");
-            return CachedByName::new();
+            return JournaledByName::new();
         }
         if new.len() > FEW {
             return self.read_all();
         }
-        let mut kept = CachedByName::new();
+        let mut journaled = JournaledByName::new();
         for name in &new {
             match store.zone(name) {
                 Ok(Some(zone)) if zone.storage == self.storage => {
-                    kept.insert(key(&name_wire(&zone)), zone);
+                    journaled.insert(key(&name_wire(&zone)), zone);
                 }
                 Ok(_) => {}
                 Err(error) => tracing::error!("zone {name}: cannot read the journal: {error}"),
             }
         }
-        kept
+        journaled
     }
 
     /// Applies the journal changes that the storage lacks to zones published for the first time.
     pub(crate) fn bring_forward(&self, changes: &mut [TableChange]) {
         let mut at_start = self.lock_cache();
         let mut new;
-        let kept = if self.is_started.load(Ordering::Relaxed) {
+        let journaled = if self.is_started.load(Ordering::Relaxed) {
             new = self.read_new(changes);
             &mut new
         } else {
             &mut *at_start
         };
-        if kept.is_empty() {
+        if journaled.is_empty() {
             return;
         }
         for change in changes {
@@ -134,8 +132,8 @@ impl Reconciler {
                 continue;
             };
             if !zone.is_stub()
-                && let Some(kept) = kept.remove(&key(zone.id().as_wire()))
-                && let Some(newer) = self.reconcile(zone, &kept)
+                && let Some(journaled) = journaled.remove(&key(zone.id().as_wire()))
+                && let Some(newer) = self.reconcile(zone, &journaled)
             {
                 *zone = newer;
             }
@@ -143,11 +141,11 @@ impl Reconciler {
     }
 
     /// Returns the version after applying the journal to a zone, if its storage lacks something.
-    fn reconcile(&self, zone: &Arc<Zone>, kept: &JournaledZone) -> Option<Arc<Zone>> {
+    fn reconcile(&self, zone: &Arc<Zone>, journaled: &JournaledZone) -> Option<Arc<Zone>> {
         let (name, serial) = (NameBuf::from(zone.id()), zone.serial());
         self.commits.forget_conflict(name.as_name());
         let store = self.commits.store()?;
-        if serial == kept.serial && self.is_as_kept(zone, kept) {
+        if serial == journaled.serial && self.matches_journal(zone, journaled) {
             let settle = StateChange::Settle { zone: name, serial };
             self.commits.write_state(name, vec![settle]);
             return None;
@@ -159,12 +157,12 @@ impl Reconciler {
                 return None;
             }
         };
-        if serial == kept.serial && missing.is_empty() {
+        if serial == journaled.serial && missing.is_empty() {
             tracing::warn!(
                 "zone {name}: changed while the server was down, but the serial is still {serial}: secondaries will \
                  not transfer it; journal restarted"
             );
-            let (zone, storage) = (name, kept.storage);
+            let (zone, storage) = (name, journaled.storage);
             let restart = StateChange::RestartJournal {
                 zone,
                 storage,
@@ -176,7 +174,9 @@ impl Reconciler {
         let from = missing.iter().position(|entry| entry.from == serial);
         match from.and_then(|from| apply(zone, &missing[from..])) {
             // The file was edited without a new serial: the edit gets one, so that secondaries notice it.
-            Some(newer) if !self.is_as_kept(&newer, kept) => self.merge(zone, kept, &missing),
+            Some(newer) if !self.matches_journal(&newer, journaled) => {
+                self.merge(zone, journaled, &missing)
+            }
             Some(newer) => {
                 let count = counted(missing.len(), "change");
                 tracing::info!(
@@ -188,7 +188,7 @@ impl Reconciler {
             }
             None if missing.is_empty() => {
                 // It has changed by itself: the journal does not lead to it.
-                let (zone, storage) = (name, kept.storage);
+                let (zone, storage) = (name, journaled.storage);
                 self.commits.write_state(
                     name,
                     vec![StateChange::RestartJournal {
@@ -199,7 +199,7 @@ impl Reconciler {
                 );
                 None
             }
-            None => self.merge(zone, kept, &missing),
+            None => self.merge(zone, journaled, &missing),
         }
     }
 
@@ -207,7 +207,7 @@ impl Reconciler {
     fn merge(
         &self,
         zone: &Arc<Zone>,
-        kept: &JournaledZone,
+        journaled: &JournaledZone,
         missing: &[JournalEntry],
     ) -> Option<Arc<Zone>> {
         let (name, serial, count) = (
@@ -215,7 +215,7 @@ impl Reconciler {
             zone.serial(),
             counted(missing.len(), "change"),
         );
-        match merge_journal(zone, missing, kept.serial, SystemTime::now()) {
+        match merge_journal(zone, missing, journaled.serial, SystemTime::now()) {
             Ok(Merge::Both(rebased)) => {
                 tracing::info!(
                     "zone {name}: the file was edited; applied {count} from the journal to it, serial {}",
@@ -226,7 +226,7 @@ impl Reconciler {
                 Some(rebased.merged)
             }
             Ok(Merge::AsFile | Merge::Unchanged) => {
-                let (zone, storage) = (name, kept.storage);
+                let (zone, storage) = (name, journaled.storage);
                 let restart = StateChange::RestartJournal {
                     zone,
                     storage,
@@ -238,7 +238,7 @@ impl Reconciler {
             Err(error) => {
                 tracing::error!(
                     "zone {name}: {count} in the journal up to serial {} cannot be applied to the file with serial {serial}: kept, but not served: {error}",
-                    kept.serial
+                    journaled.serial
                 );
                 self.commits
                     .note_clash(name.as_name(), ConflictSide::File, &error);
@@ -250,8 +250,8 @@ impl Reconciler {
 
 impl Reconciler {
     /// Checks whether a zone has the records that its journal ends with, as far as known.
-    fn is_as_kept(&self, zone: &Zone, kept: &JournaledZone) -> bool {
-        let is_same = kept
+    fn matches_journal(&self, zone: &Zone, journaled: &JournaledZone) -> bool {
+        let is_same = journaled
             .digest
             .map(|digest| digest == ContentsDigest::from_zone(zone));
         if is_same == Some(true) {
@@ -263,9 +263,9 @@ impl Reconciler {
     /// Drops the journals of zones that no source has published. Call when all sources of the kind were read without
     /// errors: an unreadable file or database is not a removed one.
     pub(crate) fn forget_vanished(&self, storage: ZoneStorage) {
-        let kept = std::mem::take(&mut *self.lock_cache());
+        let journaled = std::mem::take(&mut *self.lock_cache());
         let table = self.commits.table().load();
-        let gone = kept.into_values().map(|zone| zone.name);
+        let gone = journaled.into_values().map(|zone| zone.name);
         let gone = gone.filter(|name| table.exact(name.as_name()).is_none());
         self.commits.forget_vanished(gone, storage);
     }

@@ -137,17 +137,17 @@ impl SignatureWatch {
             .filter(|zone| matches!(zone.signing(), SigningState::Stored(_)));
         for zone in stored {
             let name: NameBuf = zone.id().into();
-            let known = before.remove(&name);
-            let is_known = known.as_ref().is_some_and(|known| {
-                known.version.as_ptr() == Arc::as_ptr(zone)
-                    && time.duration_since(known.inspected) < AGAIN
+            let previous = before.remove(&name);
+            let is_current = previous.as_ref().is_some_and(|previous| {
+                previous.version.as_ptr() == Arc::as_ptr(zone)
+                    && time.duration_since(previous.inspected) < AGAIN
             });
-            let watched = match known {
-                Some(known) if is_known => known,
-                known => {
+            let watched = match previous {
+                Some(previous) if is_current => previous,
+                previous => {
                     let inspection = zone.inspect_signatures(now).unwrap_or_default();
                     let health = SignatureHealth::from_inspection(inspection, now);
-                    let was = known.map(|known| known.health).unwrap_or_default();
+                    let was = previous.map(|previous| previous.health).unwrap_or_default();
                     let new = health.lines(&was, now);
                     lines.extend(new.into_iter().map(|line| format!("zone {name}: {line}")));
                     WatchedZone {

@@ -8,7 +8,7 @@ use crate::policy::StoredPolicyError;
 use crate::table::TableWriter;
 use ipnet::IpNet;
 use nameward_base::sync::Mutex;
-use nameward_store::state::{StateChange, StateStore, StoredItem};
+use nameward_state::{StateChange, StateStore, StoredItem};
 use nameward_wire::name::is_variant;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{ViewId, ViewRule, ViewSource};
@@ -332,7 +332,7 @@ mod tests {
     fn stored_views_add_to_the_configured_ones_and_outlive_a_restart() {
         let directory = tempfile::tempdir().unwrap();
         let open = || {
-            let bounds = nameward_store::state::JournalBounds {
+            let bounds = nameward_state::JournalBounds {
                 octets: 1 << 20,
                 entries: 10,
             };

@@ -115,7 +115,7 @@ impl TableWriter {
         if changes.is_empty() {
             Vec::new()
         } else {
-            self.write_recorded(changes, |table, additions| {
+            self.write(changes, |table, additions| {
                 if additions.is_empty() {
                     table.make(changes)
                 } else {
@@ -137,7 +137,7 @@ impl TableWriter {
     /// Publishes a new version of a zone, unless its source has withdrawn the zone in the meantime; false if it has.
     pub fn replace(&self, zone: Arc<Zone>) -> bool {
         self.prepare(&zone);
-        self.write(|table, additions| {
+        self.write(&[], |table, additions| {
             let is_there = table.offered_by(zone.id(), zone.rank()).is_some();
             if is_there {
                 let name = NameBuf::from(zone.id());
@@ -153,7 +153,7 @@ impl TableWriter {
     /// no zone and fails.
     pub fn withdraw(&self, name: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
         let changes = [TableChange::Withdraw(name.as_wire().into(), rank)];
-        self.write_recorded(&changes, |table, _| {
+        self.write(&changes, |table, _| {
             let last = table.offered_by(name, rank).map(Zone::stored);
             table.make(&changes);
             last
@@ -168,7 +168,7 @@ impl TableWriter {
             }
         }
         let key = name.as_wire().to_ascii_lowercase().into();
-        self.write(|table, additions| {
+        self.write(&[], |table, additions| {
             match signing {
                 Some(signing) => additions.signings.insert(key, signing),
                 None => additions.signings.remove(&key),
@@ -182,7 +182,7 @@ impl TableWriter {
     /// Serves a zone with a digest (ZONEMD data) until another one replaces it; `None` serves it with its own.
     pub fn set_digest(&self, name: Name<'_>, zonemd: Option<Vec<u8>>) {
         let key = name.as_wire().to_ascii_lowercase().into();
-        self.write(|table, additions| {
+        self.write(&[], |table, additions| {
             match zonemd {
                 Some(zonemd) => additions.digests.insert(key, zonemd),
                 None => additions.digests.remove(&key),
@@ -196,7 +196,7 @@ impl TableWriter {
     /// Applies access lists.
     pub fn set_access(&self, source: AccessSource, rules: AccessRules) {
         if **self.snapshot.load().access(source) != rules {
-            self.write(|table, _| table.set_access(source, Arc::new(rules)));
+            self.write(&[], |table, _| table.set_access(source, Arc::new(rules)));
         }
     }
 
@@ -210,7 +210,7 @@ impl TableWriter {
             }
             *own = rules;
         }
-        self.write(|table, additions| {
+        self.write(&[], |table, additions| {
             let mut rules = additions.all_views();
             for rule in &mut rules {
                 // Number 0 is for clients without a view.
@@ -230,7 +230,7 @@ impl TableWriter {
         if layers == self.writing.lock().layers {
             return;
         }
-        self.write(|table, additions| {
+        self.write(&[], |table, additions| {
             let before = std::mem::replace(&mut additions.layers, layers);
             for version in before.changed(&additions.layers) {
                 for version in table.versions(version.as_name()) {
@@ -274,12 +274,8 @@ impl TableWriter {
         }
     }
 
-    fn write<T>(&self, change: impl FnOnce(&mut ZoneTable, &mut ServedAdditions) -> T) -> T {
-        self.write_recorded(&[], change)
-    }
-
-    /// Writes changes, and records in the feed which zones have appeared or vanished.
-    fn write_recorded<T>(
+    /// Publishes a new table; records in the feed which of the zones in `changes` have appeared or vanished.
+    fn write<T>(
         &self,
         changes: &[TableChange],
         change: impl FnOnce(&mut ZoneTable, &mut ServedAdditions) -> T,

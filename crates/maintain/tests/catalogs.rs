@@ -11,7 +11,7 @@ use nameward_maintain::stored_views::StoredViews;
 use nameward_maintain::{
     Commits, Core, Durable, TableWriter, WrittenDone, follow::databases::Databases,
 };
-use nameward_store::state::{JournalBounds, StateChange, StateError, StateStore};
+use nameward_state::{JournalBounds, StateChange, StateError, StateStore};
 use nameward_testkit::wait_until;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{Serial, TableChange, Zone};

@@ -4,7 +4,7 @@ use crate::common::{self, BOUNDS, Hosts, build, hosts_of, name, open_store, owne
 use nameward_maintain::{
     CommitError, Commits, CommittedVersion, TableWriter, VersionSource, read_contents,
 };
-use nameward_store::state::{JournalOrigin, StateError, StateStore, ZoneStorage};
+use nameward_state::{JournalOrigin, StateError, StateStore, ZoneStorage};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{ChangeError, Edit, ZoneChange};
 use nameward_zone::{Serial, TableChange};

@@ -1,6 +1,6 @@
 //! Zones of small contents for the tests of this crate.
 
-use nameward_store::state::{JournalBounds, StateError, StateStore};
+use nameward_state::{JournalBounds, StateError, StateStore};
 use nameward_wire::zonefile::Record;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{ChangeOrigin, Edit, NewRecord, RrsetData, ZoneChange};

@@ -7,7 +7,7 @@ use nameward_maintain::policy::{
     NameServerNotify, PolicySource, PolicyTable, ZoneKind, ZonePolicy,
 };
 use nameward_maintain::{Commits, TableWriter};
-use nameward_store::sql::{DatabaseAddress, SqlBackend, SqlOptions, db};
+use nameward_sql::{DatabaseAddress, SqlBackend, SqlOptions, db};
 use nameward_wire::NameBuf;
 use rusqlite::Connection;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 
 const RANK: u16 = 2;
 /// A busy machine may take long for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Followed {
     _directory: TempDir,
@@ -50,7 +50,7 @@ fn follow(sql: &str) -> Followed {
         backend,
     };
     let terms = FollowSettings {
-        refresh_interval: PATIENCE,
+        refresh_interval: TIMEOUT,
         state_directory: None,
         give_back: || (),
         policies: &policies,
@@ -79,7 +79,7 @@ impl Followed {
 
     fn run(&self, sql: &str) {
         let connection = Connection::open(&self.path).unwrap();
-        connection.busy_timeout(PATIENCE).unwrap();
+        connection.busy_timeout(TIMEOUT).unwrap();
         connection.execute_batch(sql).unwrap();
     }
 
@@ -87,7 +87,7 @@ impl Followed {
     fn wait_until(&self, zone: &str, is_right: impl Fn(&ZonePolicy) -> bool) {
         let start = Instant::now();
         while !is_right(&self.policy(zone)) {
-            assert!(start.elapsed() < PATIENCE, "{:?}", self.policy(zone));
+            assert!(start.elapsed() < TIMEOUT, "{:?}", self.policy(zone));
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -140,7 +140,7 @@ fn policies_of_a_database_are_read_and_follow_its_changes() {
     followed.databases.request_refresh();
     let start = Instant::now();
     while !followed.policies.load().keys().is_empty() {
-        assert!(start.elapsed() < PATIENCE, "the key is still there");
+        assert!(start.elapsed() < TIMEOUT, "the key is still there");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -5,8 +5,8 @@ use nameward_maintain::follow::databases::{
     self, DatabaseSource, Databases, FollowSettings, ServedFrom,
 };
 use nameward_maintain::{Commits, TableWriter};
-use nameward_store::sql::write::NewZone;
-use nameward_store::sql::{DatabaseAddress, SqlBackend, SqlOptions, db};
+use nameward_sql::write::NewZone;
+use nameward_sql::{DatabaseAddress, SqlBackend, SqlOptions, db};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::Zone;
 use nameward_zone::change::{NewRecord, RrsetData};
@@ -20,7 +20,7 @@ const RANK: u16 = 3;
 /// Of a database whose thread is counted.
 const OTHER_RANK: u16 = 4;
 /// A busy machine may take long for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn rrset(owner: NameBuf, rtype: Type, rdata: Vec<u8>) -> RrsetData {
     RrsetData {
@@ -66,7 +66,7 @@ fn follow(commits: &Arc<Commits>, backend: &SqlBackend, give_back: fn()) -> Data
         backend: backend.clone(),
     };
     let terms = FollowSettings {
-        refresh_interval: PATIENCE,
+        refresh_interval: TIMEOUT,
         state_directory: None,
         give_back,
         policies: &Arc::default(),
@@ -82,10 +82,7 @@ fn wait_until(commits: &Commits, is_right: impl Fn(&Zone) -> bool) {
         if version.is_some_and(|version| !version.is_stub() && is_right(&version)) {
             return;
         }
-        assert!(
-            start.elapsed() < PATIENCE,
-            "the zone is not as it should be"
-        );
+        assert!(start.elapsed() < TIMEOUT, "the zone is not as it should be");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -139,7 +136,7 @@ fn followers_have_ended_when_their_databases_are_closed() {
             backend,
         };
         let terms = FollowSettings {
-            refresh_interval: PATIENCE,
+            refresh_interval: TIMEOUT,
             state_directory: None,
             give_back: || (),
             policies: &Arc::default(),

@@ -6,7 +6,7 @@
 
 use crate::common::{self, BOUNDS, Hosts, Random, build, hosts_of, name, set_host};
 use nameward_maintain::{Commits, TableWriter, VersionSource, read_contents};
-use nameward_store::state::{JournalOrigin, StateChange, StateStore, ZoneStorage};
+use nameward_state::{JournalOrigin, StateChange, StateStore, ZoneStorage};
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, TableChange, Zone};
 use std::collections::BTreeMap;

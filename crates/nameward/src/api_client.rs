@@ -18,7 +18,7 @@ use clap::Args;
 use nameward_control::operations::{
     ControlRequest, ErrorKind, ListedItem, OperationError, OperationResult, ReplyLine,
 };
-use nameward_store::authorities::{SYSTEM_AUTHORITIES, read_authorities};
+use nameward_sql::authorities::{SYSTEM_AUTHORITIES, read_authorities};
 use tokio_rustls::rustls::{
     ClientConfig, ClientConnection, StreamOwned, crypto::aws_lc_rs::default_provider,
     pki_types::ServerName,

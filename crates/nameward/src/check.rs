@@ -5,12 +5,12 @@ use nameward_base::time::now_seconds;
 use std::{io, process::ExitCode, sync::Arc};
 
 use arc_swap::ArcSwap;
+use nameward_files::{FileBackend, FileSource, LoadEvent, LoadSummary, ZoneTarget};
+use nameward_keys::local::key_file_faults;
 use nameward_maintain::{
     follow,
-    keys::local::key_file_faults,
     policy::{PolicySource, PolicyTable},
 };
-use nameward_store::file::{FileBackend, FileSource, LoadEvent, LoadSummary, ZoneTarget};
 use nameward_wire::{
     Name,
     zonefile::{Diagnostic, Severity},

@@ -6,10 +6,8 @@ use nameward_control::{
     operations::{ErrorKind, OperationError},
     socket::ControlError,
 };
-use nameward_store::{
-    sql::{DatabaseAddress, SqlError},
-    state::StateError,
-};
+use nameward_sql::{DatabaseAddress, SqlError};
+use nameward_state::StateError;
 
 use crate::{config::error::ConfigError, start_error::StartError};
 
@@ -21,7 +19,7 @@ pub enum CommandError {
     Config(#[from] ConfigError),
     /// The server did not execute it.
     #[error("{0}")]
-    Ask(#[from] ControlError),
+    Control(#[from] ControlError),
     /// The command itself failed.
     #[error("{0}")]
     Operation(#[from] OperationError),
@@ -64,7 +62,7 @@ impl CommandError {
     /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            CommandError::Ask(error) => error.kind(),
+            CommandError::Control(error) => error.kind(),
             CommandError::Operation(error) => error.kind,
             CommandError::Database(..) => ErrorKind::Backend,
             CommandError::Address(_)

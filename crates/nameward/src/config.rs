@@ -43,7 +43,7 @@ use std::{
 };
 
 use nameward_base::secret::Secret;
-use nameward_store::file::FileList;
+use nameward_files::FileList;
 use toml::de::DeTable;
 
 use api_settings::ApiSettings;

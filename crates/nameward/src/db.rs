@@ -1,7 +1,7 @@
 //! `nameward db`: creates and checks the schema of a database, and checks its rows.
 
 use nameward_base::text::counted;
-use nameward_store::sql::{
+use nameward_sql::{
     DatabaseAddress, SqlError,
     db::{self, CheckReport},
 };

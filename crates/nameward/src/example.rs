@@ -1,7 +1,7 @@
 //! The built-in example: a zone that demonstrates what the server can do, for the first minute with
 //! it.
 
-use nameward_store::file::zone_from_text;
+use nameward_files::zone_from_text;
 use nameward_wire::{Name, NameBuf, zonefile::Diagnostic};
 use nameward_zone::Zone;
 

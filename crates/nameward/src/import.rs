@@ -172,7 +172,9 @@ fn note_unreadable(moved: &mut ImportedServer, user: UserAndGroup) {
                 zone.name,
                 file.display()
             );
-            moved.report.add(ImportVerdict::Breaks, &zone.place, text);
+            moved
+                .report
+                .add(ImportVerdict::Breaks, &zone.location, text);
         }
     }
 }
@@ -191,7 +193,7 @@ fn print_file(text: &str, form: OutputForm, printer: &mut Printer) -> io::Result
 fn report(report: &ImportReport, printer: &mut Printer) -> io::Result<()> {
     for note in report.notes() {
         let object = json!({
-            "file": *note.place.file, "line": note.place.line, "verdict": note.verdict.words(),
+            "file": *note.location.file, "line": note.location.line, "verdict": note.verdict.words(),
             "message": note.text, "count": note.count,
         });
         printer.object(&object, note)?;

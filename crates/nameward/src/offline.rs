@@ -22,19 +22,19 @@ use nameward_control::operations::{
     OperationRequest, OperationResult, Operations, Publish,
 };
 use nameward_dnssec::SignatureCache;
-use nameward_maintain::{
-    Commits, Durable, TableWriter,
-    keys::database::KeyDatabase,
-    keys::local::ZoneKeys,
-    keys::rollover::RolloverManager,
-    keys::storages::KeyStorages,
-    policy::{PolicySource, PolicyTable, StoredPolicies},
-    stored_views::StoredViews,
-    update::is_kept_frozen,
-};
-use nameward_serve::outgoing::forget_notified;
-use nameward_store::sql::{SqlBackend, write::Committed};
-use nameward_store::state::{
+use nameward_keys::database::KeyDatabase;
+use nameward_keys::local::ZoneKeys;
+use nameward_keys::rollover::RolloverManager;
+use nameward_keys::storages::KeyStorages;
+use nameward_maintain::Commits;
+use nameward_maintain::Durable;
+use nameward_maintain::TableWriter;
+use nameward_maintain::policy::{PolicySource, PolicyTable, StoredPolicies};
+use nameward_maintain::stored_views::StoredViews;
+use nameward_peers::notify::forget_notified;
+use nameward_peers::update::is_kept_frozen;
+use nameward_sql::{SqlBackend, write::Committed};
+use nameward_state::{
     CopyBoundsInForce, JournalOrigin, StateChange, StateStore, StoreUser, ZoneStorage,
 };
 use tokio::runtime::{Handle, Runtime};
@@ -55,16 +55,16 @@ use zones::{StoredZones, ZoneParts};
 /// Threads that drive the database connections.
 const RUNTIME_THREADS: usize = 2;
 /// Time limit for closing connections.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Executes a request on the stores of a configuration. Fails with the state store's error if another process uses
 /// it.
 pub fn run(
     request: &OperationRequest,
-    (file, asked): (&Path, &Overrides),
+    (file, given): (&Path, &Overrides),
     each: &mut dyn FnMut(ListedItem),
 ) -> Result<OperationResult, CommandError> {
-    let caller = author::local_caller(privileges::real_user(), asked.message.as_deref())?;
+    let caller = author::local_caller(privileges::real_user(), given.message.as_deref())?;
     let overrides = Overrides {
         file: Some(file.to_path_buf()),
         ..Overrides::default()
@@ -91,7 +91,7 @@ pub fn run(
     if let Some(store) = store {
         store.close();
     }
-    runtime.shutdown_timeout(END_PATIENCE);
+    runtime.shutdown_timeout(CLOSE_TIMEOUT);
     result
 }
 

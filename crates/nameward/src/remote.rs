@@ -15,7 +15,7 @@ use nameward_control::{
     },
     socket::{self, ControlError},
 };
-use nameward_store::state::{StateError, StoreUser};
+use nameward_state::{StateError, StoreUser};
 
 use crate::{
     api_client,
@@ -53,7 +53,7 @@ pub fn send(
     let started = Instant::now();
     loop {
         let absent = match send_to_server(&request, overrides, each) {
-            Err(CommandError::Ask(error)) if is_absent(&error) => error,
+            Err(CommandError::Control(error)) if is_absent(&error) => error,
             done => return done,
         };
         let Some(file) = overrides

@@ -3,9 +3,11 @@
 use std::{io, net::SocketAddr};
 
 use nameward_control::{socket::SocketError, web::BadHash};
-use nameward_maintain::keys::local::ZoneKeysError;
+use nameward_files::PreflightError;
+use nameward_keys::local::ZoneKeysError;
 use nameward_serve::listen::ListenError;
-use nameward_store::{file::PreflightError, sql::SqlError, state::StateError};
+use nameward_sql::SqlError;
+use nameward_state::StateError;
 use nameward_wire::{NameError, zonefile::Diagnostic};
 
 use crate::{

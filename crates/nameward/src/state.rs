@@ -2,9 +2,11 @@
 
 use nameward_base::text::counted;
 use nameward_base::time::now_seconds;
-use nameward_maintain::keys::local::may_have_keys;
+use nameward_keys::local::may_have_keys;
 use nameward_maintain::policy::{Policies, ZonePolicy};
-use nameward_store::state::{CopyBoundsInForce, StateChange, StateError, StateStore, StoreUser};
+use nameward_state::{
+    CopyBoundsInForce, Durable as _, StateChange, StateError, StateStore, StoreUser,
+};
 use nameward_wire::Name;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -65,11 +67,11 @@ fn open_in_turn(directory: &Path, config: &Config) -> Result<StateStore, StateEr
         let Err(error @ StateError::InUse(_, user)) = &opened else {
             return opened;
         };
-        let patience = match user {
+        let timeout = match user {
             StoreUser::Server => SERVER_TIMEOUT,
             StoreUser::Command => COMMAND_TIMEOUT,
         };
-        if begun.elapsed() >= patience {
+        if begun.elapsed() >= timeout {
             return opened;
         }
         if !is_told {
@@ -94,11 +96,13 @@ pub async fn drop_old_copies(
         }
         let now = now_seconds();
         let before = now.saturating_sub(bounds.now().seconds);
-        store.submit(vec![StateChange::DropCopies { before }], |result| {
+        let done = |result| {
             if let Err(error) = result {
                 tracing::warn!("cannot remove old copies of deleted zones: {error}");
             }
-        });
+        };
+        let change = StateChange::DropCopies { before };
+        store.submit(vec![change], Box::new(done));
     }
 }
 

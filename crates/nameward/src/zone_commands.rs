@@ -10,7 +10,7 @@ use nameward_control::operations::{
     RecordChange, ZoneBatch, ZoneTemplate, steps_of, zone_name,
 };
 use nameward_dnssec::MadeTypes;
-use nameward_store::file::{zone_from_file, zone_from_text};
+use nameward_files::{zone_from_file, zone_from_text};
 use nameward_wire::rdata::{parse_text, write_text};
 use nameward_wire::text::Fields;
 use nameward_wire::zonefile::{Diagnostic, Record};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use nameward_files::{FileLimits, FileList, FileSource, WrittenFiles};
 use nameward_maintain::policy::{CONFIGURED_RANK, ZoneKind};
 use nameward_stats::{Ring, RingCapacities, Stats};
-use nameward_store::file::{FileLimits, FileList, FileSource, WrittenFiles};
 use nameward_zone::{AccessList, AccessRules, ScriptCheck, ZoneLimits};
 
 use crate::{

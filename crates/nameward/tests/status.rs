@@ -9,23 +9,23 @@ use std::net::SocketAddr;
 use nameward_testkit::conformance::ZoneText;
 use nameward_testkit::{Setup, TestServer};
 
-use dns::{Ask, Exchange, Via};
+use dns::{Exchange, TestQuery, Via};
 use page::Page;
 
 const ZONE: &str = "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\nwww A 192.0.2.2\n\
                     sub NS ns.elsewhere.test.\n";
 
-const EXISTING: Ask = Ask::new("www.example", 1, 0);
-const MIXED_CASE: Ask = Ask::new("WwW.ExAmPlE", 1, 0);
-const WRONG_TYPE: Ask = Ask::new("www.example", 15, 0);
-const MISSING: Ask = Ask::new("nope.Example", 28, 3);
-const NOT_OURS: Ask = Ask::new("www.other.test", 1, 5);
-const DELEGATED: Ask = Ask::new("a.sub.example", 1, 0);
-const DESIRING: Ask = Ask::new("www.example", 1, 0).recursion_desired();
-const SIGNED: Ask = Ask::new("www.example", 1, 0).dnssec_ok_with_cookie();
-const UNKNOWN_TYPE: Ask = Ask::new("www.example", 65280, 0);
+const EXISTING: TestQuery = TestQuery::new("www.example", 1, 0);
+const MIXED_CASE: TestQuery = TestQuery::new("WwW.ExAmPlE", 1, 0);
+const WRONG_TYPE: TestQuery = TestQuery::new("www.example", 15, 0);
+const MISSING: TestQuery = TestQuery::new("nope.Example", 28, 3);
+const NOT_OURS: TestQuery = TestQuery::new("www.other.test", 1, 5);
+const DELEGATED: TestQuery = TestQuery::new("a.sub.example", 1, 0);
+const DESIRING: TestQuery = TestQuery::new("www.example", 1, 0).recursion_desired();
+const SIGNED: TestQuery = TestQuery::new("www.example", 1, 0).dnssec_ok_with_cookie();
+const UNKNOWN_TYPE: TestQuery = TestQuery::new("www.example", 65280, 0);
 
-const ALL: [Ask; 9] = [
+const ALL: [TestQuery; 9] = [
     EXISTING,
     MIXED_CASE,
     WRONG_TYPE,

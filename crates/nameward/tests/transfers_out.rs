@@ -43,8 +43,8 @@ fn notify(peer: SocketAddr) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     sign_request(&key, &mut message, now.as_secs());
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let patience = Some(Duration::from_millis(500));
-    socket.set_read_timeout(patience).unwrap();
+    let time_limit = Some(Duration::from_millis(500));
+    socket.set_read_timeout(time_limit).unwrap();
     // Until it is answered: a secondary that just starts may not hear the first.
     for _ in 0..20 {
         socket.send_to(&message, peer).unwrap();

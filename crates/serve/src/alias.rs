@@ -31,7 +31,7 @@ use crate::pipeline::ServingState;
 use crate::recursor::{
     ForwarderFull, Joined, Resolvers, UpstreamMessage, WaitingClients, WaitingLimits,
 };
-pub(crate) use answer::{UnresolvedTarget, read_addresses};
+pub use answer::{UnresolvedTarget, read_addresses};
 
 /// Maximum number of cached targets, counted per type.
 const TARGETS_MAX: usize = 20_000;
@@ -116,7 +116,7 @@ impl AliasResolver {
     }
 
     /// Returns the current resolvers.
-    pub(crate) fn resolvers(&self) -> Option<Arc<Resolvers>> {
+    pub fn resolvers(&self) -> Option<Arc<Resolvers>> {
         self.resolvers.load_full()
     }
 
@@ -187,7 +187,7 @@ impl AliasResolver {
     }
 
     /// Resolves a target for a transfer, which can wait; `None` if it cannot be resolved.
-    pub(crate) async fn resolve_now(
+    pub async fn resolve_now(
         self: &Arc<Self>,
         query: &UpstreamMessage,
     ) -> Option<Arc<AliasAddresses>> {

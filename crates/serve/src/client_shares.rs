@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::tcp::counted_as;
+use crate::tcp::client_network;
 
 /// With 4096 counts, one in 40 of 100 waiting clients shares its count with another.
 const COUNTS: usize = 4096;
@@ -34,9 +34,9 @@ impl ClientShares {
     }
 
     /// Takes a slot for a client; `None` if it already holds its share.
-    pub(crate) fn take(self: &Arc<Self>, client: IpAddr) -> Option<ClientPlace> {
-        let at = self.seed.hash_one(counted_as(client)) as usize % COUNTS;
-        let slot = ClientPlace {
+    pub(crate) fn take(self: &Arc<Self>, client: IpAddr) -> Option<ClientSlot> {
+        let at = self.seed.hash_one(client_network(client)) as usize % COUNTS;
+        let slot = ClientSlot {
             shares: Arc::clone(self),
             at,
         };
@@ -47,12 +47,12 @@ impl ClientShares {
 }
 
 /// A slot held by a client, returned when it is dropped.
-pub(crate) struct ClientPlace {
+pub(crate) struct ClientSlot {
     shares: Arc<ClientShares>,
     at: usize,
 }
 
-impl Drop for ClientPlace {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         self.shares.counts[self.at].fetch_sub(1, Ordering::Relaxed);
     }

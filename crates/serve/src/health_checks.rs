@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nameward_sql::authorities::{SYSTEM_AUTHORITIES, read_authorities};
 use nameward_steering::Steering;
 use nameward_steering::health::{
     CheckFailure, CheckKind, CheckedTarget, HealthCheck, TargetHealth,
 };
-use nameward_store::authorities::{SYSTEM_AUTHORITIES, read_authorities};
 use nameward_wire::{NameBuf, Type};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};

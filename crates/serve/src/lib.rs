@@ -5,13 +5,12 @@
 //! answers. It hands over queries that it cannot answer at once: to `live` for zones that are
 //! looked up in a backend, to `signing` for signatures that are not cached, to `recursor` for names
 //! outside our zones, and to `alias` for ALIAS records whose targets are outside our zones.
-//! `zone_requests` decides transfers (`transfers`), NOTIFY and UPDATE (`update`). `security_poll`
-//! checks whether this version has known problems. `tls` has the certificates of every listener
-//! that encrypts. `outgoing` queries primaries and notifies secondaries.
+//! Transfers, NOTIFY and UPDATE go to a [`request::ZoneRequests`]. `tls` has the certificates of
+//! every listener that encrypts.
 
 #![deny(unsafe_code)]
 
-mod access;
+pub mod access;
 pub mod alias;
 mod client_shares;
 pub mod cookies;
@@ -23,7 +22,6 @@ pub mod inherited;
 pub mod listen;
 pub mod listener;
 pub mod live;
-pub mod outgoing;
 pub mod pipeline;
 pub mod proxy;
 pub mod query_log;
@@ -34,18 +32,12 @@ pub mod request;
 mod run_now;
 pub mod script_upkeep;
 pub mod scripts;
-pub mod security_poll;
-mod signing;
+pub mod signing;
 mod sys;
 pub mod tap;
 pub mod tcp;
 pub mod tls;
-pub mod transfers;
 pub mod udp;
-pub mod update;
 pub mod xdp;
-pub mod zone_requests;
 
-pub use sys::descriptors;
-
-pub use sys::raise_descriptor_limit;
+pub use sys::{descriptors, give_way, raise_descriptor_limit, seconds_since_1970};

@@ -16,7 +16,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::inherited::InheritedSockets;
 use crate::listener::{ListenAddress, ListenerRules, StreamListener};
 use crate::quic::QuicListener;
-use crate::sys::{self, batch::LocalAddressFrom};
+use crate::sys::{self, batch::LocalAddressSource};
 
 /// Connections the kernel completes before we accept them; it uses the lesser of this and net.core.somaxconn.
 const TCP_BACKLOG: i32 = 4096;
@@ -32,7 +32,7 @@ const SEND_BUFFER_BYTES: usize = 4 << 20;
 pub struct UdpListener {
     pub(crate) socket: Arc<Socket>,
     pub(crate) local: SocketAddr,
-    pub(crate) origin: LocalAddressFrom,
+    pub(crate) origin: LocalAddressSource,
     pub(crate) rules: Arc<ListenerRules>,
 }
 
@@ -398,13 +398,13 @@ fn prepare_udp(socket: Socket, rules: &Arc<ListenerRules>) -> io::Result<UdpList
     let origin = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => {
             sys::set_option(&socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
-            LocalAddressFrom::Control
+            LocalAddressSource::Control
         }
         IpAddr::V6(ip) if ip.is_unspecified() => {
             sys::set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
-            LocalAddressFrom::Control
+            LocalAddressSource::Control
         }
-        _ => LocalAddressFrom::Bound,
+        _ => LocalAddressSource::Bound,
     };
     enlarge_buffers(&socket);
     Ok(UdpListener {

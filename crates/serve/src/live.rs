@@ -17,10 +17,10 @@ mod log_throttle;
 mod lookups;
 mod packet_cache;
 mod query_cache;
-mod question;
 mod run;
 mod thread_queue;
 mod view;
+mod waiting_query;
 
 use nameward_base::sync::{Mutex, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -42,11 +42,12 @@ pub(crate) use lookups::{Admission, Lookup};
 use lookups::{Lookups, WaitingCount};
 pub(crate) use packet_cache::{Fit, Hit, PacketCache};
 pub(crate) use query_cache::{Cached, QueryCache, QueryCacheSettings};
-pub(crate) use question::WaitingQuery;
 pub use run::{Running, start};
 pub(crate) use run::{answer_all, join_lookup};
 use thread_queue::ThreadQueue;
-pub(crate) use view::{FetchedFragment, LiveView, Parts, Used};
+pub(crate) use view::Used;
+pub use view::{FetchedFragment, LiveView, Parts};
+pub(crate) use waiting_query::WaitingQuery;
 
 /// Settings for the caches and for overload.
 #[derive(Clone, Debug)]
@@ -114,7 +115,7 @@ struct Backend {
     /// Look-ups in progress.
     lookups: AtomicUsize,
     waiting: WaitingCount,
-    /// The places of clients among them.
+    /// The slots of clients among them.
     client_shares: Arc<ClientShares>,
     /// A query has waited for it longer than `stale_after`.
     is_late: AtomicBool,
@@ -129,7 +130,7 @@ pub struct LiveZones {
     pub(crate) packets: PacketCache,
     pub(crate) queries: QueryCache,
     lookups: Lookups,
-    /// The places of clients among the queries that wait for signatures.
+    /// The slots of clients among the queries that wait for signatures.
     pub(crate) signing_shares: Arc<ClientShares>,
     backends: RwLock<Vec<Arc<Backend>>>,
     runner: OnceLock<run::LookupRunner>,
@@ -160,7 +161,7 @@ impl LiveZones {
     pub fn add_source(&self, name: &str, source: Arc<dyn LiveSource>) -> u32 {
         let (most, percent) = (self.settings.overload_queue, self.settings.client_percent);
         // With a share of the look-ups of one zone, other clients find room in that zone, too.
-        let places = match percent {
+        let slots = match percent {
             100 => most,
             _ => most.min(self.settings.lookups_per_zone),
         };
@@ -168,7 +169,7 @@ impl LiveZones {
         backends.push(Arc::new(Backend {
             source,
             name: name.into(),
-            client_shares: ClientShares::new(places, percent),
+            client_shares: ClientShares::new(slots, percent),
             lookups: AtomicUsize::new(0),
             waiting: WaitingCount::new(self.settings.overload_queue),
             is_late: AtomicBool::new(false),
@@ -185,19 +186,19 @@ impl LiveZones {
     }
 
     /// Returns the number of threads that sign a whole zone, and the share of a core that each may use.
-    pub(crate) fn signing_threads(&self) -> (usize, f64) {
+    pub fn signing_threads(&self) -> (usize, f64) {
         crate::signing::threads_and_share(self.settings.signing_cpu_percent)
     }
 
     /// Returns the source of a live zone by [`nameward_zone::Live::backend`].
-    pub(crate) fn source(&self, index: u32) -> Option<Arc<dyn LiveSource>> {
+    pub fn source(&self, index: u32) -> Option<Arc<dyn LiveSource>> {
         self.backend(index)
             .map(|backend| Arc::clone(&backend.source))
     }
 
     /// Passes the zone data that a name needs to `look`, from memory or from its backend, bypassing the caches. The
     /// calling thread blocks for a backend. Returns `None` if the backend no longer exists.
-    pub(crate) fn with_contents<T>(
+    pub fn with_contents<T>(
         &self,
         (zone, name): (&Zone, NameBuf),
         runtime: &Handle,

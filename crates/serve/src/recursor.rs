@@ -163,16 +163,13 @@ fn answer(client: LateReply, upstream: &UpstreamReply, buffer: &mut Vec<u8>) {
 /// Answers SERVFAIL: the resolvers returned nothing usable.
 fn fail(client: LateReply) {
     let mut buffer = [0; 1232];
-    let reply = {
+    let mut reply = {
         let code = (Rcode::ServFail, Some(extended_error::NETWORK_ERROR));
         let (query, medium) = (client.query(), client.medium());
         let engine = client.engine();
         engine.respond_with_code(&query, code, medium, &mut buffer)
     };
-    let reply = nameward_answer::Reply {
-        zone_found: Some(false),
-        ..reply
-    };
+    reply.zone_found = Some(false);
     offer_recursion(&mut buffer);
-    client.send_counted(&buffer[..reply.len], reply, Counter::RecursionUnanswered);
+    client.send_counted(&buffer[..reply.len()], reply, Counter::RecursionUnanswered);
 }

@@ -11,7 +11,7 @@ pub use nameward_wire::message::extended_error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use nameward_answer::{Asker, Medium, Reply};
+use nameward_answer::{EffectiveClient, Medium, Reply};
 use nameward_dnssec::tsig::ReplySigner;
 use nameward_stats::{Protocol, Transport};
 use nameward_wire::message::Query;
@@ -57,8 +57,8 @@ impl<'q> Request<'q> {
     }
 
     /// Returns the client that the answer is made for: the sender, or the subnet sent by a trusted resolver.
-    pub fn asker(&self) -> Asker {
-        Asker::new(self.query, self.peer.ip())
+    pub fn effective_client(&self) -> EffectiveClient {
+        EffectiveClient::new(self.query, self.peer.ip())
     }
 
     /// Returns the limits that the transport sets on a response.

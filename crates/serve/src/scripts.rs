@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use nameward_answer::{
-    Asker, ComputedName, ComputedRrset, TargetLocation, WantedScripts, ZoneView, Zones, find_target,
+    ComputedName, ComputedRrset, EffectiveClient, NeededScripts, TargetLocation, ZoneView, Zones,
+    find_target,
 };
 use nameward_base::sync::Mutex;
 use nameward_base::time::now_seconds;
@@ -126,22 +127,22 @@ impl Scripts {
     /// Runs the scripts that an answer needs. In zones where scripts are disabled, they compute nothing.
     pub(crate) fn compute<Z: Zones>(
         &self,
-        wanted: &WantedScripts,
+        needed: &NeededScripts,
         request: &Request<'_>,
         sources: &RecordSources<'_, impl Fn() -> Z>,
     ) -> Computation {
         let done = |rrsets, bits| {
             Computation::Done(ComputedName {
-                name: wanted.name,
+                name: needed.name,
                 rrsets,
                 client_bits: Some(bits).filter(|bits| *bits > 0),
             })
         };
-        let is_enabled = self.is_enabled_for(&wanted.zone);
+        let is_enabled = self.is_enabled_for(&needed.zone);
         let mut bits = 0;
-        let query = script_query(wanted, request);
+        let query = script_query(needed, request);
         let mut rrsets = Vec::<ComputedRrset>::new();
-        for script in &wanted.scripts {
+        for script in &needed.scripts {
             // Pools run no code, so they need not be enabled.
             let result = match pool_name(script) {
                 Some((rtype, name)) => self.choose(rtype, name, request, &mut bits),
@@ -151,13 +152,13 @@ impl Scripts {
             let (rtype, records) = match result {
                 Ok(result) => result,
                 Err(RunStop::Lacks(name)) => return Computation::Lacks(*name),
-                Err(RunStop::Unresolved(question)) => return Computation::Unresolved(*question),
+                Err(RunStop::Unresolved(target)) => return Computation::Unresolved(*target),
                 Err(RunStop::Failed(failure)) => {
-                    self.record_failure(wanted, script, failure);
+                    self.record_failure(needed, script, failure);
                     return done(None, bits);
                 }
             };
-            self.record_success(wanted, rtype);
+            self.record_success(needed, rtype);
             if records.is_empty() {
                 continue;
             }
@@ -165,7 +166,7 @@ impl Scripts {
                 Some(rrset) => rrset.records.extend(records),
                 None => rrsets.push(ComputedRrset {
                     rtype,
-                    ttl: wanted.ttl,
+                    ttl: needed.ttl,
                     records,
                 }),
             }
@@ -174,7 +175,7 @@ impl Scripts {
             .iter_mut()
             .find(|rrset| rrset.rtype == request.query.qtype)
         {
-            rrset.records.extend_from_slice(&wanted.records);
+            rrset.records.extend_from_slice(&needed.records);
             rrset.records.sort_unstable();
             rrset.records.dedup();
         }
@@ -189,7 +190,7 @@ impl Scripts {
         request: &Request<'_>,
         bits: &mut u8,
     ) -> Result<(Type, Vec<Vec<u8>>), RunStop> {
-        let client = pool_client(request.asker());
+        let client = to_pool_client(request.effective_client());
         let prepared = self.pools().load();
         let text = String::from_utf8_lossy(name);
         let choice = prepared.choose(name, rtype, client);
@@ -255,8 +256,8 @@ impl Scripts {
     }
 
     /// Returns the number of scripts that an answer runs.
-    pub(crate) fn count_runs(&self, wanted: &WantedScripts) -> usize {
-        let scripts = wanted.scripts.iter();
+    pub(crate) fn count_runs(&self, needed: &NeededScripts) -> usize {
+        let scripts = needed.scripts.iter();
         scripts.filter(|script| pool_name(script).is_none()).count()
     }
 
@@ -285,19 +286,19 @@ impl Scripts {
         }
     }
 
-    fn record_failure(&self, wanted: &WantedScripts, script: &[u8], reason: ScriptFailure) {
+    fn record_failure(&self, needed: &NeededScripts, script: &[u8], reason: ScriptFailure) {
         let rtype = script
             .split_first_chunk()
             .map_or(0, |(octets, _)| u16::from_be_bytes(*octets));
-        let (name, rtype) = (wanted.owner, Type(rtype));
+        let (name, rtype) = (needed.owner, Type(rtype));
         let text = format!("{name} {rtype}: {reason}");
         if let Some(others) = self.log.lock().admit(&text, Instant::now()) {
             tracing::warn!(
                 "zone {}: the LUA record at {text}; answering SERVFAIL ({others} similar messages suppressed)",
-                wanted.zone
+                needed.zone
             );
         }
-        let (key, now) = ((wanted.zone, name, rtype.0), now_seconds());
+        let (key, now) = ((needed.zone, name, rtype.0), now_seconds());
         let mut failing = self.failing.lock();
         if failing.len() >= FAILURES_MAX {
             self.remove_old(&mut failing);
@@ -334,22 +335,22 @@ impl Scripts {
         });
     }
 
-    fn record_success(&self, wanted: &WantedScripts, rtype: Type) {
+    fn record_success(&self, needed: &NeededScripts, rtype: Type) {
         if self.has_failing.load(Ordering::Relaxed) {
             let mut failing = self.failing.lock();
-            failing.remove(&(wanted.zone, wanted.owner, rtype.0));
+            failing.remove(&(needed.zone, needed.owner, rtype.0));
             self.has_failing
                 .store(!failing.is_empty(), Ordering::Relaxed);
         }
     }
 }
 
-/// Returns the client of an answer as pools see it.
+/// Converts the client of an answer for pools, which compare canonical addresses.
 #[inline]
-pub(crate) fn pool_client(asker: Asker) -> PoolClient {
+pub(crate) fn to_pool_client(client: EffectiveClient) -> PoolClient {
     PoolClient {
-        address: asker.address.to_canonical(),
-        prefix: asker.prefix,
+        address: client.address.to_canonical(),
+        prefix: client.prefix,
     }
 }
 
@@ -407,10 +408,10 @@ impl<F: Fn() -> Z, Z: Zones> RecordSources<'_, F> {
                 "resolve: no resolver is configured for {name}; set recursor.address"
             )));
         };
-        let question = UpstreamMessage::new(outside.as_name(), rtype);
-        match resolver.find(&question, self.now) {
+        let target = UpstreamMessage::new(outside.as_name(), rtype);
+        match resolver.find(&target, self.now) {
             TargetFound::Known(found) => Ok((found.records.clone(), found.ttl)),
-            TargetFound::Missing => Err(RunStop::Unresolved(Box::new(question))),
+            TargetFound::Missing => Err(RunStop::Unresolved(Box::new(target))),
             TargetFound::Failed => Ok(copy(None)),
         }
     }
@@ -444,21 +445,21 @@ fn find_records<Z: Zones>(zones: &Z, name: &NameBuf, rtype: Type) -> Result<Vec<
 }
 
 /// Describes a query to scripts.
-fn script_query(wanted: &WantedScripts, request: &Request<'_>) -> ScriptQuery {
-    let (query, asker) = (request.query, request.asker());
-    let subnet = IpNet::new(asker.address, asker.prefix).ok();
+fn script_query(needed: &NeededScripts, request: &Request<'_>) -> ScriptQuery {
+    let (query, client) = (request.query, request.effective_client());
+    let subnet = IpNet::new(client.address, client.prefix).ok();
     let mut header = [0; 12];
     if let Some(octets) = query.packet().first_chunk() {
         header = *octets;
     }
     ScriptQuery {
-        name: wanted.name,
-        zone: wanted.apex,
+        name: needed.name,
+        zone: needed.apex,
         zone_id: 0,
         client: ScriptClient {
             address: request.peer,
             local: request.local,
-            subnet: subnet.filter(|_| asker.is_subnet),
+            subnet: subnet.filter(|_| client.is_subnet),
         },
         is_stream: request.medium() == nameward_answer::Medium::Stream,
         dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),

@@ -48,7 +48,7 @@ pub(crate) fn start(shared: &Arc<ServingState>, cpu_percent: usize) -> io::Resul
 }
 
 /// Keeps a thread that signs many RRsets in a row to its share of the CPU.
-pub(crate) struct SigningPacer {
+pub struct SigningPacer {
     pace: Pace,
     since: Duration,
     calls: u32,
@@ -56,7 +56,7 @@ pub(crate) struct SigningPacer {
 
 impl SigningPacer {
     /// Starts measuring for the calling thread.
-    pub(crate) fn new(share: f64) -> Self {
+    pub fn new(share: f64) -> Self {
         SigningPacer {
             pace: Pace::new(share, Instant::now()),
             since: sys::thread_cpu_time(),
@@ -65,7 +65,7 @@ impl SigningPacer {
     }
 
     /// Sleeps if the thread has used more than its share. Reads the clock every 16 calls.
-    pub(crate) fn pause(&mut self) {
+    pub fn pause(&mut self) {
         self.calls += 1;
         if !self.calls.is_multiple_of(16) {
             return;

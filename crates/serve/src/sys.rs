@@ -25,7 +25,7 @@ const NICENESS: c_int = 5;
 
 /// Returns the time in seconds since 1970. Reads the vDSO, without a system call.
 #[inline]
-pub(crate) fn seconds_since_1970() -> u32 {
+pub fn seconds_since_1970() -> u32 {
     // SAFETY: with a null pointer the result is only returned, not stored.
     let seconds = unsafe { libc::time(std::ptr::null_mut()) };
     // RFC 4034 section 3.1.5: signature times wrap around like serials.
@@ -59,7 +59,7 @@ pub(crate) fn thread_cpu_time() -> Duration {
 }
 
 /// Lowers the priority of the calling thread, so that others run first when the CPU is busy.
-pub(crate) fn give_way() {
+pub fn give_way() {
     // On Linux this affects the calling thread alone (setpriority(2), "C library/kernel differences").
     // SAFETY: no pointers are passed.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };

@@ -33,7 +33,7 @@ use connection::StreamConnection;
 pub use drain::Drain;
 pub(crate) use drain::{DRAIN_BUSY, DRAIN_IDLE};
 pub use later::{Later, Ticket};
-pub(crate) use registry::counted_as;
+pub use registry::client_network;
 use registry::{ConnectionRefusal, Registry};
 pub use single::{FramedMessage, MessageAnswer, MessageConnection, MessageServer};
 pub use stream::ByteStream;

@@ -35,7 +35,7 @@ use certificate::{CertificateChooser, ServerCertificate};
 use client_certificate::AnyClientCertificate;
 pub use client_certificate::ClientAuthorities;
 pub(crate) use client_certificate::identify as identify_client;
-pub(crate) use files::{FileStamp, file_stamp};
+pub use files::{FileStamp, file_stamp};
 pub use files::{TlsError, TlsFiles, read_authorities, read_chain, read_key};
 pub use stream::{TlsByteStream, TlsLayer};
 

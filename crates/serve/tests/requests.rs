@@ -62,7 +62,7 @@ impl MessageStream for Three {
             return NextMessage::End;
         }
         self.left -= 1;
-        let writer = MessageWriter::without_question(out, 65_535);
+        let mut writer = MessageWriter::without_question(out, 65_535);
         let rcode = self.left;
         let flags = ReplyFlags {
             rcode,

@@ -4,14 +4,13 @@ mod conformance;
 mod cookies;
 mod keepalive;
 mod live;
+#[expect(dead_code, reason = "the tests of peers use the rest")]
 mod loopback;
-mod notify;
 mod query_keys;
 mod rate_limit;
 mod request_fuzz;
 mod requests;
 mod signing;
 mod tcp;
-mod transfers;
 mod tsig;
 mod udp;

@@ -109,8 +109,8 @@ impl HostReadings {
         let (Some(names), Some(values)) = (lines.next(), lines.next()) else {
             return;
         };
-        let of = |wanted| {
-            let at = names.split_ascii_whitespace().position(|n| n == wanted);
+        let of = |name| {
+            let at = names.split_ascii_whitespace().position(|n| n == name);
             number(at.and_then(|at| values.split_ascii_whitespace().nth(at)))
         };
         self.udp_in_csum_errors = of("InCsumErrors");
@@ -121,10 +121,10 @@ impl HostReadings {
     }
 
     fn read_snmp6(&mut self, text: &str) {
-        let of = |wanted| {
+        let of = |name| {
             let line = text
                 .lines()
-                .find(|line| line.split_ascii_whitespace().next() == Some(wanted));
+                .find(|line| line.split_ascii_whitespace().next() == Some(name));
             number(line.and_then(|line| line.split_ascii_whitespace().nth(1)))
         };
         self.udp6_in_csum_errors = of("Udp6InCsumErrors");

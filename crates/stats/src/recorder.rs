@@ -147,7 +147,7 @@ impl Recorder {
     }
 
     /// Counts a query that was received and parsed.
-    #[inline]
+    #[inline(always)]
     pub fn received(&mut self, query: &Received<'_>) {
         let traffic = self.tally.transport(query.transport);
         traffic[Traffic::Queries as usize] += 1;
@@ -287,7 +287,7 @@ impl Recorder {
     }
 
     /// Adds an address; an IPv4-mapped IPv6 address counts as that IPv4 address.
-    #[inline]
+    #[inline(always)]
     fn enter_address(&mut self, ring: Ring, client: IpAddr) {
         match client.to_canonical() {
             IpAddr::V4(v4) => self.enter(ring, v4.octets(), &[]),

@@ -257,11 +257,11 @@ impl RingView {
         self.ranked(limit).into_ranking(mnemonic)
     }
 
-    /// Like [`RingView::rank`], for entries that contain `wanted`, ignoring case; all others count as the rest.
-    pub fn rank_matching(&self, limit: usize, wanted: &str, mnemonic: Mnemonic<'_>) -> Ranking {
-        let wanted = wanted.to_lowercase();
+    /// Like [`RingView::rank`], for entries that contain `filter`, ignoring case; all others count as the rest.
+    pub fn rank_matching(&self, limit: usize, filter: &str, mnemonic: Mnemonic<'_>) -> Ranking {
+        let filter = filter.to_lowercase();
         self.rank_where(limit, mnemonic, |entry| {
-            entry.to_lowercase().contains(&wanted)
+            entry.to_lowercase().contains(&filter)
         })
     }
 

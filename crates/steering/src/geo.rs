@@ -126,8 +126,8 @@ impl GeoDatabases {
     pub fn load(&self, paths: &[PathBuf]) {
         let before = self.files.load_full();
         let loaded = paths.iter().map(|path| {
-            let known = before.iter().find(|file| file.path == *path);
-            load_file(path, known)
+            let loaded = before.iter().find(|file| file.path == *path);
+            load_file(path, loaded)
         });
         self.files.store(Arc::new(loaded.collect()));
     }
@@ -229,18 +229,18 @@ fn stamp(path: &Path) -> Option<(u64, SystemTime)> {
     Some((metadata.len(), metadata.modified().ok()?))
 }
 
-fn load_file(path: &Path, known: Option<&GeoFile>) -> GeoFile {
+fn load_file(path: &Path, loaded: Option<&GeoFile>) -> GeoFile {
     let current = stamp(path);
-    let previous = known.and_then(|known| known.reader.clone());
-    if let Some(known) = known
-        && known.stamp == current
+    let previous = loaded.and_then(|loaded| loaded.reader.clone());
+    if let Some(loaded) = loaded
+        && loaded.stamp == current
         && current.is_some()
     {
         return GeoFile {
             path: path.into(),
             stamp: current,
             reader: previous,
-            error: known.error.clone(),
+            error: loaded.error.clone(),
         };
     }
     let (reader, error) = match read(path) {

@@ -266,8 +266,8 @@ impl CheckedTarget {
                     .saturating_add(1);
                 *self.error.lock() = error.0;
                 let before = self.state.load(Ordering::Relaxed);
-                let is_patient = before > 0 && failures < self.check.minimum_failures;
-                if is_patient { before } else { 0 }
+                let is_tolerated = before > 0 && failures < self.check.minimum_failures;
+                if is_tolerated { before } else { 0 }
             }
         };
         self.state.store(state, Ordering::Relaxed);

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Timeout for starting or stopping a database.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The database product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl Database {
     /// the threads gets a processor, and until then the others continue to answer.
     pub fn pause(&self) {
         let started = Instant::now();
-        while started.elapsed() < PATIENCE {
+        while started.elapsed() < TIMEOUT {
             // Repeated each time: a process that was being created was in no list yet.
             self.signal("STOP");
             if self.processes().iter().all(|pid| is_stopped(pid)) {
@@ -139,7 +139,7 @@ impl Database {
     pub fn restart(&mut self) -> io::Result<()> {
         let started = Instant::now();
         self.spawn()?;
-        while started.elapsed() < PATIENCE {
+        while started.elapsed() < TIMEOUT {
             if TcpStream::connect(self.address).is_ok() && self.client_of_all("SELECT 1").is_ok() {
                 return Ok(());
             }
@@ -356,7 +356,7 @@ impl Database {
         }
         if let Some(mut child) = self.child.take() {
             let started = Instant::now();
-            while matches!(child.try_wait(), Ok(None)) && started.elapsed() < PATIENCE {
+            while matches!(child.try_wait(), Ok(None)) && started.elapsed() < TIMEOUT {
                 std::thread::sleep(Duration::from_millis(10));
             }
             let _ = child.kill();

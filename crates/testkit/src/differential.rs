@@ -12,7 +12,7 @@ pub mod zones;
 
 use crate::TestFailure;
 use answers::{Answer, Server};
-use queries::Ask;
+use queries::TestQuery;
 use random::Random;
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub struct Findings {
     /// Number of queries sent.
-    pub asked: usize,
+    pub queries: usize,
     /// How often each class in `tests/differential/reviewed.md` applied.
     pub reviewed: BTreeMap<&'static str, usize>,
     /// Differences that no class explains.
@@ -28,7 +28,7 @@ pub struct Findings {
 }
 
 /// Returns the queries that a seed generates for the zones.
-pub fn generate_queries(zones: &[zones::Zone], seed: u64) -> Vec<Ask> {
+pub fn generate_queries(zones: &[zones::Zone], seed: u64) -> Vec<TestQuery> {
     queries::queries(zones, &mut Random::new(seed ^ 0x5eed))
 }
 
@@ -41,15 +41,15 @@ pub fn compare(
 ) -> Result<Findings, TestFailure> {
     let mut findings = Findings::default();
     let apexes: Vec<String> = zones.iter().map(|zone| format!("{}.", zone.name)).collect();
-    for ask in generate_queries(zones, seed) {
-        findings.asked += 1;
+    for query in generate_queries(zones, seed) {
+        findings.queries += 1;
         let mut answers = Vec::new();
         for server in peers.iter_mut() {
-            answers.push((server.name.clone(), server.ask(&ask)?));
+            answers.push((server.name.clone(), server.ask(&query)?));
         }
-        let own = ours.as_mut().map(|server| server.ask(&ask)).transpose()?;
+        let own = ours.as_mut().map(|server| server.ask(&query)).transpose()?;
         let round = Round {
-            ask: &ask,
+            query: &query,
             peers: &answers,
             ours: own.as_ref(),
         };
@@ -60,7 +60,7 @@ pub fn compare(
 
 /// One query with all its answers.
 struct Round<'a> {
-    ask: &'a Ask,
+    query: &'a TestQuery,
     peers: &'a [(String, Answer)],
     ours: Option<&'a Answer>,
 }
@@ -77,14 +77,14 @@ impl Round<'_> {
         if agree && like_one && !glue_lost {
             return;
         }
-        match review::class(self.ask, self.peers, self.ours, apexes) {
+        match review::class(self.query, self.peers, self.ours, apexes) {
             Some(class) if !glue_lost => *findings.reviewed.entry(class).or_default() += 1,
             _ => findings.unexplained.push(self.describe(glue_lost)),
         }
     }
 
     fn describe(&self, glue_lost: bool) -> String {
-        let mut text = self.ask.to_string();
+        let mut text = self.query.to_string();
         if glue_lost {
             text.push_str("  (additional data that all others give is missing)");
         }

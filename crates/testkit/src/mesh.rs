@@ -23,7 +23,7 @@ use crate::peers::{Peer, PeerError, PeerKind, PeerOptions};
 pub use zone::{ChangingZone, ZoneSigner};
 
 /// Timeout for a change to reach the other side. Generous: only a hang exceeds it.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The key that signs all transfers and NOTIFY messages of a mesh.
 pub const KEY_NAME: &str = "mesh.example.";
@@ -131,7 +131,7 @@ impl MeshPeer {
 
 /// Waits until a server answers with this serial for the zone; the error is the serial it has in the end.
 pub fn wait_for_serial(server: SocketAddr, zone: &str, serial: u32) -> Result<(), Option<u32>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let there = serial_at(server, zone);
         if there == Some(serial) {

@@ -3,12 +3,12 @@
 //! Every server lives in its own temporary directory, listens on free ports, and is ended by its process ID when the
 //! value is dropped, so tests can run in parallel.
 
+mod long_timeouts;
 mod network;
-mod patience;
 
 use crate::peers::free_address;
+use long_timeouts::with_long_timeouts;
 pub use network::{in_server_network, run_over_xdp};
-use patience::with_patience;
 use std::{
     ffi::OsString,
     fs::{self, File},
@@ -24,7 +24,7 @@ use std::{
 use tempfile::TempDir;
 
 /// Timeout for a server to become ready or to end. Generous: only a hang exceeds it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of one server's output that is kept.
 const OUTPUT_MAX: usize = 4 << 20;
 
@@ -89,7 +89,7 @@ impl Output {
         let text = self.text.lock().expect("no holder panics");
         let (text, _) = self
             .grown
-            .wait_timeout_while(text, PATIENCE, |text| !text.1 && !wanted(&text.0))
+            .wait_timeout_while(text, TIMEOUT, |text| !text.1 && !wanted(&text.0))
             .expect("no holder panics");
         wanted(&text.0)
     }
@@ -125,7 +125,7 @@ impl LogFile {
     fn wait_for(&self, wanted: &str, ended: impl Fn() -> bool) -> bool {
         let start = Instant::now();
         loop {
-            let last = ended() || start.elapsed() > PATIENCE;
+            let last = ended() || start.elapsed() > TIMEOUT;
             if self.text().contains(wanted) {
                 return true;
             }
@@ -146,7 +146,7 @@ pub struct Setup {
     listen: Vec<String>,
     web: bool,
     watch: bool,
-    patient: bool,
+    has_long_timeouts: bool,
 }
 
 impl Default for Setup {
@@ -172,7 +172,7 @@ impl Setup {
             listen: vec![listen.to_string(), format!("[::1]:{}", listen.port())],
             web: true,
             watch: false,
-            patient: true,
+            has_long_timeouts: true,
         }
     }
 
@@ -203,8 +203,8 @@ impl Setup {
     /// Keeps the server's default timeouts. Without this, queries and databases take as long as they need: on a busy
     /// machine a lookup may take longer than any client would wait, and is then answered SERVFAIL or dropped, as it
     /// should be.
-    pub fn impatient(mut self) -> Self {
-        self.patient = false;
+    pub fn with_default_timeouts(mut self) -> Self {
+        self.has_long_timeouts = false;
         self
     }
 
@@ -248,8 +248,8 @@ impl Setup {
         let config_path = self.dir.path().join("nameward.toml");
         let backend = "\n[[backend]]\ntype = \"file\"\ndirectory = \"zones\"";
         let watch = self.watch;
-        let config = if self.patient {
-            with_patience(&self.config)
+        let config = if self.has_long_timeouts {
+            with_long_timeouts(&self.config)
         } else {
             self.config
         };
@@ -285,7 +285,7 @@ impl Setup {
             api: None,
         };
         if !server.stdout.wait_for(|text| text.contains("\nready")) {
-            let status = server.end_within(PATIENCE);
+            let status = server.end_within(TIMEOUT);
             return Err(StartFailure {
                 status,
                 stdout: server.stdout.text(),
@@ -457,14 +457,14 @@ impl TestServer {
 
     /// Waits for a server that is shutting down; returns the exit status.
     pub fn wait(mut self) -> ExitStatus {
-        self.end_within(PATIENCE)
+        self.end_within(TIMEOUT)
             .expect("the server ends when it is asked to")
     }
 
-    /// Waits for it to end by itself; kills it after `patience` and then returns `None`.
-    fn end_within(&mut self, patience: Duration) -> Option<ExitStatus> {
+    /// Waits for it to end by itself; kills it after `timeout` and then returns `None`.
+    fn end_within(&mut self, timeout: Duration) -> Option<ExitStatus> {
         let start = Instant::now();
-        while start.elapsed() < patience {
+        while start.elapsed() < timeout {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Some(status);
             }

@@ -26,7 +26,7 @@ pub struct Validator {
 }
 
 /// Longer than it takes to give up on a server.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 /// A name that only the resolver itself has: it answers when it is ready.
 const READY: &str = "ready.validator";
 
@@ -62,7 +62,7 @@ impl Validator {
 
     fn exchange(&self, query: &[u8]) -> std::io::Result<Vec<u8>> {
         let mut stream = TcpStream::connect(self.peer.addr())?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         let len = (query.len() as u16).to_be_bytes();
         stream.write_all(&[&len, query].concat())?;
         let mut len = [0; 2];

@@ -16,8 +16,8 @@ mod diagnostic;
 mod directive;
 mod entry;
 mod generate;
+mod location;
 mod parser;
-mod place;
 mod source;
 
 use std::path::{Path, PathBuf};
@@ -26,8 +26,8 @@ use crate::name::{Name, NameBuf};
 use crate::rtype::{Class, Type};
 
 pub use diagnostic::{Diagnostic, MAX_ERRORS, Severity};
+pub use location::{RecordLocation, RecordLocations, SourceLocation};
 use parser::Parser;
-pub use place::{RecordLocation, RecordLocations, SourceLocation};
 
 /// One record on its way into a zone, from a zone file, a transfer or a database.
 #[derive(Debug, Clone, Copy)]

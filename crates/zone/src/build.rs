@@ -70,7 +70,7 @@ pub struct ZoneBuilder {
     /// keyed by their offset in the arena.
     elsewhere: HashMap<usize, RecordLocation>,
     /// Source locations of the records.
-    places: RecordLocations,
+    locations: RecordLocations,
     last_cut: LastCut,
     /// Delegations whose name servers are resolved.
     connected: Vec<u32>,
@@ -137,7 +137,7 @@ impl ZoneBuilder {
             );
             return;
         }
-        self.places.add(record.from);
+        self.locations.add(record.from);
         self.records += 1;
         if let Err(full) = self.push(record) {
             self.refuse(full, record.from);
@@ -335,16 +335,16 @@ impl ZoneBuilder {
             return Ok(());
         }
         try_push(&mut self.with_targets, PlacedNode { place, from })?;
-        if self.places.are_plain() {
+        if self.locations.are_plain() {
             Ok(())
         } else {
-            self.note_places(draft, place, from)
+            self.note_record_locations(draft, place, from)
         }
     }
 
     /// Records the source locations that are not beside the first one of the owner. The lower halves of the locations
     /// of records that name hosts are kept in their nodes until all names are known.
-    fn note_places(
+    fn note_record_locations(
         &mut self,
         draft: &Draft,
         place: u32,
@@ -441,7 +441,7 @@ impl ZoneBuilder {
     }
 
     /// Returns the source location of the SOA at the apex.
-    pub fn soa_place(&self) -> RecordLocation {
+    pub fn soa_location(&self) -> RecordLocation {
         let mut current = self.current.entries.iter();
         match current.find(|entry| entry.rtype == Type::SOA) {
             Some(soa) if self.is_apex(&self.current_key) => soa.from,

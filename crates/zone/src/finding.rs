@@ -14,7 +14,7 @@ pub struct Finding {
     /// Error or warning.
     pub severity: Severity,
     /// Location of the record; none if the finding is about the whole zone.
-    pub place: RecordLocation,
+    pub location: RecordLocation,
     /// Describes what was found and what was expected.
     pub message: String,
     /// The number of unlisted findings that this entry summarises; 0 for an ordinary finding.
@@ -35,13 +35,13 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    pub(crate) fn error(&mut self, place: RecordLocation, message: fmt::Arguments<'_>) {
+    pub(crate) fn error(&mut self, location: RecordLocation, message: fmt::Arguments<'_>) {
         self.is_fatal = true;
-        self.error_of_name(place, message);
+        self.error_of_name(location, message);
     }
 
     /// Adds an error that breaks a single name, not the zone.
-    pub(crate) fn error_of_name(&mut self, place: RecordLocation, message: fmt::Arguments<'_>) {
+    pub(crate) fn error_of_name(&mut self, location: RecordLocation, message: fmt::Arguments<'_>) {
         if self.errors.len() >= KEPT {
             self.more_errors += 1;
             return;
@@ -49,7 +49,7 @@ impl Findings {
         let message = message.to_string();
         self.errors.push(Finding {
             severity: Severity::Error,
-            place,
+            location,
             message,
             unlisted: 0,
         });
@@ -65,7 +65,7 @@ impl Findings {
         self.is_silent
     }
 
-    pub(crate) fn warning(&mut self, place: RecordLocation, message: fmt::Arguments<'_>) {
+    pub(crate) fn warning(&mut self, location: RecordLocation, message: fmt::Arguments<'_>) {
         if self.is_silent {
             return;
         }
@@ -76,7 +76,7 @@ impl Findings {
         let message = message.to_string();
         self.warnings.push(Finding {
             severity: Severity::Warning,
-            place,
+            location,
             message,
             unlisted: 0,
         });
@@ -95,11 +95,11 @@ impl Findings {
         entry: &DraftEntry,
         tolerated: bool,
     ) {
-        let place = entry.from;
+        let location = entry.from;
         let mut say = |message: fmt::Arguments<'_>| match flaw.is_error() {
-            true if tolerated => self.error_of_name(place, message),
-            true => self.error(place, message),
-            false => self.warning(place, message),
+            true if tolerated => self.error_of_name(location, message),
+            true => self.error(location, message),
+            false => self.warning(location, message),
         };
         match flaw {
             Flaw::Duplicate => say(format_args!(
@@ -136,7 +136,7 @@ impl Findings {
             if count > 0 {
                 list.push(Finding {
                     severity,
-                    place: RecordLocation::NONE,
+                    location: RecordLocation::NONE,
                     message: format!("{count} more {what}"),
                     unlisted: count,
                 });

@@ -59,7 +59,7 @@ fn a_used_builder_makes_the_same_zones_and_findings_as_a_new_one() {
             let name: NameBuf = apex.parse().unwrap();
             let mut fresh = ZoneBuilder::new(name.as_name());
             fill(&mut fresh, apex, &text, limit);
-            let place = fresh.soa_place();
+            let place = fresh.soa_location();
             let (expected, expected_findings) = fresh.finish();
 
             let first_name: NameBuf = first_apex.parse().unwrap();
@@ -76,7 +76,7 @@ fn a_used_builder_makes_the_same_zones_and_findings_as_a_new_one() {
                 }
                 used.restart(name.as_name(), text.len());
                 fill(&mut used, apex, &text, limit);
-                assert_eq!(used.soa_place(), place);
+                assert_eq!(used.soa_location(), place);
                 let (zone, findings) = used.end();
                 let context = format!("{first:.60} then {text:.60}");
                 assert_eq!(

@@ -70,7 +70,7 @@ fn build(text: &str, limits: ZoneLimits) -> (Report, Option<Zone>, Vec<Finding>)
 fn errors(findings: &[Finding]) -> Vec<(u32, &str)> {
     let errors = findings.iter().filter(|f| f.severity == Severity::Error);
     errors
-        .map(|f| (f.place.line_and_file().0, f.message.as_str()))
+        .map(|f| (f.location.line_and_file().0, f.message.as_str()))
         .collect()
 }
 

@@ -16,10 +16,10 @@ fn findings_of(apex: &str, text: &str) -> Vec<Finding> {
 
 fn lines(findings: Vec<Finding>, severity: Severity) -> Vec<String> {
     let mut sorted = findings;
-    sorted.sort_by_key(|finding| finding.place.line_and_file().0);
+    sorted.sort_by_key(|finding| finding.location.line_and_file().0);
     let wanted = sorted.into_iter().filter(|f| f.severity == severity);
     wanted
-        .map(|f| format!("{}: {}", f.place.line_and_file().0, f.message))
+        .map(|f| format!("{}: {}", f.location.line_and_file().0, f.message))
         .collect()
 }
 
@@ -175,7 +175,10 @@ fn records_of_included_files_are_reported_with_their_files() {
         &mut builder,
     );
     let findings = builder.finish().1;
-    let places: Vec<_> = findings.iter().map(|f| f.place.line_and_file()).collect();
+    let places: Vec<_> = findings
+        .iter()
+        .map(|f| f.location.line_and_file())
+        .collect();
     assert_eq!(places, [(2, 1), (6, 0)], "{findings:?}");
 }
 

@@ -68,7 +68,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
             known.target.as_name() == name && known.rtype == self.qtype
         };
         let Some(known) = self.alias.known.as_ref().filter(is_known) else {
-            self.alias.wanted = Some(name.into());
+            self.alias.unresolved = Some(name.into());
             return TargetAddresses::Unknown;
         };
         self.alias.is_used = true;

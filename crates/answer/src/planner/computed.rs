@@ -3,7 +3,7 @@
 use super::{Current, PlanStep, Planner, owner};
 use crate::AnswerKind;
 use crate::alias::TargetAddresses;
-use crate::computed::{WantedScripts, script_type};
+use crate::computed::{NeededScripts, script_type};
 use crate::plan::{Data, MAX_CHAIN, Section};
 use crate::view::{ZoneView, Zones};
 use arrayvec::ArrayVec;
@@ -116,7 +116,7 @@ impl<'z, Z: Zones> Planner<'z, '_, Z> {
         }
         let mut known = self.computed.known.iter();
         let Some(index) = known.position(|known| known.name.as_name() == name) else {
-            self.computed.wanted = Some(WantedScripts {
+            self.computed.needed = Some(NeededScripts {
                 name: name.into(),
                 apex: zone.apex_name().into(),
                 zone: zone.id().into(),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use nameward_base::sync::Mutex;
-use nameward_control::web::counted_as;
+use nameward_control::web::client_network;
 use tokio::task::AbortHandle;
 
 /// All connections.
@@ -70,7 +70,7 @@ impl Connections {
     /// Gives a new connection a place and starts it. When all are taken, an idle connection of the client with the most makes room;
     /// if there is none, the new connection is dropped.
     pub fn admit(&self, client: IpAddr, start: impl FnOnce(Arc<ApiConnection>) -> AbortHandle) {
-        let client = counted_as(client);
+        let client = client_network(client);
         let mut table = self.table.lock();
         if table.all.len() >= self.max && !table.make_room(client) {
             return;

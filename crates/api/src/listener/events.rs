@@ -12,7 +12,7 @@ use hyper::Response;
 use hyper::body::Bytes;
 use nameward_base::sync::Mutex;
 use nameward_control::api_keys::ApiKey;
-use nameward_control::web::counted_as;
+use nameward_control::web::client_network;
 use nameward_maintain::change_feed::ChangeFeed;
 use tokio::time::{Instant, timeout_at};
 
@@ -70,7 +70,7 @@ pub fn start(
     let (Some(subscription), Some(feed)) = (response.events.take(), shared.api.feed()) else {
         return finish(shared, response);
     };
-    let client = counted_as(client);
+    let client = client_network(client);
     if let Err(error) = shared.event_streams.admit(shared, client) {
         let refusal = ApiResponse::from_error(&error, form);
         return finish(shared, refusal.with("retry-after", "5"));

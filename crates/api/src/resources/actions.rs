@@ -1,7 +1,7 @@
 //! Actions on a zone: notify, retrieve, rectify, export, check.
 
 use nameward_control::operations::{ListedItem, OperationRequest};
-use nameward_store::file::zone_from_text_with_warnings;
+use nameward_files::zone_from_text_with_warnings;
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::Severity;
 use serde_json::json;

@@ -41,16 +41,16 @@ pub fn outcome<T>(result: ApiResult<T>, (zone, serial): (&str, Option<u32>)) -> 
 
 /// Checks `If-Match`. Returns the serial that the zone must still have when it is changed; `None` without the header.
 pub fn check(call: &Call<'_>, zone: &ZoneAttributes) -> ApiResult<Option<u32>> {
-    let Some(wanted) = call.request.if_match.as_deref() else {
+    let Some(if_match) = call.request.if_match.as_deref() else {
         return Ok(None);
     };
-    if wanted.trim() == "*" {
+    if if_match.trim() == "*" {
         return Ok(None);
     }
     let metadata = metadata::stored(call, zone, None)?;
     let mut rrsets = PiecedText::default();
     rrsets::write(call, zone, ShownRrsets::default(), &mut rrsets)?;
-    if matches(wanted, &entity_tag(zone, &metadata, &rrsets)) {
+    if matches(if_match, &entity_tag(zone, &metadata, &rrsets)) {
         // A zone without contents has no serial.
         Ok((zone.serial > 0).then_some(zone.serial))
     } else {

@@ -5,7 +5,7 @@ use nameward_control::operations::{OperationError, zone_name};
 use nameward_maintain::change_feed::{
     ChangeFeed, ChangeKind, FeedEvent, FeedKind, FeedSettingChange, FeedZoneChange, SettingSubject,
 };
-use nameward_store::state::JournalOrigin;
+use nameward_state::JournalOrigin;
 use serde_json::{Value, json};
 
 use crate::fields::check_canonical;

@@ -2,7 +2,7 @@
 
 use nameward_base::time::now_seconds;
 use nameward_maintain::policy::{PolicySource, SharedApiKey};
-use nameward_store::sql::write::{TsigEdit, WriteError};
+use nameward_sql::write::{TsigEdit, WriteError};
 use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

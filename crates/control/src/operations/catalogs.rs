@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use nameward_maintain::catalog::{Catalog, CatalogMember, read_catalog};
 use nameward_maintain::policy::{PolicySource, ZoneKind, address_text};
-use nameward_store::sql::write::AutoprimaryRow;
+use nameward_sql::write::AutoprimaryRow;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Zone;
 use serde::{Deserialize, Serialize};

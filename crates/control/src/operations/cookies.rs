@@ -9,7 +9,7 @@ use nameward_base::secret::Secret;
 use nameward_base::text::utc_text;
 use nameward_base::time::now_seconds;
 use nameward_maintain::policy::{COOKIE_SECRET_OCTETS, PolicySource, RolledCookieSecret};
-use nameward_store::sql::write::{TsigEdit, WriteError};
+use nameward_sql::write::{TsigEdit, WriteError};
 use serde::{Deserialize, Serialize};
 
 use super::tsig::{stored_policy_error, write_first};
@@ -96,13 +96,13 @@ impl Operations {
             )));
         }
         let now = now_seconds();
-        let (source, mut known) = match self.policies.cookies_with_source() {
-            Some((source, known)) => (Some(source), known),
+        let (source, mut secrets) = match self.policies.cookies_with_source() {
+            Some((source, secrets)) => (Some(source), secrets),
             None => (None, Vec::new()),
         };
-        known.sort_by_key(|secret| secret.active_from);
-        let old = no_longer_used(&known, now, revoke);
-        if known.len() - old.len() >= SECRETS_MAX {
+        secrets.sort_by_key(|secret| secret.active_from);
+        let old = no_longer_used(&secrets, now, revoke);
+        if secrets.len() - old.len() >= SECRETS_MAX {
             return Err(OperationError::refused(format!(
                 "there are {SECRETS_MAX} secrets, the maximum; roll again when one is no longer accepted, or use --revoke"
             )));
@@ -110,7 +110,7 @@ impl Operations {
         let mut secret = Secret::new(vec![0; COOKIE_SECRET_OCTETS]);
         aws_lc_rs::rand::fill(secret.reveal_mut())
             .map_err(|_| OperationError::new(ErrorKind::Internal, "no random numbers available"))?;
-        let last = known.last().map_or(0, |last| last.active_from);
+        let last = secrets.last().map_or(0, |last| last.active_from);
         let start = |default: u64| {
             let delay = if revoke { 0 } else { delay.unwrap_or(default) };
             (now + delay).max(if revoke { 0 } else { last + 1 })
@@ -190,13 +190,13 @@ impl Operations {
         }
         // This server uses it at once, others when they read the table.
         let source = PolicySource::Backend(database.rank);
-        let mut known = match self.policies.cookies_with_source() {
-            Some((at, known)) if at == source => known,
+        let mut secrets = match self.policies.cookies_with_source() {
+            Some((at, secrets)) if at == source => secrets,
             _ => Vec::new(),
         };
-        known.retain(|secret| !old.contains(secret) && secret.active_from != new.active_from);
-        known.push(new.clone());
-        self.policies.change_cookies(source, known);
+        secrets.retain(|secret| !old.contains(secret) && secret.active_from != new.active_from);
+        secrets.push(new.clone());
+        self.policies.change_cookies(source, secrets);
         (database.request_list)();
         Ok(())
     }
@@ -206,9 +206,13 @@ impl Operations {
 const CONFIGURED: &str = "configuration";
 
 /// Returns the secrets that no longer verify cookies; all of them if they are revoked. They are sorted by time.
-fn no_longer_used(known: &[RolledCookieSecret], now: u64, revoke: bool) -> Vec<RolledCookieSecret> {
-    let next = known.iter().skip(1).map(|next| Some(next.active_from));
-    let pairs = known.iter().zip(next.chain([None]));
+fn no_longer_used(
+    secrets: &[RolledCookieSecret],
+    now: u64,
+    revoke: bool,
+) -> Vec<RolledCookieSecret> {
+    let next = secrets.iter().skip(1).map(|next| Some(next.active_from));
+    let pairs = secrets.iter().zip(next.chain([None]));
     let is_over = |next: Option<u64>| next.is_some_and(|next| next + COOKIE_OVERLAP < now);
     let old = pairs.filter(|(_, next)| revoke || is_over(*next));
     old.map(|(secret, _)| secret.clone()).collect()
@@ -220,11 +224,11 @@ mod tests {
 
     #[test]
     fn a_secret_is_deleted_when_none_of_its_cookies_can_be_valid() {
-        let known = [100, 200, 50_000].map(|active_from| RolledCookieSecret {
+        let secrets = [100, 200, 50_000].map(|active_from| RolledCookieSecret {
             active_from,
             secret: vec![active_from as u8; COOKIE_SECRET_OCTETS].into(),
         });
-        let deleted = |now, revoke| no_longer_used(&known, now, revoke).len();
+        let deleted = |now, revoke| no_longer_used(&secrets, now, revoke).len();
         assert_eq!(deleted(200, false), 0);
         assert_eq!(deleted(200 + COOKIE_OVERLAP, false), 0);
         assert_eq!(deleted(201 + COOKIE_OVERLAP, false), 1);

@@ -1,7 +1,7 @@
 //! Errors of operations: a kind for programs, a sentence for people.
 
-use nameward_store::sql::SqlError;
-use nameward_store::sql::write::WriteError;
+use nameward_sql::SqlError;
+use nameward_sql::write::WriteError;
 use serde::{Deserialize, Serialize};
 
 /// The kind of an error, which determines the exit code of a command.

@@ -11,7 +11,7 @@ pub(super) mod text;
 
 use std::sync::Arc;
 
-use nameward_store::sql::write::StoredRecord;
+use nameward_sql::write::StoredRecord;
 use nameward_wire::rdata::{parse_text, write_text};
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, NameBuf, Type};
@@ -39,49 +39,27 @@ impl Operations {
     ) -> Result<OperationResult, OperationError> {
         let location = self.location(&zone_name(zone)?)?;
         let owner = name.map(|text| owner(text, &location.name())).transpose()?;
-        let wanted = rtype.map(read_type).transpose()?;
+        let rtype = rtype.map(read_type).transpose()?;
         let (database, row) = match &location {
             ZoneLocation::Database(database, row) => (database, row),
             ZoneLocation::Memory(zone) => {
-                return Ok(list_in_memory(&zone.version, owner, wanted, items));
+                return Ok(list_in_memory(&zone.version, owner, rtype, items));
             }
         };
         let mut count = 0;
         let mut take = |record: StoredRecord| {
-            let is_it = |wanted| Type::from_text(record.rtype.as_bytes()) == Some(wanted);
-            if !wanted.is_none_or(is_it) {
+            let is_it = |rtype| Type::from_text(record.rtype.as_bytes()) == Some(rtype);
+            if !rtype.is_none_or(is_it) {
                 return true;
             }
             count += 1;
             items(ListedItem::Record(listed(record)))
         };
-        let asked = owner.as_ref().map(NameBuf::as_name);
-        let listing = database.backend.stored_records(row, asked, &mut take);
+        let owner = owner.as_ref().map(NameBuf::as_name);
+        let listing = database.backend.stored_records(row, owner, &mut take);
         let result = self.runtime.block_on(listing);
         result.map_err(|error| database.error(&error))?;
         Ok(OperationResult::Listed { items: count })
-    }
-
-    /// Replaces the RRset of an owner and type.
-    pub fn set_records(
-        &self,
-        template: &RecordTemplate,
-        author: Option<&Arc<ChangeAuthor>>,
-    ) -> Result<OperationResult, OperationError> {
-        self.change_records(&template.zone, author, |apex| {
-            Ok(Edit::Replace(template.read(apex)?))
-        })
-    }
-
-    /// Adds records to the RRset of an owner and type.
-    pub fn add_records(
-        &self,
-        template: &RecordTemplate,
-        author: Option<&Arc<ChangeAuthor>>,
-    ) -> Result<OperationResult, OperationError> {
-        self.change_records(&template.zone, author, |apex| {
-            Ok(Edit::Add(template.read(apex)?))
-        })
     }
 
     /// Makes one step in a zone.
@@ -112,14 +90,14 @@ impl Operations {
 fn list_in_memory(
     zone: &Zone,
     owner: Option<NameBuf>,
-    wanted: Option<Type>,
+    rtype: Option<Type>,
     items: ItemSink<'_>,
 ) -> OperationResult {
     let mut count = 0;
     let mut take = |node: Node<'_>, is_it: &dyn Fn(Type) -> bool| {
         let rrsets = node.rrsets();
         let rrsets = rrsets.filter(|rrset| is_it(rrset.rtype()));
-        let mut rrsets = rrsets.filter(|rrset| wanted.is_none_or(|rtype| rtype == rrset.rtype()));
+        let mut rrsets = rrsets.filter(|rrset| rtype.is_none_or(|rtype| rtype == rrset.rtype()));
         rrsets.all(|rrset| {
             rrset.records().all(|record| {
                 let mut content = String::new();
@@ -173,7 +151,7 @@ pub(super) fn listed(record: StoredRecord) -> ListedRecord {
 }
 
 impl RecordTemplate {
-    fn read(&self, apex: &NameBuf) -> Result<RrsetData, OperationError> {
+    pub(super) fn read(&self, apex: &NameBuf) -> Result<RrsetData, OperationError> {
         let owner_and_type = (self.name.as_str(), self.rtype.as_str());
         read_records(owner_and_type, self.ttl, &self.content, apex)
     }

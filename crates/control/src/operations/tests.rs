@@ -1,8 +1,8 @@
 //! Tests of operations on a server whose zones are files.
 
 use super::*;
-use nameward_maintain::keys::local::ZoneKeys;
-use nameward_maintain::keys::storages::KeyStorages;
+use nameward_keys::local::ZoneKeys;
+use nameward_keys::storages::KeyStorages;
 use proptest::prelude::*;
 
 /// Creates a server with one zone from a file.
@@ -125,7 +125,7 @@ fn create(zone: &str, kind: ListedKind) -> OperationRequest {
 fn zone_files_are_listed() {
     let runtime = runtime();
     let mut items = Vec::new();
-    let result = operations(&runtime).run(&OperationRequest::ZoneList, &mut |item| {
+    let result = operations(&runtime).run_for(None, &OperationRequest::ZoneList, &mut |item| {
         items.push(item);
         true
     });
@@ -197,7 +197,9 @@ fn requests_that_need_a_database_are_refused_with_a_reason() {
             "server.state_directory",
         ),
     ] {
-        let error = operations.run(&request, &mut |_| true).unwrap_err();
+        let error = operations
+            .run_for(None, &request, &mut |_| true)
+            .unwrap_err();
         assert_eq!(error.kind, kind, "{request:?}: {error}");
         assert!(error.message.contains(reason), "{request:?}: {error}");
     }
@@ -217,7 +219,7 @@ proptest! {
         });
         if let Ok(request) = serde_json::from_value::<OperationRequest>(text) {
             let runtime = runtime();
-            let _ = operations(&runtime).run(&request, &mut |_| true);
+            let _ = operations(&runtime).run_for(None, &request, &mut |_| true);
         }
     }
 }

@@ -35,7 +35,7 @@ use std::time::SystemTime;
 
 use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::policy::address_text;
-use nameward_store::sql::write::{MASTER_MAX, NewZone};
+use nameward_sql::write::{MASTER_MAX, NewZone};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::{NewRecord, RrsetData};
 use nameward_zone::{Serial, ZoneKind};

@@ -13,9 +13,9 @@ pub fn is_allowed(allow_from: &[IpNet], client: IpAddr) -> bool {
     allow_from.iter().any(|net| net.contains(&client))
 }
 
-/// Returns the address under which a client's connections are counted: an IPv6 client commonly has a whole /64 to
-/// choose from.
-pub fn counted_as(client: IpAddr) -> IpAddr {
+/// Returns the network that limits apply to, by its first address: an IPv4 address, or an IPv6 /64, because a client
+/// usually has a whole /64 to choose addresses from.
+pub fn client_network(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,
         IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX))),

@@ -230,18 +230,18 @@ impl HttpRequest {
 
     /// Checks whether the client accepts this media type and none that includes HTML.
     pub fn accepts_only(&self, media_type: &str) -> bool {
-        let mut wanted = false;
+        let mut is_accepted = false;
         for value in self.fields("accept") {
             for range in value.split(',') {
                 let range = range.split(';').next().unwrap_or_default().trim();
                 if range.eq_ignore_ascii_case(media_type) {
-                    wanted = true;
+                    is_accepted = true;
                 } else if matches!(range, "*/*" | "text/html" | "text/*") {
                     return false;
                 }
             }
         }
-        wanted
+        is_accepted
     }
 }
 

@@ -237,8 +237,8 @@ fn a_reader_gets_the_text_of_a_ring_among_clients_that_never_read_it() {
     for _ in 0..3 {
         let mut stream = server.connect();
         // Far more than the text takes even on a busy machine.
-        let patience = Some(Duration::from_secs(240));
-        stream.set_read_timeout(patience).expect("a timeout");
+        let time_limit = Some(Duration::from_secs(240));
+        stream.set_read_timeout(time_limit).expect("a timeout");
         let request = format!("GET {target} HTTP/1.0\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("sent");
         let honest = Reply::read(&mut stream);
@@ -258,8 +258,8 @@ fn connect_from(server: &Server, address: [u8; 4]) -> TcpStream {
         .connect(&server.address.into())
         .expect("a connection");
     let stream = TcpStream::from(socket);
-    let patience = Some(Duration::from_secs(60));
-    stream.set_read_timeout(patience).expect("a timeout");
+    let time_limit = Some(Duration::from_secs(60));
+    stream.set_read_timeout(time_limit).expect("a timeout");
     stream
 }
 

@@ -66,14 +66,14 @@ impl<'p> KeyRing<'p> {
     }
 
     /// Returns the key that currently fulfils a policy key: the last one generated.
-    fn current(&self, wanted: &PolicyKey) -> Option<&KeyState> {
+    fn current(&self, policy_key: &PolicyKey) -> Option<&KeyState> {
         let mut newest_first = self.keys.iter().rev();
-        newest_first.find(|key| key.goal == KeyGoal::Present && wanted.asks_for(key))
+        newest_first.find(|key| key.goal == KeyGoal::Present && policy_key.asks_for(key))
     }
 
     /// Checks whether the key is already being rolled over. A DS that the parent does not pick up must not make keys
     /// pile up.
-    fn is_rolling(&self, wanted: &PolicyKey, current: &KeyState) -> bool {
+    fn is_rolling(&self, policy_key: &PolicyKey, current: &KeyState) -> bool {
         let mut others = self.keys.iter().filter(|key| key.id != current.id);
         // A key that an operator wants replaced need not be fully propagated: its DS may never be requested. With
         // double-DS, the DS of both keys must be at the parent (RFC 6781 section 4.1.2), so the first one is awaited.
@@ -82,10 +82,10 @@ impl<'p> KeyRing<'p> {
         let is_new = !current.is_established() && !is_given_up;
         is_new
             || others.any(|key| {
-                let is_alike = if wanted.role.signs_keys() {
+                let is_alike = if policy_key.role.signs_keys() {
                     key.role.signs_keys()
                 } else {
-                    wanted.asks_for(key)
+                    policy_key.asks_for(key)
                 };
                 is_alike && !key.is_hidden()
             })
@@ -94,12 +94,12 @@ impl<'p> KeyRing<'p> {
     /// Returns the policy keys that do not exist yet, or whose successor is due.
     pub(super) fn missing_keys(&self) -> Vec<PolicyKey> {
         let room = MAX_KEYS.saturating_sub(self.keys.len());
-        let is_missing = |wanted: &&PolicyKey| match self.current(wanted) {
+        let is_missing = |policy_key: &&PolicyKey| match self.current(policy_key) {
             None => true,
             Some(current) => {
-                let due_at = wanted.successor_at(current, self.policy);
+                let due_at = policy_key.successor_at(current, self.policy);
                 let is_due = current.is_rolled_by_hand || due_at.is_some_and(|at| at <= self.now);
-                is_due && !self.is_rolling(wanted, current)
+                is_due && !self.is_rolling(policy_key, current)
             }
         };
         let missing = self.policy.keys.iter().filter(is_missing);
@@ -108,9 +108,9 @@ impl<'p> KeyRing<'p> {
 
     /// Retires keys that have a successor or that the policy does not include.
     pub(super) fn set_goals(&mut self) {
-        let wanted = self.policy.keys.iter();
-        let stay: Vec<u32> = wanted
-            .filter_map(|wanted| Some(self.current(wanted)?.id))
+        let policy_keys = self.policy.keys.iter();
+        let stay: Vec<u32> = policy_keys
+            .filter_map(|policy_key| Some(self.current(policy_key)?.id))
             .collect();
         for key in self.keys.iter_mut().filter(|key| !stay.contains(&key.id)) {
             key.goal = KeyGoal::Gone;
@@ -121,9 +121,9 @@ impl<'p> KeyRing<'p> {
     pub(super) fn take_steps(&mut self, steps: &mut Vec<RolloverStep>) {
         // Each of the three records of a key takes at most two steps.
         for _ in 0..MAX_KEYS * 6 {
-            let Some(taken) = self.wanted_moves().into_iter().find(|wanted| {
+            let Some(taken) = self.wanted_moves().into_iter().find(|step| {
                 let mut keys = self.keys.clone();
-                self.make(wanted, &mut keys);
+                self.make(step, &mut keys);
                 every_combination_validates(&keys)
             }) else {
                 return;
@@ -138,9 +138,9 @@ impl<'p> KeyRing<'p> {
         }
     }
 
-    fn make(&self, wanted: &Move, keys: &mut [KeyState]) {
+    fn make(&self, step: &Move, keys: &mut [KeyState]) {
         let times = &self.policy.times;
-        for &(place, record, is_shown) in wanted {
+        for &(place, record, is_shown) in step {
             let delay = match record {
                 KeyRecord::Dnskey => Some(times.dnskey_delay()),
                 KeyRecord::ZoneRrsig => Some(times.zone_rrsig_delay()),
@@ -310,10 +310,10 @@ impl<'p> KeyRing<'p> {
         let times = &self.policy.times;
         let records = self.keys.iter().flat_map(KeyState::records);
         let settled = records.filter_map(|record| record.settles_at);
-        let successors = self.policy.keys.iter().filter_map(|wanted| {
-            let current = self.current(wanted)?;
-            let is_rolling = self.is_rolling(wanted, current);
-            wanted
+        let successors = self.policy.keys.iter().filter_map(|policy_key| {
+            let current = self.current(policy_key)?;
+            let is_rolling = self.is_rolling(policy_key, current);
+            policy_key
                 .successor_at(current, self.policy)
                 .filter(|_| !is_rolling)
         });

@@ -28,13 +28,13 @@ pub(super) struct MatchList {
     /// The file that contains it, for messages.
     pub file: usize,
     /// Start of the statement.
-    pub place: TextLocation,
+    pub location: TextLocation,
     entries: Vec<MatchEntry>,
 }
 
 #[derive(Debug, Clone)]
 struct MatchEntry {
-    place: TextLocation,
+    location: TextLocation,
     is_negated: bool,
     element: Element,
 }
@@ -55,7 +55,7 @@ pub(super) fn read(statement: &ConfStatement<'_>, file: usize) -> Result<MatchLi
     let (words, block) = statement.words_and_block()?;
     match words.first() {
         Some(word) => Err(expected("'{'", word)),
-        None => match_list(statement.place(), block, file),
+        None => match_list(statement.location(), block, file),
     }
 }
 
@@ -67,41 +67,44 @@ pub(super) fn read_named(
     let (words, block) = statement.words_and_block()?;
     let [name] = words[..] else {
         let message = "expected a list name and '{'";
-        return Err(ConfMistake::new(statement.place(), message));
+        return Err(ConfMistake::new(statement.location(), message));
     };
     if name.is_one_of(BUILT_IN) {
         let found = quoted(&name.text);
-        return Err(ConfMistake::new(name.place, format!("{found} is built in")));
+        return Err(ConfMistake::new(
+            name.location,
+            format!("{found} is built in"),
+        ));
     }
-    let list = match_list(statement.place(), block, file)?;
+    let list = match_list(statement.location(), block, file)?;
     Ok((name.string().to_ascii_lowercase(), list))
 }
 
 /// Reads the entries of a list that has words before its braces.
 pub(super) fn read_block(
-    place: TextLocation,
+    location: TextLocation,
     block: &[ConfStatement<'_>],
     file: usize,
 ) -> Result<MatchList, ConfMistake> {
-    match_list(place, block, file)
+    match_list(location, block, file)
 }
 
 fn match_list(
-    place: TextLocation,
+    location: TextLocation,
     block: &[ConfStatement<'_>],
     file: usize,
 ) -> Result<MatchList, ConfMistake> {
     let entries = block.iter().map(|statement| entry(statement, file));
     Ok(MatchList {
         file,
-        place,
+        location,
         entries: entries.collect::<Result<_, _>>()?,
     })
 }
 
 fn entry(statement: &ConfStatement<'_>, file: usize) -> Result<MatchEntry, ConfMistake> {
     let mut items = statement.items();
-    let place = statement.place();
+    let location = statement.location();
     let mut is_negated = false;
     if let [ConfItem::Word(word), rest @ ..] = items
         && word.is("!")
@@ -109,12 +112,12 @@ fn entry(statement: &ConfStatement<'_>, file: usize) -> Result<MatchEntry, ConfM
         (is_negated, items) = (true, rest);
     }
     let element = match items {
-        [ConfItem::Block(place, block)] => Element::List(match_list(*place, block, file)?),
+        [ConfItem::Block(location, block)] => Element::List(match_list(*location, block, file)?),
         [ConfItem::Word(first), rest @ ..] => element(first, rest)?,
-        _ => return Err(ConfMistake::new(place, "expected an address or a list")),
+        _ => return Err(ConfMistake::new(location, "expected an address or a list")),
     };
     Ok(MatchEntry {
-        place,
+        location,
         is_negated,
         element,
     })
@@ -135,8 +138,8 @@ fn element(first: &Word<'_>, rest: &[ConfItem<'_>]) -> Result<Element, ConfMista
                 text.push_str(&word.string());
             }
             ConfItem::Word(word) => return Err(expected("';'", word)),
-            ConfItem::Block(place, _) => {
-                return Err(ConfMistake::new(*place, "expected ';', found '{'"));
+            ConfItem::Block(location, _) => {
+                return Err(ConfMistake::new(*location, "expected ';', found '{'"));
             }
         }
     }
@@ -145,7 +148,7 @@ fn element(first: &Word<'_>, rest: &[ConfItem<'_>]) -> Result<Element, ConfMista
             .map(|(address, bits)| Element::Network(address, bits))
             .map_err(|message| {
                 ConfMistake::new(
-                    first.place,
+                    first.location,
                     format!("{}: {message}", quoted(text.as_bytes())),
                 )
             }),
@@ -187,7 +190,7 @@ fn network(address: &str, bits: &str) -> Result<(IpAddr, u8), &'static str> {
 
 fn expected(what: &str, word: &Word<'_>) -> ConfMistake {
     let found = quoted(&word.text);
-    ConfMistake::new(word.place, format!("expected {what}, found {found}"))
+    ConfMistake::new(word.location, format!("expected {what}, found {found}"))
 }
 
 /// Returns the addresses in a listen list that are given individually; `any` is the wildcard address. `None` if the
@@ -286,13 +289,13 @@ impl<'n> AclResolver<'n> {
                 };
                 return Err(Unusable::Wrong(
                     list.file,
-                    ConfMistake::new(entry.place, message),
+                    ConfMistake::new(entry.location, message),
                 ));
             }
             let mut is_negated = entry.is_negated;
             let term = match &entry.element {
                 Element::Key(name) => {
-                    key = key.or(Some((list.file, entry.place)));
+                    key = key.or(Some((list.file, entry.location)));
                     match self.key_term(name) {
                         Some(term) => term,
                         None => continue,
@@ -300,7 +303,7 @@ impl<'n> AclResolver<'n> {
                 }
                 Element::Undecided(word) => {
                     let message = format!("{word} is not supported");
-                    let wrong = ConfMistake::new(entry.place, message);
+                    let wrong = ConfMistake::new(entry.location, message);
                     return Err(Unusable::Undecided(list.file, wrong));
                 }
                 Element::Network(address, bits) => AccessWord::Network(*address, *bits),
@@ -312,7 +315,7 @@ impl<'n> AclResolver<'n> {
                 Element::Named(name) if name == "localhost" => self.local(false),
                 Element::Named(name) if name == "localnets" => self.local(true),
                 Element::Named(name) => {
-                    let inner = self.named(name, (list.file, entry.place), depth)?;
+                    let inner = self.named(name, (list.file, entry.location), depth)?;
                     is_for_all |= inner.is_for_all && !is_negated;
                     key = key.or(inner.key);
                     AccessWord::List(AccessList::clone(&inner.list))
@@ -338,10 +341,10 @@ impl<'n> AclResolver<'n> {
     fn named(
         &mut self,
         name: &str,
-        (file, place): (usize, TextLocation),
+        (file, location): (usize, TextLocation),
         depth: usize,
     ) -> Result<Resolved, Unusable> {
-        let wrong = |what: String| Err(Unusable::Wrong(file, ConfMistake::new(place, what)));
+        let wrong = |what: String| Err(Unusable::Wrong(file, ConfMistake::new(location, what)));
         let shown = quoted(name.as_bytes());
         match self.known.get(name) {
             Some(Some(known)) => return Ok(known.clone()),

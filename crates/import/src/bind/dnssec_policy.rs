@@ -46,7 +46,7 @@ pub(super) fn read(
         }
     }
     Some(PolicyStatement {
-        spot: (file, keyword.place),
+        spot: (file, keyword.location),
         name: words.first()?.string(),
         settings: match policy.refusal {
             Some(reason) => Err(reason.into()),

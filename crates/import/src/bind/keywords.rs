@@ -45,7 +45,7 @@ pub(super) fn name_and_class<'w, 't>(
 ) -> Result<(&'w Word<'t>, bool), ConfMistake> {
     let Some((name, rest)) = words.split_first() else {
         return Err(ConfMistake::new(
-            statement.place(),
+            statement.location(),
             format!("expected a {what} name, found '{{'"),
         ));
     };
@@ -55,7 +55,7 @@ pub(super) fn name_and_class<'w, 't>(
     if let Some(more) = rest.first() {
         let found = quoted(&more.text);
         return Err(ConfMistake::new(
-            more.place,
+            more.location,
             format!("expected '{{', found {found}"),
         ));
     }
@@ -67,7 +67,7 @@ pub(super) fn name_and_class<'w, 't>(
     }
     let found = quoted(&class.text);
     Err(ConfMistake::new(
-        class.place,
+        class.location,
         format!("expected a class or '{{', found {found}"),
     ))
 }

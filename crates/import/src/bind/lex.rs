@@ -22,14 +22,14 @@ impl TextLocation {
 /// An error in a configuration, with its location.
 #[derive(Debug)]
 pub(super) struct ConfMistake {
-    pub place: TextLocation,
+    pub location: TextLocation,
     pub message: String,
 }
 
 impl ConfMistake {
-    pub(super) fn new(place: TextLocation, message: impl Into<String>) -> Self {
+    pub(super) fn new(location: TextLocation, message: impl Into<String>) -> Self {
         Self {
-            place,
+            location,
             message: message.into(),
         }
     }
@@ -90,7 +90,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn place(&self) -> TextLocation {
+    fn location(&self) -> TextLocation {
         TextLocation {
             line: self.line,
             column: u32::try_from(self.at - self.line_start + 1).unwrap_or(u32::MAX),
@@ -108,20 +108,20 @@ impl<'t> Lexer<'t> {
     /// Returns the next token and its start.
     pub(super) fn next(&mut self) -> Result<(TextLocation, ConfToken<'t>), ConfMistake> {
         self.skip_blanks()?;
-        let place = self.place();
+        let location = self.location();
         let Some(&byte) = self.text.get(self.at) else {
-            return Ok((place, ConfToken::End));
+            return Ok((location, ConfToken::End));
         };
         let special = match byte {
-            b'"' => return Ok((place, ConfToken::Word(self.quoted_string()?))),
+            b'"' => return Ok((location, ConfToken::Word(self.quoted_string()?))),
             b'{' => ConfToken::Open,
             b'}' => ConfToken::Close,
             b';' => ConfToken::Semicolon,
             b'!' => ConfToken::Word(Cow::Borrowed(&self.text[self.at..=self.at])),
-            _ => return Ok((place, ConfToken::Word(Cow::Borrowed(self.bare_word())))),
+            _ => return Ok((location, ConfToken::Word(Cow::Borrowed(self.bare_word())))),
         };
         self.step();
-        Ok((place, special))
+        Ok((location, special))
     }
 
     fn skip_blanks(&mut self) -> Result<(), ConfMistake> {
@@ -144,12 +144,12 @@ impl<'t> Lexer<'t> {
     }
 
     fn skip_comment(&mut self) -> Result<(), ConfMistake> {
-        let place = self.place();
+        let location = self.location();
         self.at += 2;
         while !self.text[self.at..].starts_with(b"*/") {
             if self.at >= self.text.len() {
                 return Err(ConfMistake::new(
-                    place,
+                    location,
                     "unterminated comment: expected '*/'",
                 ));
             }
@@ -176,7 +176,7 @@ impl<'t> Lexer<'t> {
     /// Reads a quoted string. A backslash escapes a quotation mark and is kept before anything else: zone names have
     /// their own escapes.
     fn quoted_string(&mut self) -> Result<Cow<'t, [u8]>, ConfMistake> {
-        let place = self.place();
+        let location = self.location();
         self.at += 1;
         let start = self.at;
         let mut unescaped: Option<Vec<u8>> = None;
@@ -184,7 +184,7 @@ impl<'t> Lexer<'t> {
         loop {
             let Some(&byte) = self.text.get(self.at) else {
                 return Err(ConfMistake::new(
-                    place,
+                    location,
                     "unterminated string: expected '\"'",
                 ));
             };

@@ -72,25 +72,25 @@ impl BindImporter {
         }
     }
 
-    fn place(&self, (file, place): Spot) -> ConfigLocation {
+    fn location(&self, (file, location): Spot) -> ConfigLocation {
         ConfigLocation {
             file: self.files.get(file).cloned().unwrap_or_else(|| "".into()),
-            line: place.line,
+            line: location.line,
         }
     }
 
     fn note(&mut self, verdict: ImportVerdict, spot: Spot, text: impl Into<String>) {
-        let place = self.place(spot);
-        self.server.report.add(verdict, &place, text);
+        let location = self.location(spot);
+        self.server.report.add(verdict, &location, text);
     }
 
     /// Reports the statements that others made use of: lists, zone defaults, directories.
     fn used(&mut self, statements: &ServerStatements) {
         for (spot, text) in &statements.seen {
-            let place = self.place(*spot);
+            let location = self.location(*spot);
             let report = &mut self.server.report;
             if !report.has_line_of(text) {
-                report.add_used(&place, format!("{text}: used in the settings and zones"));
+                report.add_used(&location, format!("{text}: used in the settings and zones"));
             }
         }
     }
@@ -115,7 +115,7 @@ impl BindImporter {
                     _ => algorithm,
                 },
                 secret: key.secret.clone(),
-                place: self.place(key.spot),
+                location: self.location(key.spot),
             });
         }
         let port = statements.words.iter().find(|(_, word, _)| word == "port");
@@ -131,24 +131,26 @@ impl BindImporter {
     }
 
     fn word(&mut self, spot: Spot, word: &str, value: &str) {
-        let place = self.place(spot);
+        let location = self.location(spot);
         let text = ImportedValue::Text(match value {
             "none" => String::new(),
             value => value.to_string(),
         });
         let number = value.parse().map(ImportedValue::Number);
         match (word, number) {
-            ("version", _) => self.server.take(&place, ("server", "version"), text, word),
+            ("version", _) => self
+                .server
+                .take(&location, ("server", "version"), text, word),
             ("server-id", _) if value != "hostname" => {
-                self.server.take(&place, ("server", "nsid"), text, word);
+                self.server.take(&location, ("server", "nsid"), text, word);
             }
             ("max-udp-size", Ok(number)) => {
                 self.server
-                    .take(&place, ("server", "udp_payload_max"), number, word);
+                    .take(&location, ("server", "udp_payload_max"), number, word);
             }
             ("tcp-clients", Ok(number)) => {
                 self.server
-                    .take(&place, ("server", "tcp_connections_max"), number, word);
+                    .take(&location, ("server", "tcp_connections_max"), number, word);
             }
             ("recursion", _) if value == "no" => {
                 self.note(
@@ -205,12 +207,12 @@ impl BindImporter {
             }
         }
         for note in taken.notes {
-            let place = ConfigLocation {
+            let location = ConfigLocation {
                 file: Arc::clone(&note.file),
                 line: note.line,
             };
             let (verdict, text) = verdict_of_message(&note.message);
-            self.server.report.add(verdict, &place, text);
+            self.server.report.add(verdict, &location, text);
         }
     }
 
@@ -253,7 +255,7 @@ impl BindImporter {
         kind: ImportedKind,
         statements: &ServerStatements,
     ) -> ImportedZone {
-        let place = self.place(zone.spot);
+        let location = self.location(zone.spot);
         let is_primary = kind == ImportedKind::Primary;
         ImportedZone {
             name: zone.name().to_string(),
@@ -271,7 +273,7 @@ impl BindImporter {
             signing: None,
             catalog_file: None,
             text: None,
-            place,
+            location,
         }
     }
 

@@ -88,10 +88,10 @@ impl<'f> ImportNotes<'f> {
         }
     }
 
-    fn with_place(&self, (file, place): Spot, text: &str) -> String {
+    fn with_place(&self, (file, location): Spot, text: &str) -> String {
         let file = self.files.get(file).map(|path| path.to_string_lossy());
         let file = file.unwrap_or_default();
-        format!("{text} ({file}:{}:{})", place.line, place.column)
+        format!("{text} ({file}:{}:{})", location.line, location.column)
     }
 
     /// Returns all warnings, those about zones last.
@@ -110,13 +110,13 @@ impl<'f> ImportNotes<'f> {
             (refused.spot, text)
         });
         let lines = self.lines.into_iter().chain(zones);
-        let diagnostics = lines.map(|((file, place), message)| {
+        let diagnostics = lines.map(|((file, location), message)| {
             let file = files.get(file).map(|path| path.to_string_lossy());
             Diagnostic {
                 severity: Severity::Warning,
                 file: Arc::from(&*file.unwrap_or_default()),
-                line: place.line,
-                column: place.column,
+                line: location.line,
+                column: location.column,
                 message,
             }
         });

@@ -153,7 +153,7 @@ impl<'f> NamedConfReader<'f> {
         self.diagnostics.len() >= DIAGNOSTICS_MAX
     }
 
-    pub(super) fn report(&mut self, file: usize, place: Option<TextLocation>, message: String) {
+    pub(super) fn report(&mut self, file: usize, location: Option<TextLocation>, message: String) {
         if self.is_full() {
             return;
         }
@@ -161,8 +161,8 @@ impl<'f> NamedConfReader<'f> {
         self.diagnostics.push(Diagnostic {
             severity: Severity::Error,
             file: Arc::from(&*file.unwrap_or_default()),
-            line: place.map_or(0, |place| place.line),
-            column: place.map_or(0, |place| place.column),
+            line: location.map_or(0, |location| location.line),
+            column: location.map_or(0, |location| location.column),
             message,
         });
     }
@@ -183,7 +183,7 @@ impl<'f> NamedConfReader<'f> {
         if let Some(known) = known.find(|known| known.text == text) {
             known.count += 1;
         } else if self.skipped.len() < SKIPPED_MAX {
-            let spot = (self.file_now(), keyword.place);
+            let spot = (self.file_now(), keyword.location);
             let count = 1;
             self.skipped.push(SkippedStatement { text, spot, count });
         }
@@ -209,7 +209,7 @@ impl<'f> NamedConfReader<'f> {
 
     fn wrong(&mut self, wrong: ConfMistake) {
         let file = self.file_now();
-        self.report(file, Some(wrong.place), wrong.message);
+        self.report(file, Some(wrong.location), wrong.message);
     }
 
     /// Reads a file whose statements are at this level.
@@ -234,7 +234,7 @@ impl<'f> NamedConfReader<'f> {
             }
             let Some(keyword) = statement.keyword() else {
                 self.wrong(ConfMistake::new(
-                    statement.place(),
+                    statement.location(),
                     "expected a statement, found '{'",
                 ));
                 continue;
@@ -258,7 +258,7 @@ impl<'f> NamedConfReader<'f> {
 
     /// Records the location of a statement outside zones, so that the migration report has a line for it.
     fn see(&mut self, keyword: &Word<'_>, level: Level) {
-        let spot = (self.file_now(), keyword.place);
+        let spot = (self.file_now(), keyword.location);
         let is_block = keyword.is_one_of(&["zone", "view", "options"]);
         if is_block || matches!(level, Level::Zone(_)) {
             return;
@@ -274,7 +274,7 @@ impl<'f> NamedConfReader<'f> {
     fn include(&mut self, statement: &ConfStatement<'_>, level: Level) -> Result<(), ConfMistake> {
         let word = statement.value("a file name")?;
         let path = self.absolute(&word.text);
-        let wrong = |message: String| ConfMistake::new(word.place, message);
+        let wrong = |message: String| ConfMistake::new(word.location, message);
         let cannot = |path: &Path, error: &io::Error| {
             let reason = reason_of(error);
             wrong(format!("cannot read {}: {reason}", path.display()))
@@ -340,7 +340,7 @@ impl<'f> NamedConfReader<'f> {
         if keyword.is("acl") {
             let (name, list) = acl::read_named(statement, self.file_now())?;
             if self.acls.insert(name, list).is_some() {
-                return Err(ConfMistake::new(keyword.place, "duplicate list name"));
+                return Err(ConfMistake::new(keyword.location, "duplicate list name"));
             }
             return Ok(());
         }
@@ -356,7 +356,7 @@ impl<'f> NamedConfReader<'f> {
         }
         let found = quoted(&keyword.text);
         let message = format!("expected zone, view, options or another statement, found {found}");
-        Err(ConfMistake::new(keyword.place, message))
+        Err(ConfMistake::new(keyword.location, message))
     }
 
     fn option(
@@ -389,7 +389,7 @@ impl<'f> NamedConfReader<'f> {
     fn view(&mut self, statement: &ConfStatement<'_>) -> Result<(), ConfMistake> {
         let (words, block) = statement.words_and_block()?;
         let (name, class) = name_and_class(statement, &words, "view")?;
-        let (index, spot) = (self.views.len(), (self.file_now(), name.place));
+        let (index, spot) = (self.views.len(), (self.file_now(), name.location));
         self.views.push(View::new(Some(name.string()), class, spot));
         self.defaults.push(Inherited::default());
         self.matches.push(ViewMatch::default());
@@ -413,7 +413,7 @@ impl<'f> NamedConfReader<'f> {
         } else if keyword.is("match-destinations") {
             matches.destinations = Some(acl::read(statement, file)?);
         } else if keyword.is("match-recursive-only") {
-            matches.recursive_only = is_on(statement).then_some((file, keyword.place));
+            matches.recursive_only = is_on(statement).then_some((file, keyword.location));
         } else if !self.defaults[view].read(keyword, statement, file)? {
             self.skip(keyword, Level::View(view));
         }
@@ -425,9 +425,9 @@ impl<'f> NamedConfReader<'f> {
         let (word, class) = name_and_class(statement, &words, "zone")?;
         let name = NameBuf::from_text(&word.text, Name::ROOT).map_err(|error| {
             let found = quoted(&word.text);
-            ConfMistake::new(word.place, format!("invalid zone name {found}: {error}"))
+            ConfMistake::new(word.location, format!("invalid zone name {found}: {error}"))
         })?;
-        let (index, spot) = (self.zones.len(), (self.file_now(), word.place));
+        let (index, spot) = (self.zones.len(), (self.file_now(), word.location));
         self.zones.push(RawZone {
             zone: BindZone::new(name.as_name(), class, spot),
             is_wrong: false,
@@ -453,7 +453,7 @@ impl<'f> NamedConfReader<'f> {
             raw.zone.kind = Some(ZoneType::parse(&word.text).ok_or_else(|| {
                 let found = quoted(&word.text);
                 ConfMistake::new(
-                    word.place,
+                    word.location,
                     format!("expected primary, secondary or another type, found {found}"),
                 )
             })?);

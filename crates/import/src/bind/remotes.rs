@@ -41,7 +41,7 @@ enum RemoteTarget {
 /// One entry of a list as written.
 #[derive(Debug, Clone)]
 struct RemoteEntry {
-    place: TextLocation,
+    location: TextLocation,
     target: RemoteTarget,
     port: Option<u16>,
     key: Option<Box<str>>,
@@ -72,7 +72,7 @@ pub(super) fn read(
             Some(word) => Some(word.string()),
             None => {
                 let message = "expected a list name, found '{'";
-                return Err(ConfMistake::new(statement.place(), message));
+                return Err(ConfMistake::new(statement.location(), message));
             }
         }
     } else {
@@ -106,7 +106,7 @@ fn options<'w, 't: 'w>(
     while let Some(keyword) = words.next() {
         let Some(value) = words.next() else {
             let message = format!("expected a value after {}", quoted(&keyword.text));
-            return Err(ConfMistake::new(keyword.place, message));
+            return Err(ConfMistake::new(keyword.location, message));
         };
         if keyword.is("port") {
             // `*` is any port, which is meaningless for a destination.
@@ -122,7 +122,7 @@ fn options<'w, 't: 'w>(
         } else if !keyword.is_one_of(&["dscp", "source", "source-v6"]) {
             let found = quoted(&keyword.text);
             let message = format!("expected port, key, tls or ';', found {found}");
-            return Err(ConfMistake::new(keyword.place, message));
+            return Err(ConfMistake::new(keyword.location, message));
         }
     }
     Ok(options)
@@ -134,27 +134,31 @@ fn port(word: &Word<'_>) -> Result<u16, ConfMistake> {
         .and_then(|number| number.parse().ok())
         .ok_or_else(|| {
             let found = quoted(&word.text);
-            ConfMistake::new(word.place, format!("expected a port, found {found}"))
+            ConfMistake::new(word.location, format!("expected a port, found {found}"))
         })
 }
 
 fn entry(statement: &ConfStatement<'_>) -> Result<RemoteEntry, ConfMistake> {
     let words = statement.items().iter().map(|item| match item {
         ConfItem::Word(word) => Ok(word),
-        ConfItem::Block(place, _) => {
-            Err(ConfMistake::new(*place, "expected an address, found '{'"))
-        }
+        ConfItem::Block(location, _) => Err(ConfMistake::new(
+            *location,
+            "expected an address, found '{'",
+        )),
     });
     let words = words.collect::<Result<Vec<_>, _>>()?;
     let Some((first, rest)) = words.split_first() else {
-        return Err(ConfMistake::new(statement.place(), "expected an address"));
+        return Err(ConfMistake::new(
+            statement.location(),
+            "expected an address",
+        ));
     };
     let options = options(rest.iter().copied())?;
     let text = first.string();
     // A zone index (`fe80::1%eth0`) refers to the interfaces of this host; only the address is kept.
     let address = text.split('%').next().unwrap_or_default().parse();
     Ok(RemoteEntry {
-        place: first.place,
+        location: first.location,
         target: address.map_or(RemoteTarget::List(text), RemoteTarget::Address),
         port: options.port,
         key: options.key,
@@ -192,7 +196,7 @@ impl RemoteResolver<'_> {
         depth: usize,
     ) -> Result<(), (usize, ConfMistake)> {
         for entry in &list.entries {
-            let wrong = |message: String| (list.file, ConfMistake::new(entry.place, message));
+            let wrong = |message: String| (list.file, ConfMistake::new(entry.location, message));
             self.entries += 1;
             if self.entries > ENTRIES_MAX {
                 return Err(wrong(format!("more than {ENTRIES_MAX} servers")));

@@ -46,9 +46,13 @@ impl NamedConfReader<'_> {
         let mut seen = HashSet::with_capacity(raw_zones.len());
         for raw in raw_zones {
             let name = raw.zone.name().to_string();
-            let (file, place) = raw.zone.spot;
+            let (file, location) = raw.zone.spot;
             if !seen.insert((raw.view, raw.zone.is_internet, name.to_ascii_lowercase())) {
-                self.report(file, Some(place), format!("zone {name} is defined twice"));
+                self.report(
+                    file,
+                    Some(location),
+                    format!("zone {name} is defined twice"),
+                );
                 continue;
             }
             zones.push(self.settle_zone(raw, &name, &mut lists));
@@ -86,7 +90,7 @@ impl NamedConfReader<'_> {
     }
 
     fn settle_zone(&mut self, mut raw: RawZone, name: &str, lists: &mut Lists<'_>) -> BindZone {
-        let (file, place) = raw.zone.spot;
+        let (file, location) = raw.zone.spot;
         raw.zone.view = raw.view;
         raw.zone.file = raw.file.take().map(|file| {
             let directory = self.directory.as_ref().unwrap_or(&self.base);
@@ -120,23 +124,23 @@ impl NamedConfReader<'_> {
             Ok(list) => raw.zone.allow_query = Ok(list),
             Err(Unusable::Undecided(file, wrong)) => {
                 raw.zone.allow_query = Err(UnservableReason {
-                    spot: (file, wrong.place),
+                    spot: (file, wrong.location),
                     reason: wrong.message,
                 });
             }
             Err(Unusable::Wrong(file, wrong)) => {
-                self.report(file, Some(wrong.place), wrong.message);
+                self.report(file, Some(wrong.location), wrong.message);
             }
         }
         for (at, result) in resolved.into_iter().enumerate() {
             match result {
                 Ok(remotes) if at == 0 => raw.zone.primaries = remotes,
                 Ok(remotes) => raw.zone.also_notify = remotes,
-                Err((file, wrong)) => self.report(file, Some(wrong.place), wrong.message),
+                Err((file, wrong)) => self.report(file, Some(wrong.location), wrong.message),
             }
         }
         if let Some(message) = incomplete(&raw.zone).filter(|_| !raw.is_wrong) {
-            self.report(file, Some(place), format!("zone {name} {message}"));
+            self.report(file, Some(location), format!("zone {name} {message}"));
         }
         raw.zone
     }
@@ -156,7 +160,7 @@ impl NamedConfReader<'_> {
                 Ok(resolved) if resolved.list.is_any() => {}
                 Ok(_) => {
                     let reason = "match-destinations is not \"any\"".into();
-                    let spot = (list.file, list.place);
+                    let spot = (list.file, list.location);
                     return Some(Err(UnservableReason { spot, reason }));
                 }
                 Err(unusable) => return self.refuse(unusable).map(Err),
@@ -197,7 +201,7 @@ impl NamedConfReader<'_> {
             };
             let Some(hosts) = hosts_of(&resolved) else {
                 let reason = "match-destinations has more than single addresses".into();
-                let spot = (list.file, list.place);
+                let spot = (list.file, list.location);
                 return Some(Err(UnservableReason { spot, reason }));
             };
             requests.destinations = hosts;
@@ -214,7 +218,7 @@ impl NamedConfReader<'_> {
             Ok(resolved) => (!resolved.list.is_none()).then_some(resolved.list),
             // Nothing can replace it, so nothing is imported.
             Err(Unusable::Wrong(file, wrong) | Unusable::Undecided(file, wrong)) => {
-                self.report(file, Some(wrong.place), wrong.message);
+                self.report(file, Some(wrong.location), wrong.message);
                 None
             }
         }
@@ -224,11 +228,11 @@ impl NamedConfReader<'_> {
     fn refuse(&mut self, unusable: Unusable) -> Option<UnservableReason> {
         match unusable {
             Unusable::Undecided(file, wrong) => Some(UnservableReason {
-                spot: (file, wrong.place),
+                spot: (file, wrong.location),
                 reason: wrong.message,
             }),
             Unusable::Wrong(file, wrong) => {
-                self.report(file, Some(wrong.place), wrong.message);
+                self.report(file, Some(wrong.location), wrong.message);
                 None
             }
         }
@@ -274,7 +278,7 @@ impl Lists<'_> {
             && !self.resolve(on)?.list.is_any()
         {
             let reason = "allow-query-on does not include all addresses of this server, which is not supported";
-            let wrong = super::lex::ConfMistake::new(on.place, reason);
+            let wrong = super::lex::ConfMistake::new(on.location, reason);
             return Err(Unusable::Undecided(on.file, wrong));
         }
         let from = levels.iter().find_map(|level| level.allow_query.as_ref());

@@ -159,7 +159,7 @@ impl ServerStatements {
             return false;
         };
         self.keys.push(KeyStatement {
-            spot: (file, keyword.place),
+            spot: (file, keyword.location),
             name: name.string(),
             algorithm,
             secret,
@@ -174,7 +174,7 @@ impl ServerStatements {
         statement: &ConfStatement<'_>,
         file: usize,
     ) -> bool {
-        let spot = (file, keyword.place);
+        let spot = (file, keyword.location);
         if keyword.is_one_of(&["listen-on", "listen-on-v6"]) {
             self.see_listen(keyword, statement, spot);
             return true;
@@ -219,7 +219,7 @@ impl ServerStatements {
             });
             let address = |statement: &ConfStatement<'_>| Some(statement.keyword()?.string());
             self.catalogs.push(CatalogStatement {
-                spot: (file, keyword.place),
+                spot: (file, keyword.location),
                 zone: zone.string(),
                 primaries: has_primaries.then(|| {
                     let addresses = addresses.into_iter().flatten();
@@ -267,7 +267,7 @@ impl ServerStatements {
             }
         };
         self.query_log = Some(QueryChannel {
-            spot: (file, keyword.place),
+            spot: (file, keyword.location),
             file: channels.iter().find_map(path),
         });
     }
@@ -293,7 +293,7 @@ impl ServerStatements {
                 _ => false,
             });
             list = if is_known {
-                acl::read_block(statement.place(), block, spot.0).ok()
+                acl::read_block(statement.location(), block, spot.0).ok()
             } else {
                 None
             };

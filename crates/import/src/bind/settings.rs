@@ -74,7 +74,7 @@ pub(super) fn see(
     let word = keyword.string().to_ascii_lowercase();
     let list = || {
         acl::read(statement, file).map_err(|wrong| UnservableReason {
-            spot: (file, wrong.place),
+            spot: (file, wrong.location),
             reason: format!("{word}: {}", wrong.message),
         })
     };
@@ -136,7 +136,7 @@ fn resolve(list: &MatchList, lists: &mut AclResolver<'_>) -> Result<AccessList, 
         Ok(resolved) => Ok(AccessList::clone(&resolved.list)),
         Err(Unusable::Wrong(file, wrong) | Unusable::Undecided(file, wrong)) => {
             Err(UnservableReason {
-                spot: (file, wrong.place),
+                spot: (file, wrong.location),
                 reason: wrong.message,
             })
         }
@@ -148,13 +148,13 @@ fn update_policy(
     statement: &ConfStatement<'_>,
     file: usize,
 ) -> Result<Vec<ImportedUpdateRule>, UnservableReason> {
-    let refuse = |place: TextLocation, reason: String| {
-        let spot: Spot = (file, place);
+    let refuse = |location: TextLocation, reason: String| {
+        let spot: Spot = (file, location);
         Err(UnservableReason { spot, reason })
     };
     let Ok((_, block)) = statement.words_and_block() else {
         let reason = "update-policy local: BIND's session key is not available".into();
-        return refuse(statement.place(), reason);
+        return refuse(statement.location(), reason);
     };
     let mut rules = Vec::new();
     for statement in block {
@@ -170,7 +170,7 @@ fn update_policy(
             Some(rule) => rules.push(rule),
             None => {
                 let reason = format!("update-policy: {:?} is not supported", words.join(" "));
-                return refuse(statement.place(), reason);
+                return refuse(statement.location(), reason);
             }
         }
     }

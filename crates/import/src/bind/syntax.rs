@@ -10,7 +10,7 @@ const DEPTH_MAX: usize = 32;
 /// A word.
 #[derive(Debug)]
 pub(super) struct Word<'t> {
-    pub place: TextLocation,
+    pub location: TextLocation,
     pub text: Cow<'t, [u8]>,
 }
 
@@ -37,10 +37,10 @@ pub(super) enum ConfItem<'t> {
 }
 
 impl ConfItem<'_> {
-    fn place(&self) -> TextLocation {
+    fn location(&self) -> TextLocation {
         match self {
-            ConfItem::Word(word) => word.place,
-            ConfItem::Block(place, _) => *place,
+            ConfItem::Word(word) => word.location,
+            ConfItem::Block(location, _) => *location,
         }
     }
 
@@ -73,8 +73,8 @@ impl<'t> ConfStatement<'t> {
         }
     }
 
-    pub(super) fn place(&self) -> TextLocation {
-        self.items.first().map_or(self.end, ConfItem::place)
+    pub(super) fn location(&self) -> TextLocation {
+        self.items.first().map_or(self.end, ConfItem::location)
     }
 
     /// Returns the single word after the keyword.
@@ -109,11 +109,11 @@ impl<'t> ConfStatement<'t> {
     }
 
     fn missing(&self, expected: &str, found: Option<&ConfItem<'_>>) -> ConfMistake {
-        let (place, found) = match found {
-            Some(item) => (item.place(), item.describe()),
+        let (location, found) = match found {
+            Some(item) => (item.location(), item.describe()),
             None => (self.end, "';'".into()),
         };
-        ConfMistake::new(place, format!("expected {expected}, found {found}"))
+        ConfMistake::new(location, format!("expected {expected}, found {found}"))
     }
 }
 
@@ -132,31 +132,31 @@ fn statements<'t>(
     let mut all = Vec::new();
     let mut items = Vec::new();
     loop {
-        let (place, token) = lexer.next()?;
+        let (location, token) = lexer.next()?;
         match token {
-            ConfToken::Word(text) => items.push(ConfItem::Word(Word { place, text })),
+            ConfToken::Word(text) => items.push(ConfItem::Word(Word { location, text })),
             ConfToken::Open if depth == DEPTH_MAX => {
                 let message = format!("blocks nested more than {DEPTH_MAX} levels deep");
-                return Err(ConfMistake::new(place, message));
+                return Err(ConfMistake::new(location, message));
             }
             ConfToken::Open => {
-                let inner = statements(lexer, Some((place, depth + 1)))?;
-                items.push(ConfItem::Block(place, inner));
+                let inner = statements(lexer, Some((location, depth + 1)))?;
+                items.push(ConfItem::Block(location, inner));
             }
             ConfToken::Semicolon if items.is_empty() => {}
             ConfToken::Semicolon => all.push(ConfStatement {
                 items: std::mem::take(&mut items),
-                end: place,
+                end: location,
             }),
             ConfToken::Close | ConfToken::End if !items.is_empty() => {
                 let found = token.describe();
                 return Err(ConfMistake::new(
-                    place,
+                    location,
                     format!("expected ';' before {found}"),
                 ));
             }
             ConfToken::Close if open.is_some() => return Ok(all),
-            ConfToken::Close => return Err(ConfMistake::new(place, "unmatched '}'")),
+            ConfToken::Close => return Err(ConfMistake::new(location, "unmatched '}'")),
             ConfToken::End => match open {
                 None => return Ok(all),
                 Some((open, _)) => {

@@ -31,7 +31,7 @@ const ENTRIES_MAX: usize = 4_000_000;
 struct KnotEntry {
     key: String,
     values: Vec<String>,
-    place: ConfigLocation,
+    location: ConfigLocation,
 }
 
 impl KnotEntry {
@@ -52,7 +52,7 @@ impl KnotEntry {
 #[derive(Debug, Clone)]
 struct KnotItem {
     section: String,
-    place: ConfigLocation,
+    location: ConfigLocation,
     entries: Vec<KnotEntry>,
 }
 
@@ -130,17 +130,17 @@ impl KnotReader<'_> {
 
     fn section(&mut self, item: &KnotItem, verdict: ImportVerdict, reason: &str) {
         let text = format!("{}: {reason}", item.section);
-        self.server.report.add(verdict, &item.place, text);
+        self.server.report.add(verdict, &item.location, text);
     }
 
     fn note(&mut self, verdict: ImportVerdict, section: &str, entry: &KnotEntry, reason: &str) {
         let text = format!("{} of {section}: {reason}", entry.key);
-        self.server.report.add(verdict, &entry.place, text);
+        self.server.report.add(verdict, &entry.location, text);
     }
 
     fn wrong(&mut self, entry: &KnotEntry, expected: &str) {
         let found = entry.values.join(", ");
         let message = format!("{}: expected {expected}, found {found:?}", entry.key);
-        self.texts.error(&entry.place, message);
+        self.texts.error(&entry.location, message);
     }
 }

@@ -40,7 +40,7 @@ const CLAUSES: &[&str] = &[
 struct NsdAttribute {
     name: String,
     values: Vec<String>,
-    place: ConfigLocation,
+    location: ConfigLocation,
 }
 
 impl NsdAttribute {
@@ -57,7 +57,7 @@ impl NsdAttribute {
 #[derive(Debug, Clone)]
 struct NsdClause {
     word: &'static str,
-    place: ConfigLocation,
+    location: ConfigLocation,
     attributes: Vec<NsdAttribute>,
 }
 
@@ -117,19 +117,19 @@ impl NsdReader<'_> {
             return;
         };
         for (line, number) in text.lines().zip(1..) {
-            let place = ConfigLocation {
+            let location = ConfigLocation {
                 file: Arc::clone(&file),
                 line: number,
             };
             if self.texts.is_full() {
                 break;
             }
-            self.line(line, &place);
+            self.line(line, &location);
         }
         self.texts.close();
     }
 
-    fn line(&mut self, line: &str, place: &ConfigLocation) {
+    fn line(&mut self, line: &str, location: &ConfigLocation) {
         let mut words = words(line);
         // `zone: name: example.org` may be on one line.
         while let Some(word) = words.first().and_then(|word| word.strip_suffix(':')) {
@@ -138,7 +138,7 @@ impl NsdReader<'_> {
             };
             self.clauses.push(NsdClause {
                 word: clause,
-                place: place.clone(),
+                location: location.clone(),
                 attributes: Vec::new(),
             });
             words.remove(0);
@@ -148,27 +148,27 @@ impl NsdReader<'_> {
         };
         let Some(name) = first.strip_suffix(':').map(str::to_string) else {
             let message = format!("expected an attribute such as name:, found {first:?}");
-            return self.texts.error(place, message);
+            return self.texts.error(location, message);
         };
         words.remove(0);
         self.attribute(NsdAttribute {
             name,
             values: words,
-            place: place.clone(),
+            location: location.clone(),
         });
     }
 
     fn attribute(&mut self, attribute: NsdAttribute) {
-        let place = attribute.place.clone();
+        let location = attribute.location.clone();
         if attribute.values.is_empty() {
             let message = format!("expected a value after {}:", attribute.name);
-            return self.texts.error(&place, message);
+            return self.texts.error(&location, message);
         }
         if attribute.name == "include" {
-            let base = super::texts::directory_of(Path::new(&*place.file));
+            let base = super::texts::directory_of(Path::new(&*location.file));
             let pattern = base.join(attribute.value());
-            for path in self.texts.included(&pattern, &place) {
-                self.file(&path, &place);
+            for path in self.texts.included(&pattern, &location) {
+                self.file(&path, &location);
             }
             return;
         }
@@ -178,7 +178,7 @@ impl NsdReader<'_> {
             None => format!("{}: outside of a clause such as server:", attribute.name),
             Some(clause) => return clause.attributes.push(attribute),
         };
-        self.texts.error(&place, message);
+        self.texts.error(&location, message);
     }
 }
 

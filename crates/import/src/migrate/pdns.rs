@@ -34,7 +34,7 @@ const SETTINGS_MAX: usize = 10_000;
 #[derive(Debug, Clone)]
 struct PdnsSetting {
     value: String,
-    place: ConfigLocation,
+    location: ConfigLocation,
     /// The setting has been handled.
     is_used: bool,
 }
@@ -79,7 +79,7 @@ pub fn read(path: &Path, files: &mut dyn Files) -> ImportedServer {
     reader.file(path);
     if let Some(directory) = reader.used("include-dir") {
         let pattern = Path::new(&directory.value).join("*.conf");
-        for path in reader.texts.included(&pattern, &directory.place) {
+        for path in reader.texts.included(&pattern, &directory.location) {
             reader.file(&path);
         }
     }
@@ -109,16 +109,16 @@ impl PdnsReader<'_> {
                 continue;
             }
             whole.push_str(line);
-            let place = ConfigLocation {
+            let location = ConfigLocation {
                 file: Arc::clone(&file),
                 line: begin,
             };
-            self.line(&std::mem::take(&mut whole), place);
+            self.line(&std::mem::take(&mut whole), location);
         }
         self.texts.close();
     }
 
-    fn line(&mut self, line: &str, place: ConfigLocation) {
+    fn line(&mut self, line: &str, location: ConfigLocation) {
         let line = without_comment(line).trim();
         if line.is_empty() {
             return;
@@ -127,7 +127,7 @@ impl PdnsReader<'_> {
         let (name, value) = line.split_once('=').unwrap_or((line, "yes"));
         if name.trim().contains(char::is_whitespace) {
             let message = format!("expected name=value, found {line:?}");
-            return self.texts.error(&place, message);
+            return self.texts.error(&location, message);
         }
         let (name, is_added) = match name.trim_end().strip_suffix('+') {
             Some(name) => (name, true),
@@ -137,25 +137,26 @@ impl PdnsReader<'_> {
         let value = value.trim().to_string();
         if self.settings.len() >= SETTINGS_MAX {
             let message = format!("more than {SETTINGS_MAX} settings");
-            return self.texts.error(&place, message);
+            return self.texts.error(&location, message);
         }
         if is_added && let Some(known) = self.settings.get(&name) {
-            let text = format!("{name}: added to the value at {}", known.place);
+            let text = format!("{name}: added to the value at {}", known.location);
             self.repeated
-                .push((ImportVerdict::Taken, place.clone(), text));
+                .push((ImportVerdict::Taken, location.clone(), text));
         }
         match self.settings.get_mut(&name).filter(|_| is_added) {
             Some(known) if known.value.is_empty() => known.value = value,
             Some(known) => known.value = format!("{}, {value}", known.value),
             None => {
                 if let Some(known) = self.settings.get(&name) {
-                    let text = format!("{name}: overridden at {place}");
-                    let place = known.place.clone();
-                    self.repeated.push((ImportVerdict::NotNeeded, place, text));
+                    let text = format!("{name}: overridden at {location}");
+                    let location = known.location.clone();
+                    self.repeated
+                        .push((ImportVerdict::NotNeeded, location, text));
                 }
                 let setting = PdnsSetting {
                     value,
-                    place,
+                    location,
                     is_used: false,
                 };
                 self.settings.insert(name, setting);
@@ -188,7 +189,7 @@ impl PdnsReader<'_> {
         for (name, setting) in &rest {
             if setting.is_used {
                 let text = format!("{name}: part of other settings");
-                self.server.report.add_used(&setting.place, text);
+                self.server.report.add_used(&setting.location, text);
                 continue;
             }
             let (verdict, reason) = match fate_of(name) {
@@ -200,10 +201,10 @@ impl PdnsReader<'_> {
                 SettingOutcome::Unknown => (ImportVerdict::NotPossible, "unknown setting"),
             };
             let text = format!("{name}: {reason}");
-            self.server.report.add(verdict, &setting.place, text);
+            self.server.report.add(verdict, &setting.location, text);
         }
-        for (verdict, place, text) in std::mem::take(&mut self.repeated) {
-            self.server.report.add(verdict, &place, text);
+        for (verdict, location, text) in std::mem::take(&mut self.repeated) {
+            self.server.report.add(verdict, &location, text);
         }
     }
 

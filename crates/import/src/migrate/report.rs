@@ -62,7 +62,7 @@ impl ImportVerdict {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportNote {
     /// First location of the setting.
-    pub place: ConfigLocation,
+    pub location: ConfigLocation,
     /// The outcome.
     pub verdict: ImportVerdict,
     /// The setting and its outcome.
@@ -73,8 +73,8 @@ pub struct ImportNote {
 
 impl fmt::Display for ImportNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (place, words, text) = (&self.place, self.verdict.words(), &self.text);
-        write!(f, "{place}: {words}: {text}")?;
+        let (location, words, text) = (&self.location, self.verdict.words(), &self.text);
+        write!(f, "{location}: {words}: {text}")?;
         match self.count {
             0 | 1 => Ok(()),
             2 => write!(f, " (here and once more)"),
@@ -89,19 +89,24 @@ pub struct ImportReport {
     notes: Vec<ImportNote>,
     known: HashMap<(ImportVerdict, String), usize>,
     /// Every location for which a line was added, including those of equal lines.
-    places: HashSet<ConfigLocation>,
+    locations: HashSet<ConfigLocation>,
 }
 
 impl ImportReport {
     /// Adds a line.
-    pub fn add(&mut self, verdict: ImportVerdict, place: &ConfigLocation, text: impl Into<String>) {
+    pub fn add(
+        &mut self,
+        verdict: ImportVerdict,
+        location: &ConfigLocation,
+        text: impl Into<String>,
+    ) {
         let text = text.into();
-        self.places.insert(place.clone());
+        self.locations.insert(location.clone());
         let next = self.notes.len();
         match *self.known.entry((verdict, text.clone())).or_insert(next) {
             at if at < next => self.notes[at].count += 1,
             _ => self.notes.push(ImportNote {
-                place: place.clone(),
+                location: location.clone(),
                 verdict,
                 text,
                 count: 1,
@@ -110,9 +115,9 @@ impl ImportReport {
     }
 
     /// Adds a line for a setting that was used, unless there is one for its location.
-    pub(crate) fn add_used(&mut self, place: &ConfigLocation, text: impl Into<String>) {
-        if !self.places.contains(place) {
-            self.add(ImportVerdict::Taken, place, text);
+    pub(crate) fn add_used(&mut self, location: &ConfigLocation, text: impl Into<String>) {
+        if !self.locations.contains(location) {
+            self.add(ImportVerdict::Taken, location, text);
         }
     }
 
@@ -131,12 +136,12 @@ impl ImportReport {
         let mut notes: Vec<&ImportNote> = self.notes.iter().collect();
         let mut files: Vec<&str> = Vec::new();
         for note in &self.notes {
-            if !files.contains(&&*note.place.file) {
-                files.push(&note.place.file);
+            if !files.contains(&&*note.location.file) {
+                files.push(&note.location.file);
             }
         }
         let rank: HashMap<&str, usize> = files.into_iter().zip(0..).collect();
-        notes.sort_by_key(|note| (rank[&*note.place.file], note.place.line));
+        notes.sort_by_key(|note| (rank[&*note.location.file], note.location.line));
         notes
     }
 

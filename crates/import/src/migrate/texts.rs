@@ -43,12 +43,12 @@ impl<'f> ConfigTexts<'f> {
     }
 
     /// Records an error.
-    pub(super) fn error(&mut self, place: &ConfigLocation, message: impl Into<String>) {
+    pub(super) fn error(&mut self, location: &ConfigLocation, message: impl Into<String>) {
         if !self.is_full() {
             self.errors.push(Diagnostic {
                 severity: Severity::Error,
-                file: Arc::clone(&place.file),
-                line: place.line,
+                file: Arc::clone(&location.file),
+                line: location.line,
                 column: 0,
                 message: message.into(),
             });

@@ -87,7 +87,7 @@ impl ImportedServer {
             }
             line(&mut out, &format!("\n[{table}]"));
             for row in rows {
-                setting(&mut out, row.key, &value(&row.value), row.place.as_ref());
+                setting(&mut out, row.key, &value(&row.value), row.location.as_ref());
             }
             if has_state {
                 let directory = quoted(&plan.state_directory.to_string_lossy());
@@ -129,19 +129,19 @@ fn line(out: &mut String, text: &str) {
     out.push('\n');
 }
 
-fn setting(out: &mut String, key: &str, value: &str, place: Option<&ConfigLocation>) {
-    match place {
-        Some(place) => line(
+fn setting(out: &mut String, key: &str, value: &str, location: Option<&ConfigLocation>) {
+    match location {
+        Some(location) => line(
             out,
-            &format!("{key} = {value}  # {}", one_line(&place.to_string())),
+            &format!("{key} = {value}  # {}", one_line(&location.to_string())),
         ),
         None => line(out, &format!("{key} = {value}")),
     }
 }
 
 fn key(out: &mut String, key: &ImportedKey, plan: &TomlPlan) {
-    let place = one_line(&key.place.to_string());
-    line(out, &format!("\n[[key]]  # {place}"));
+    let location = one_line(&key.location.to_string());
+    line(out, &format!("\n[[key]]  # {location}"));
     setting(out, "name", &quoted(&key.name), None);
     setting(out, "algorithm", &quoted(&key.algorithm), None);
     match &plan.secrets {
@@ -156,7 +156,10 @@ fn key(out: &mut String, key: &ImportedKey, plan: &TomlPlan) {
 fn backend(out: &mut String, backend: &ImportedBackend) {
     line(
         out,
-        &format!("\n[[backend]]  # {}", one_line(&backend.place.to_string())),
+        &format!(
+            "\n[[backend]]  # {}",
+            one_line(&backend.location.to_string())
+        ),
     );
     setting(out, "type", &quoted(backend.kind), None);
     for (key, found) in &backend.settings {
@@ -165,8 +168,8 @@ fn backend(out: &mut String, backend: &ImportedBackend) {
 }
 
 fn policy(out: &mut String, policy: &ImportedPolicy) {
-    let place = one_line(&policy.place.to_string());
-    line(out, &format!("\n[[dnssec_policy]]  # {place}"));
+    let location = one_line(&policy.location.to_string());
+    line(out, &format!("\n[[dnssec_policy]]  # {location}"));
     setting(out, "name", &quoted(&policy.name), None);
     for (key, found) in &policy.settings {
         setting(out, key, &value(found), None);
@@ -176,7 +179,7 @@ fn policy(out: &mut String, policy: &ImportedPolicy) {
 fn zone(out: &mut String, zone: &ImportedZone) {
     line(
         out,
-        &format!("\n[[zone]]  # {}", one_line(&zone.place.to_string())),
+        &format!("\n[[zone]]  # {}", one_line(&zone.location.to_string())),
     );
     let (name, variant) = version(&zone.name);
     setting(out, "name", &quoted(&name), None);
@@ -191,8 +194,8 @@ fn zone(out: &mut String, zone: &ImportedZone) {
 }
 
 fn view(out: &mut String, view: &ImportedView) {
-    let place = one_line(&view.place.to_string());
-    line(out, &format!("\n[[view]]  # {place}"));
+    let location = one_line(&view.location.to_string());
+    line(out, &format!("\n[[view]]  # {location}"));
     setting(out, "name", &quoted(&view.name), None);
     setting(out, "match_clients", &texts(&view.match_clients), None);
     if !view.listen.is_empty() {

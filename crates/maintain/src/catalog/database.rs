@@ -3,7 +3,7 @@
 use crate::follow::databases::FollowedDatabase;
 use crate::policy::{RemoteServer, address_text};
 use nameward_base::worker::{self, Mailbox, panic_guard};
-use nameward_store::sql::write::{CatalogMembers, MembersWritten, WriteError, ZoneProgressList};
+use nameward_sql::write::{CatalogMembers, MembersWritten, WriteError, ZoneProgressList};
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::Serial;
 use nameward_zone::SerialRule;

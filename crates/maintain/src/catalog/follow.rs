@@ -18,8 +18,8 @@ use crate::policy::{
 };
 use nameward_base::text::counted;
 use nameward_base::worker::{self, Mailbox, panic_guard};
-use nameward_store::sql::CatalogProperties;
-use nameward_store::sql::write::{CatalogMembers, StoredMember};
+use nameward_sql::CatalogProperties;
+use nameward_sql::write::{CatalogMembers, StoredMember};
 use nameward_wire::Name;
 use nameward_zone::Zone;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -2,7 +2,7 @@
 
 use data_encoding::BASE32HEX_NOPAD;
 use nameward_dnssec::Nsec3;
-use nameward_store::sql::CatalogProperties;
+use nameward_sql::CatalogProperties;
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::{Serial, Zone, ZoneBuilder};

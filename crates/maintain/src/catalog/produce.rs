@@ -8,7 +8,7 @@ use crate::policy::{CONFIGURED_RANK, PolicySource};
 use crate::read_contents;
 use nameward_base::text::counted;
 use nameward_base::time::now_seconds_32;
-use nameward_store::state::{JournalOrigin, StateChange, StateError, StateStore, ZoneStorage};
+use nameward_state::{JournalOrigin, StateChange, StateError, StateStore, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{Serial, TableChange, Zone};
 use std::borrow::Cow;

@@ -5,7 +5,7 @@ use super::background::BackgroundTask;
 use super::outcome::VersionSource;
 use super::pending::InProgress;
 use crate::contents::contents_of;
-use nameward_store::state::{ContentsDigest, StateChange, ZoneStorage};
+use nameward_state::{ContentsDigest, StateChange, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
 use std::sync::Arc;
 

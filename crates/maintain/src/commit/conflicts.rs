@@ -35,44 +35,44 @@ pub(crate) struct ConflictLog(Mutex<Conflicts>);
 type Conflicts = BTreeMap<Box<[u8]>, (ConflictSide, String)>;
 
 impl ConflictLog {
-    fn known(&self) -> MutexGuard<'_, Conflicts> {
+    fn lock(&self) -> MutexGuard<'_, Conflicts> {
         self.0.lock()
     }
 
     /// Notes a contradiction.
     pub(crate) fn note(&self, zone: Name<'_>, side: ConflictSide, text: impl FnOnce() -> String) {
-        let mut known = self.known();
-        let text = if known.len() < DESCRIBED_MAX {
+        let mut conflicts = self.lock();
+        let text = if conflicts.len() < DESCRIBED_MAX {
             text()
         } else {
             String::new()
         };
-        known.insert(key(zone), (side, text));
+        conflicts.insert(key(zone), (side, text));
     }
 
     /// Notes that the file and the changes of a zone agree, or that it has no file any more.
     pub(crate) fn forget(&self, zone: Name<'_>) {
-        let mut known = self.known();
+        let mut conflicts = self.lock();
         // Nearly always there is none, and then no name has to be written.
-        if !known.is_empty() {
-            known.remove(&key(zone));
+        if !conflicts.is_empty() {
+            conflicts.remove(&key(zone));
         }
     }
 
     /// Notes that the file of a zone has all that is served. Where the file is served without the changes, that settles
     /// nothing.
     pub(crate) fn settle_by_file(&self, zone: Name<'_>) {
-        let mut known = self.known();
-        if !known.is_empty()
-            && let Some((ConflictSide::Changes, _)) = known.get(&key(zone))
+        let mut conflicts = self.lock();
+        if !conflicts.is_empty()
+            && let Some((ConflictSide::Changes, _)) = conflicts.get(&key(zone))
         {
-            known.remove(&key(zone));
+            conflicts.remove(&key(zone));
         }
     }
 
     pub(crate) fn list(&self) -> FileConflicts {
         let mut list = FileConflicts::default();
-        for (zone, (side, text)) in &*self.known() {
+        for (zone, (side, text)) in &*self.lock() {
             let zones = match side {
                 ConflictSide::Changes => &mut list.with_changes,
                 ConflictSide::File => &mut list.as_file,

@@ -3,7 +3,7 @@
 use super::Commits;
 use super::conflicts::{ConflictSide, FileConflicts};
 use super::outcome::{CommitError, CommittedVersion, VersionSource};
-use nameward_store::state::{JournalOrigin, StateChange, StateError, Written, ZoneStorage};
+use nameward_state::{JournalOrigin, StateChange, StateError, Written, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::Difference;
 use nameward_zone::{Contest, TableChange, Zone};

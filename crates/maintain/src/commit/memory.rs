@@ -16,7 +16,7 @@ const COMMIT_SHARE: usize = 3;
 
 impl Commits {
     /// Returns why a version cannot replace the served one: there is no memory for that.
-    pub(crate) fn memory_objection(&self, version: &Zone) -> Option<String> {
+    pub fn memory_objection(&self, version: &Zone) -> Option<String> {
         let table = self.table.load();
         let older = table.exact(version.id());
         let older = older.filter(|older| !older.is_stub())?;

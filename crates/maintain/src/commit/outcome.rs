@@ -1,9 +1,7 @@
-//! Input and outcome of a commit: the source of a version, its result, and what makes it durable.
+//! Input and outcome of a commit: the source of a version, and its result.
 
 use crate::schedule::Moment;
-use nameward_store::state::{
-    JournalOrigin, StateChange, StateError, StateStore, Written, ZoneStorage,
-};
+use nameward_state::{JournalOrigin, StateError, ZoneStorage};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{ChangeAuthor, ChangeError, ChangeRefused, Difference};
 use nameward_zone::{Serial, Zone};
@@ -105,26 +103,4 @@ pub enum CommitError {
     /// There is no state store to make the change durable.
     #[error("zone {0}: changes need a state store; set state_directory")]
     NoStore(String),
-}
-
-/// Called with the result when it is on disk, or was rejected.
-pub type WrittenDone = Box<dyn FnOnce(Result<Written, StateError>) + Send>;
-
-/// Makes changes durable. A simulation injects faults between the commits and their store.
-pub trait Durable: Send + Sync {
-    /// Writes changes, all or none, and calls `done` when they are on disk, in the order of submission.
-    fn submit(&self, changes: Vec<StateChange>, done: WrittenDone);
-
-    /// Returns the store that they can be read from.
-    fn store(&self) -> &StateStore;
-}
-
-impl Durable for StateStore {
-    fn submit(&self, changes: Vec<StateChange>, done: WrittenDone) {
-        StateStore::submit(self, changes, done);
-    }
-
-    fn store(&self) -> &StateStore {
-        self
-    }
 }

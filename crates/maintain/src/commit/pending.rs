@@ -2,7 +2,7 @@
 
 use super::{NewVersion, VersionSource};
 use nameward_base::sync::{Condvar, Mutex};
-use nameward_store::state::{JournalOrigin, ZoneStorage};
+use nameward_state::{JournalOrigin, ZoneStorage};
 use nameward_zone::Zone;
 use nameward_zone::change::Difference;
 use std::sync::Arc;

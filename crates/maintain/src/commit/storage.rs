@@ -2,7 +2,7 @@
 
 use super::{Commits, Done, NewVersion, VersionSource};
 use crate::merge::{Merge, Rebased, merge};
-use nameward_store::state::{StateChange, ZoneStorage};
+use nameward_state::{StateChange, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::Difference;
 use nameward_zone::{RecordList, Zone};

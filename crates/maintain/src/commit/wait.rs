@@ -1,7 +1,7 @@
 //! Commits that their caller waits for.
 
 use super::{CommitError, Commits, CommittedVersion, Done, VersionSource};
-use nameward_store::state::StateError;
+use nameward_state::StateError;
 use nameward_zone::Zone;
 use nameward_zone::change::{Difference, ZoneChange};
 use std::sync::Arc;

@@ -23,11 +23,11 @@ use first_read::FirstRead;
 use follower::DatabaseFollower;
 use nameward_base::sync::Mutex;
 use nameward_base::worker::{self, panic_guard};
-use nameward_store::sql::{
+use nameward_sql::{
     SqlBackend, SqlError,
     write::{CommitMark, Committed},
 };
-use nameward_store::state::JournalOrigin;
+use nameward_state::JournalOrigin;
 use nameward_wire::Name;
 use own_change::{OwnChange, ReportedVersions};
 use std::{
@@ -48,9 +48,9 @@ pub use zone_faults::{DatabaseZoneFaults, NamedZones};
 /// Maximum number of this server's own changes waiting to be followed.
 const OWN_CHANGES: usize = 64;
 /// Maximum time for following a change of this server: a resident zone may have to be read as a whole.
-const OWN_PATIENCE: Duration = Duration::from_secs(600);
+const OWN_CHANGE_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long shutdown waits for followers that are processing a zone.
-const END_PATIENCE: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which it checks whether they have ended.
 const END_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -108,7 +108,7 @@ impl Followers {
         let started = Instant::now();
         let threads = std::mem::take(&mut *self.threads.lock());
         while threads.iter().any(|thread| !thread.is_finished()) {
-            if started.elapsed() > END_PATIENCE {
+            if started.elapsed() > SHUTDOWN_TIMEOUT {
                 return tracing::warn!("a database follower did not stop in time");
             }
             thread::sleep(END_INTERVAL);
@@ -282,7 +282,7 @@ fn own_change(committed: &Committed, done: oneshot::Sender<Result<(), SqlError>>
 }
 
 async fn await_followed(followed: Followed) -> Result<(), PublishError> {
-    match timeout(OWN_PATIENCE, followed).await {
+    match timeout(OWN_CHANGE_TIMEOUT, followed).await {
         Ok(Ok(result)) => result.map_err(|error| PublishError::Database(error.to_string())),
         Ok(Err(_)) => Err(PublishError::FollowerEnded),
         Err(_) => Err(PublishError::Timeout),

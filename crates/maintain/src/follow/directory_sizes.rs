@@ -2,7 +2,7 @@
 //! lost them, and has not always been empty.
 
 use crate::commit::Commits;
-use nameward_store::state::{StateChange, StateStore};
+use nameward_state::{StateChange, StateStore};
 use nameward_wire::NameBuf;
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;

@@ -7,7 +7,7 @@
 use crate::commit::Commits;
 use crate::contents::{ContentsReader, each_part};
 use nameward_base::worker::{self, Mailbox, panic_guard};
-use nameward_store::state::{
+use nameward_state::{
     ContentsDigest, FileCopy, ListedFileCopy, StateChange, StateError, StateStore, ZoneStorage,
 };
 use nameward_wire::{Name, NameBuf};
@@ -354,14 +354,14 @@ pub(in crate::follow) fn last_good(
         return Ok(None);
     };
     // If `zone sync` wrote the file since, it has the journal up to that point.
-    let kept = store
+    let stored = store
         .zone(&zone)?
-        .filter(|kept| kept.storage == ZoneStorage::File);
-    let Some(kept) = kept else {
+        .filter(|stored| stored.storage == ZoneStorage::File);
+    let Some(stored) = stored else {
         return Ok(Some(copy));
     };
     let lacking = store.journal_after_base(&zone)?;
-    let file = lacking.first().map_or(kept.serial, |first| first.from);
+    let file = lacking.first().map_or(stored.serial, |first| first.from);
     let later = store
         .journal_from(&zone, copy.serial())?
         .unwrap_or_default();

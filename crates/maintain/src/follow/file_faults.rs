@@ -3,7 +3,7 @@
 //! Written by the thread that loads files, event by event; read by status displays.
 
 use nameward_base::sync::{Mutex, MutexGuard};
-use nameward_store::file::{Fallback, LoadEvent, MissingZones};
+use nameward_files::{Fallback, LoadEvent, MissingZones};
 use nameward_wire::Name;
 use std::collections::BTreeMap;
 
@@ -43,10 +43,10 @@ pub struct FaultyZoneList {
 
 /// The current faults of zone files.
 #[derive(Default)]
-pub struct FileFaults(Mutex<KnownFaults>);
+pub struct FileFaults(Mutex<RecordedFaults>);
 
 #[derive(Default)]
-struct KnownFaults {
+struct RecordedFaults {
     /// First error and whether an older version is served, by zone.
     zones: BTreeMap<String, (String, bool)>,
     problems: Vec<String>,
@@ -54,7 +54,7 @@ struct KnownFaults {
 }
 
 impl FileFaults {
-    fn known(&self) -> MutexGuard<'_, KnownFaults> {
+    fn lock(&self) -> MutexGuard<'_, RecordedFaults> {
         self.0.lock()
     }
 
@@ -62,26 +62,26 @@ impl FileFaults {
     pub(super) fn note(&self, event: &LoadEvent<'_>) {
         match event {
             LoadEvent::Served(name, ..) | LoadEvent::Removed(name) => {
-                let mut known = self.known();
+                let mut faults = self.lock();
                 // Usually there is nothing to remove, and then no name has to be formatted.
-                if !known.zones.is_empty() {
-                    known.zones.remove(&name.to_string());
+                if !faults.zones.is_empty() {
+                    faults.zones.remove(&name.to_string());
                 }
             }
             LoadEvent::Refused(name, diagnostics, fallback) => {
-                let mut known = self.known();
-                let has_room = known.zones.len() < ERRORS_MAX;
+                let mut faults = self.lock();
+                let has_room = faults.zones.len() < ERRORS_MAX;
                 let first = diagnostics.first().filter(|_| has_room);
                 let error = first.map(ToString::to_string).unwrap_or_default();
                 let has_old_version = *fallback != Fallback::NotReady;
                 let fault = (error, has_old_version);
-                known.zones.insert(name.to_string(), fault);
+                faults.zones.insert(name.to_string(), fault);
             }
             LoadEvent::Problem(text) => {
-                let mut known = self.known();
-                let is_new = known.problems.iter().all(|known| known != text);
-                if is_new && known.problems.len() < PROBLEMS_MAX {
-                    known.problems.push((*text).to_string());
+                let mut faults = self.lock();
+                let is_new = faults.problems.iter().all(|problem| problem != text);
+                if is_new && faults.problems.len() < PROBLEMS_MAX {
+                    faults.problems.push((*text).to_string());
                 }
             }
             _ => {}
@@ -90,14 +90,14 @@ impl FileFaults {
 
     /// Starts a scan of all sources, which determines again which of them are unreadable.
     pub(super) fn forget_troubles(&self) {
-        self.known().problems.clear();
+        self.lock().problems.clear();
     }
 
     /// Returns the zones whose files have errors: their number, and the first few by name.
     pub fn zones(&self) -> FaultyZones {
-        let known = self.known();
+        let faults = self.lock();
         let mut all = FaultyZones::default();
-        for (name, (error, has_old_version)) in &known.zones {
+        for (name, (error, has_old_version)) in &faults.zones {
             let kind = match has_old_version {
                 true => &mut all.with_old_version,
                 false => &mut all.without_contents,
@@ -115,23 +115,23 @@ impl FileFaults {
 
     /// Returns the first error of a zone's file.
     pub fn error_of(&self, zone: Name<'_>) -> Option<String> {
-        let known = self.known();
-        let (error, _) = known.zones.get(&zone.to_string())?;
+        let faults = self.lock();
+        let (error, _) = faults.zones.get(&zone.to_string())?;
         Some(error.clone()).filter(|error| !error.is_empty())
     }
 
     /// Records the zones that are served although their files are missing.
     pub(super) fn set_missing(&self, missing: Vec<MissingZones>) {
-        self.known().missing = missing;
+        self.lock().missing = missing;
     }
 
     /// Returns the zones that are served although their files are missing, by directory.
     pub fn missing(&self) -> Vec<MissingZones> {
-        self.known().missing.clone()
+        self.lock().missing.clone()
     }
 
     /// Returns the lines about sources that are unusable, in part or completely.
     pub fn problems(&self) -> Vec<String> {
-        self.known().problems.clone()
+        self.lock().problems.clone()
     }
 }

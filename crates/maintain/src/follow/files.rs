@@ -19,11 +19,11 @@ use crate::reconcile::Reconciler;
 use crate::sync::{SyncError, SyncMode, SyncOutcome, sync_zone};
 use nameward_base::text::counted;
 use nameward_base::text::zone_text;
-use nameward_store::file::{
+use nameward_files::{
     Fallback, FileBackend, FileSource, LoadEvent, LoadSummary, MissingOutlook, MissingZones,
     ScanScope, Watcher, Withdrawal,
 };
-use nameward_store::state::ZoneStorage;
+use nameward_state::ZoneStorage;
 use nameward_wire::NameBuf;
 use std::collections::HashSet;
 use std::sync::Arc;

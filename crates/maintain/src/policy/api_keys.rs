@@ -6,8 +6,8 @@
 //! A key with a missing piece is ignored.
 
 use data_encoding::BASE64;
-use nameward_store::sql::StoredTsigKey;
-use nameward_store::sql::write::TSIG_SECRET_MAX;
+use nameward_sql::StoredTsigKey;
+use nameward_sql::write::TSIG_SECRET_MAX;
 use std::collections::BTreeMap;
 
 /// The algorithm of a row.

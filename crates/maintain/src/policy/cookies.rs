@@ -10,7 +10,7 @@
 use data_encoding::BASE64;
 use nameward_base::secret::Secret;
 use nameward_dnssec::tsig::read_secret;
-use nameward_store::sql::StoredTsigKey;
+use nameward_sql::StoredTsigKey;
 use nameward_wire::NameBuf;
 
 /// Octets of a secret (RFC 9018 section 4.5).

@@ -11,7 +11,7 @@ use super::{
 use data_encoding::BASE32HEX_NOPAD;
 use nameward_dnssec::Nsec3;
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, read_secret};
-use nameward_store::sql::{CatalogProperties, CatalogRole, SettingItem, StoredTsigKey, ZoneRow};
+use nameward_sql::{CatalogProperties, CatalogRole, SettingItem, StoredTsigKey, ZoneRow};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessEntry, AccessList, AccessWord};
 use std::collections::HashMap;

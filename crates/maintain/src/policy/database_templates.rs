@@ -4,7 +4,7 @@
 //! A template is a zone like any other, so all servers on the database, their commands and their API have it without a table of its own.
 //! A template has no template: the settings of a zone are in two places at most.
 
-use nameward_store::sql::{SettingItem, SettingItems};
+use nameward_sql::{SettingItem, SettingItems};
 use nameward_wire::{Name, NameBuf};
 use std::collections::HashMap;
 

@@ -4,7 +4,7 @@ use super::{
     NameServerNotify, PolicySource, RemoteServer, UpdateRule, UpdateSerial, ZoneKind, ZonePolicy,
     ZonemdRule,
 };
-use nameward_store::sql::CatalogProperties;
+use nameward_sql::CatalogProperties;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessEntry, AccessList, AccessWord};
 use std::path::PathBuf;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nameward_store::authorities::SYSTEM_AUTHORITIES;
+use nameward_sql::authorities::SYSTEM_AUTHORITIES;
 use nameward_wire::NameBuf;
 use nameward_zone::SpkiPin;
 

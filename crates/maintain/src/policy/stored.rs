@@ -16,7 +16,7 @@ use super::{
     ZoneKind,
 };
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
-use nameward_store::state::{StateChange, StateError, StateStore, StoredItem};
+use nameward_state::{StateChange, StateError, StateStore, StoredItem};
 use nameward_wire::{Name, NameBuf};
 use std::collections::HashMap;
 use std::fmt;

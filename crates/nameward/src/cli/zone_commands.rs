@@ -12,7 +12,7 @@ use nameward_control::operations::{
     ErrorKind, ListedDifference, ListedItem, ListedKind, OperationError, OperationRequest,
     ZoneTemplate, default_ttl, steps_of, zone_name,
 };
-use nameward_store::file::zone_from_file;
+use nameward_files::zone_from_file;
 use nameward_wire::zonefile::Severity;
 use nameward_zone::change::Difference;
 
@@ -439,7 +439,7 @@ fn check_zone(
             for record in &records_of(&fetched.zone, false) {
                 text.push_str(&zone_commands::line_of(&record));
             }
-            let read = nameward_store::file::zone_from_text_with_warnings(
+            let read = nameward_files::zone_from_text_with_warnings(
                 name.as_name(),
                 "served",
                 text.as_bytes(),

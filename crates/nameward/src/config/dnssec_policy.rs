@@ -6,10 +6,8 @@ use nameward_dnssec::{
     DenialSettings, SignatureTimes, algorithm_number,
     rollover::{KeyRole, KskRollover, PolicyKey, RolloverTimes},
 };
-use nameward_maintain::{
-    keys::local::ParentSettings,
-    keys::rollover::{DnssecPolicies, DnssecPolicy, NO_POLICY},
-};
+use nameward_keys::local::ParentSettings;
+use nameward_keys::rollover::{DnssecPolicies, DnssecPolicy, NO_POLICY};
 use toml::{Spanned, de::DeValue};
 
 use super::{

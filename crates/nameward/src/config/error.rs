@@ -95,9 +95,9 @@ pub fn plain(error: &io::Error) -> String {
 }
 
 /// Returns the known word nearest to `word`, if it is close enough to have been meant.
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near_enough = word.len().min(12) / 3 + 1;
-    known
+    candidates
         .into_iter()
         .map(|candidate| (distance(word, candidate), candidate))
         .filter(|(distance, _)| *distance <= near_enough)
@@ -165,13 +165,13 @@ mod tests {
 
     #[test]
     fn a_similar_keyword_is_found_and_a_different_one_is_not() {
-        let known = ["listen", "workers", "tcp_idle_timeout_ms"];
-        assert_eq!(nearest("lsiten", known), Some("listen"));
-        assert_eq!(nearest("Workers", known), Some("workers"));
+        let candidates = ["listen", "workers", "tcp_idle_timeout_ms"];
+        assert_eq!(nearest("lsiten", candidates), Some("listen"));
+        assert_eq!(nearest("Workers", candidates), Some("workers"));
         assert_eq!(
-            nearest("tcp-idle-timeout", known),
+            nearest("tcp-idle-timeout", candidates),
             Some("tcp_idle_timeout_ms")
         );
-        assert_eq!(nearest("zebra", known), None);
+        assert_eq!(nearest("zebra", candidates), None);
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use ipnet::IpNet;
 use nameward_base::secret::Secret;
 use nameward_control::operations::FaultKind;
-use nameward_store::sql::join_urls;
+use nameward_sql::join_urls;
 use toml::{Spanned, de::DeValue};
 
 /// An invalid value, and its position in the text.

@@ -8,8 +8,8 @@ use ipnet::IpNet;
 use nameward_base::secret::Secret;
 use nameward_control::operations::FaultKind;
 use nameward_dnssec::{SoaEdit, tsig::TsigAlgorithm};
+use nameward_files::FileList;
 use nameward_maintain::policy::{PolicyFragment, RemoteServer, UpdateRule, ZoneKind, ZonemdRule};
-use nameward_store::file::FileList;
 
 pub use super::backend_keywords::{BackendMode, BackendReads, BackendType};
 pub use super::overload_settings::Overload;

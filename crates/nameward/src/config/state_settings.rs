@@ -1,6 +1,6 @@
 //! Settings for the state store: journals, and copies of deleted zones.
 
-use nameward_store::state::{CopyBounds, JournalBounds};
+use nameward_state::{CopyBounds, JournalBounds};
 
 use super::{read::Count, setting::section};
 

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use nameward_store::file::FileList;
+use nameward_files::FileList;
 use toml::{Spanned, de::DeValue};
 
 use super::{

@@ -12,7 +12,7 @@ use std::{
 
 use memchr::memchr;
 use nameward_base::secret::Secret;
-use nameward_store::file::FileList;
+use nameward_files::FileList;
 use nameward_wire::{Name, NameBuf, NameError};
 use toml::{Spanned, de::DeValue};
 

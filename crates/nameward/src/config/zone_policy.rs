@@ -1,7 +1,7 @@
 //! The policy that the table of a zone and that of its template make.
 
 use nameward_maintain::policy::{PolicyFragment, ZoneKind};
-use nameward_store::sql::CatalogProperties;
+use nameward_sql::CatalogProperties;
 
 use super::{
     Config,

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use nameward_maintain::keys::rollover::NO_POLICY;
+use nameward_keys::rollover::NO_POLICY;
 use nameward_maintain::policy::{PolicyFragment, UpdateScope, ZoneKind};
 use nameward_wire::{Name, NameBuf, NameError};
 use toml::{

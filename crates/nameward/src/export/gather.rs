@@ -46,12 +46,12 @@ pub fn collect(order: &ExportOrder, overrides: &Overrides) -> Result<ExportedSer
             listed.push(zone);
         }
     })?;
-    let asked: Vec<NameBuf> = order
+    let requested: Vec<NameBuf> = order
         .zones
         .iter()
         .map(|zone| zone_name(zone))
         .collect::<Result<_, OperationError>>()?;
-    for zone in &asked {
+    for zone in &requested {
         if !listed.iter().any(|found| found.name == zone.to_string()) {
             return Err(OperationError::not_found(format!("no such zone {zone}")).into());
         }
@@ -65,7 +65,7 @@ pub fn collect(order: &ExportOrder, overrides: &Overrides) -> Result<ExportedSer
     for zone in &listed {
         let id = zone_name(&zone.name)?;
         let name = NameBuf::from(id.as_name().zone());
-        if !asked.is_empty() && !asked.contains(&name) && !asked.contains(&id) {
+        if !requested.is_empty() && !requested.contains(&name) && !requested.contains(&id) {
             continue;
         }
         let in_view =
@@ -230,8 +230,9 @@ fn keys(name: &NameBuf, overrides: &Overrides) -> Result<Vec<ExportedKey>, Comma
     });
     match done {
         // A zone without keys is not signed.
-        Err(CommandError::Ask(ControlError::Failed(error)) | CommandError::Operation(error))
-            if error.kind == ErrorKind::NotFound => {}
+        Err(
+            CommandError::Control(ControlError::Failed(error)) | CommandError::Operation(error),
+        ) if error.kind == ErrorKind::NotFound => {}
         done => drop(done?),
     }
     let now = now_seconds();

@@ -4,9 +4,9 @@
 use nameward_base::time::now_seconds_32;
 use std::{collections::HashSet, path::Path};
 
+use nameward_files::zone_from_file;
 use nameward_import::migrate::{ImportRefusal, ImportVerdict, ImportedKind, ImportedServer};
 use nameward_maintain::catalog::{Catalog, read_catalog};
-use nameward_store::file::zone_from_file;
 use nameward_wire::NameBuf;
 use nameward_zone::{ScriptCheck, Serial, Zone};
 
@@ -23,7 +23,7 @@ pub fn convert(moved: &mut ImportedServer) {
             (
                 zone.name.clone(),
                 zone.catalog_file.clone(),
-                zone.place.clone(),
+                zone.location.clone(),
             )
         })
         .collect();

@@ -1,7 +1,7 @@
 //! Databases that the new configuration uses: contents that the other server treats differently.
 
 use nameward_import::migrate::{ImportRefusal, ImportVerdict, ImportedServer, ImportedValue};
-use nameward_store::sql::{
+use nameward_sql::{
     DatabaseAddress,
     db::{ForeignContent, survey as survey_database},
 };
@@ -33,7 +33,7 @@ pub fn survey_all(moved: &mut ImportedServer) {
                     let text = format!("{address}: {content}");
                     moved
                         .report
-                        .add(ImportVerdict::Breaks, &backend.place, text);
+                        .add(ImportVerdict::Breaks, &backend.location, text);
                 }
             }
             Err(reason) => {
@@ -43,7 +43,7 @@ pub fn survey_all(moved: &mut ImportedServer) {
                 );
                 moved
                     .report
-                    .add(ImportVerdict::Changed, &backend.place, text);
+                    .add(ImportVerdict::Changed, &backend.location, text);
             }
         }
     }

@@ -15,6 +15,7 @@ use std::{
 };
 
 use nameward_dnssec::{KeyFile, KeyTimes, KeyUse, PrivateKey};
+use nameward_files::{signed_version, zone_from_text};
 use nameward_import::migrate::{
     ImportRefusal, ImportVerdict, ImportedKeyStore, ImportedServer, ImportedSigning, ImportedZone,
 };
@@ -22,7 +23,6 @@ use nameward_maintain::{
     contents_of,
     sync::{NewRecordLocation, put_difference, whole_text},
 };
-use nameward_store::file::{signed_version, zone_from_text};
 use nameward_wire::{NameBuf, Type, zonefile::Options};
 use nameward_zone::change::set_soa_serial;
 use nameward_zone::{RecordList, Serial, WireRecord, Zone, ZoneBuilder};
@@ -60,13 +60,17 @@ pub fn convert(moved: &mut ImportedServer, places: &SignedLocations<'_>) -> Vec<
                     zone.file.as_deref().unwrap_or(Path::new("")).display(),
                     serial.0
                 );
-                moved.report.add(ImportVerdict::Changed, &zone.place, text);
+                moved
+                    .report
+                    .add(ImportVerdict::Changed, &zone.location, text);
                 files.extend(new);
                 moved.zones.push(zone);
             }
             Err(reason) => {
                 let text = format!("zone {} omitted: {reason}", zone.name);
-                moved.report.add(ImportVerdict::Breaks, &zone.place, text);
+                moved
+                    .report
+                    .add(ImportVerdict::Breaks, &zone.location, text);
             }
         }
     }

@@ -3,12 +3,12 @@
 use std::{path::PathBuf, sync::Arc};
 
 use nameward_control::operations::{OperationError, ZoneFiles};
+use nameward_files::{FileSource, sources_of};
 use nameward_maintain::{
     Commits,
     follow::{FileFollower, ServedFile, StoreVersion},
     policy::PolicyTable,
 };
-use nameward_store::file::{FileSource, sources_of};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Zone;
 

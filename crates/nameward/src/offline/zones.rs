@@ -10,6 +10,7 @@ use std::{
 };
 
 use nameward_control::operations::{OperationError, OperationRequest, RequestReach, zone_name};
+use nameward_files::{FileSource, each_zone_name, sources_of};
 use nameward_maintain::{
     Commits,
     follow::FileFollower,
@@ -20,11 +21,8 @@ use nameward_maintain::{
     },
     read_contents,
 };
-use nameward_store::{
-    file::{FileSource, each_zone_name, sources_of},
-    sql::{SqlBackend, ZoneRow},
-    state::ZoneStorage,
-};
+use nameward_sql::{SqlBackend, ZoneRow};
+use nameward_state::ZoneStorage;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{TableChange, Zone};
 use tokio::runtime::Handle;

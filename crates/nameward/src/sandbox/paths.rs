@@ -10,7 +10,7 @@ use std::{
 };
 
 use nameward_base::{sandbox, text::listed};
-use nameward_store::file::FileSource;
+use nameward_files::FileSource;
 
 use super::zone_files;
 use crate::config::{Config, settings::BackendType};
@@ -284,21 +284,26 @@ impl FileAccess {
         self.read.iter().chain(&self.write).cloned().collect()
     }
 
-    /// Returns the paths of `wanted` that cannot be read.
-    pub(super) fn unreadable(&self, wanted: &Self) -> Vec<PathBuf> {
+    /// Returns the paths of `required` that cannot be read.
+    pub(super) fn unreadable(&self, required: &Self) -> Vec<PathBuf> {
         let readable = self.readable();
-        let wanted = wanted.read.iter().chain(&wanted.write);
-        let outside = wanted.filter(|path| !sandbox::is_below(path, &readable));
+        let required = required.read.iter().chain(&required.write);
+        let outside = required.filter(|path| !sandbox::is_below(path, &readable));
         outside.cloned().collect()
     }
 
-    /// Returns the paths of `wanted` that can be read, but not written.
-    pub(super) fn read_only(&self, wanted: &Self) -> Vec<PathBuf> {
+    /// Returns the paths of `required` that can be read, but not written.
+    pub(super) fn read_only(&self, required: &Self) -> Vec<PathBuf> {
         let (readable, writable) = (self.readable(), Vec::from_iter(self.write.iter().cloned()));
         let is_read_only = |path: &&PathBuf| {
             sandbox::is_below(path, &readable) && !sandbox::is_below(path, &writable)
         };
-        wanted.write.iter().filter(is_read_only).cloned().collect()
+        required
+            .write
+            .iter()
+            .filter(is_read_only)
+            .cloned()
+            .collect()
     }
 
     /// Warns the operator that other files are accessible because they are in the same directory as one of ours.
@@ -425,9 +430,9 @@ mod tests {
             config: &other,
             ..named
         };
-        let wanted = FileAccess::named_only(&named);
-        assert_eq!(access.unreadable(&wanted), Vec::<PathBuf>::new());
-        assert_eq!(access.read_only(&wanted), [base.join("conf")]);
+        let required = FileAccess::named_only(&named);
+        assert_eq!(access.unreadable(&required), Vec::<PathBuf>::new());
+        assert_eq!(access.read_only(&required), [base.join("conf")]);
         let read_elsewhere = FileAccess {
             read: BTreeSet::from(["/root".into()]),
             ..FileAccess::default()

@@ -15,8 +15,8 @@ use std::{
 };
 
 use nameward_base::sync::Mutex;
+use nameward_files::FileSource;
 use nameward_import::{OnDisk, bind};
-use nameward_store::file::FileSource;
 
 /// Limits as for a load: depth of directories and of includes.
 const DEPTH_MAX: usize = 32;

@@ -5,36 +5,36 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use nameward_base::time::now_seconds;
 use nameward_control::operations::ListenerStatus;
-use nameward_maintain::{
-    CommitListener, Commits, CommittedVersion, Durable, TableWriter,
-    catalog::CatalogHandle,
-    follow::{
-        databases::{
-            self, DatabaseSource, Databases, FollowSettings, FollowedDatabase, ServedFrom,
-        },
-        unknown,
-    },
-    keys::rollover::{RolloverManager, driver::KeyDriverHandle},
-    keys::{
-        database::{KeyDatabase, random_server_name},
-        local::ZoneKeys,
-        storages::KeyStorages,
-    },
-    leases::{LeaseTask, Leases},
-    notified_serials::NotifiedSerials,
-    policy::{PolicySource, PolicyTable, StoredPolicies, ZoneKind},
-    stored_views::StoredViews,
+use nameward_keys::rollover::{RolloverManager, driver::KeyDriverHandle};
+use nameward_keys::{
+    database::{KeyDatabase, random_server_name},
+    local::ZoneKeys,
+    storages::KeyStorages,
 };
-use nameward_serve::{
-    live::Running,
-    outgoing::{Notifier, NotifyContext, PeerConnections},
-    pipeline::ServingState,
-    scripts::Scripts,
+use nameward_maintain::CommitListener;
+use nameward_maintain::Commits;
+use nameward_maintain::CommittedVersion;
+use nameward_maintain::Durable;
+use nameward_maintain::TableWriter;
+use nameward_maintain::catalog::CatalogHandle;
+use nameward_maintain::follow::{
+    databases::{self, DatabaseSource, Databases, FollowSettings, FollowedDatabase, ServedFrom},
+    unknown,
 };
+use nameward_maintain::leases::{LeaseTask, Leases};
+use nameward_maintain::policy::{PolicySource, PolicyTable, StoredPolicies, ZoneKind};
+use nameward_maintain::stored_views::StoredViews;
+use nameward_peers::connections::PeerConnections;
+use nameward_peers::notify::Notifier;
+use nameward_peers::notify::NotifyContext;
+use nameward_peers::notify::database_serials::NotifiedSerials;
+use nameward_serve::live::Running;
+use nameward_serve::pipeline::ServingState;
+use nameward_serve::scripts::Scripts;
+use nameward_sql::Lag;
+use nameward_state::{CopyBoundsInForce, StateStore};
 use nameward_stats::{Gauge, Stats};
 use nameward_steering::Steering;
-use nameward_store::sql::Lag;
-use nameward_store::state::{CopyBoundsInForce, StateStore};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessSource, TableChange};
 use tokio::{runtime::Handle, sync::oneshot};

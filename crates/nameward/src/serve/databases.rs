@@ -4,7 +4,7 @@ use std::{sync::Arc, thread};
 
 use nameward_dnssec::SignatureCache;
 use nameward_serve::live::LiveSettings;
-use nameward_store::sql::{
+use nameward_sql::{
     CacheBounds, Concurrency, DatabaseAddress, ReadPreference, SecurityOptions, SqlBackend,
     SqlError, SqlOptions,
 };

@@ -11,19 +11,19 @@ use nameward_base::time::seconds_since_1970;
 use std::collections::HashMap;
 
 use nameward_control::operations::{FaultKind, ServerFault, ServerStatus};
+use nameward_files::{MissingOutlook, MissingZones};
 use nameward_maintain::commit::FileConflicts;
 use nameward_maintain::follow::{
     FaultyZoneList, FaultyZones, databases::DatabaseZoneFaults, missing_files,
 };
-use nameward_maintain::secondary::{SecondariesSummary, UntransferredZones};
 use nameward_maintain::signature_watch::SignatureSums;
-use nameward_serve::outgoing::PeerTlsFault;
+use nameward_peers::connections::PeerTlsFault;
+use nameward_peers::secondary::{SecondariesSummary, UntransferredZones};
 use nameward_serve::scripts::FailingScript;
 use nameward_serve::tls::TlsFault;
+use nameward_state::{StateError, StoreFault};
 use nameward_steering::geo::GeoFault;
 use nameward_steering::health::TargetReport;
-use nameward_store::file::{MissingOutlook, MissingZones};
-use nameward_store::state::{StateError, StoreFault};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::ZoneSums;
 

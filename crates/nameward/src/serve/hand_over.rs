@@ -33,7 +33,7 @@ use std::{
 use nameward_base::sync::Mutex;
 use nameward_control::operations::{ErrorKind, OperationError};
 use nameward_serve::{descriptors, udp::WorkerSwitch, xdp::XdpClosing};
-use nameward_store::state::StateStore;
+use nameward_state::StateStore;
 use tokio::sync::watch;
 
 use super::{
@@ -44,8 +44,8 @@ use super::{
 use crate::notify;
 
 /// How long a new process may take to check its configuration, and to load its zones.
-const CHECK_PATIENCE: Duration = Duration::from_secs(120);
-const LOAD_PATIENCE: Duration = Duration::from_secs(900);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(120);
+const LOAD_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// The descriptors for a new process, and the news that it serves.
 pub struct HandOver {
@@ -114,14 +114,14 @@ impl HandOver {
         self.xdp.close();
         self.offer(stream, &descriptors).map_err(broken)?;
         stream
-            .set_read_timeout(Some(CHECK_PATIENCE))
+            .set_read_timeout(Some(CHECK_TIMEOUT))
             .map_err(broken)?;
         expect(stream, LOAD).map_err(broken)?;
         let paused = self.store.as_ref().map(StateStore::pause).transpose();
         let paused =
             paused.map_err(|error| OperationError::new(ErrorKind::Internal, error.to_string()))?;
         let taken = send_line(stream, PAUSED)
-            .and_then(|()| stream.set_read_timeout(Some(LOAD_PATIENCE)))
+            .and_then(|()| stream.set_read_timeout(Some(LOAD_TIMEOUT)))
             .and_then(|()| expect(stream, SERVE))
             .and_then(|()| self.leave_to(stream));
         if let Err(error) = taken {

@@ -25,13 +25,13 @@ use nameward_maintain::follow::{
     FaultyZones,
     databases::{DatabaseZoneFaults, FollowedDatabase, ServedFrom},
 };
-use nameward_maintain::secondary::{SecondariesSummary, UntransferredZones};
+use nameward_peers::secondary::{SecondariesSummary, UntransferredZones};
+use nameward_peers::zone_requests::ZoneRequestHandler;
 use nameward_serve::xdp::XdpState;
-use nameward_serve::zone_requests::ZoneRequestHandler;
+use nameward_sql::Lag;
+use nameward_state::StateStore;
 use nameward_stats::HostReadings;
 use nameward_steering::health::TargetHealth;
-use nameward_store::sql::Lag;
-use nameward_store::state::StateStore;
 use nameward_zone::{TableSums, ZoneSums, ZoneTable};
 use tokio::sync::watch;
 

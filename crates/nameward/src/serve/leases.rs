@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nameward_maintain::keys::database::random_server_name;
+use nameward_keys::database::random_server_name;
 use nameward_maintain::leases::{LeaseTask, LeaseUse};
 
 use super::{core::ServerCore, secondaries::SecondaryZones};

@@ -17,12 +17,12 @@ use std::{
 };
 
 use nameward_control::operations::{ErrorKind, OperationError, ReloadReport};
+use nameward_files::{FileSource, ScanScope, Withdrawal};
 use nameward_maintain::{
     follow::{FileFollower, LoadOutcome},
     policy::PolicySource,
     sync::{SyncError, SyncMode, SyncOutcome},
 };
-use nameward_store::file::{FileSource, ScanScope, Withdrawal};
 use nameward_wire::NameBuf;
 use nameward_zone::{AccessSource, ViewRule};
 

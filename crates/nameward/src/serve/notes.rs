@@ -6,10 +6,10 @@ use nameward_base::sync::Mutex;
 use nameward_base::text::counted;
 use nameward_base::time::now_seconds;
 use nameward_control::operations::ReloadStatus;
+use nameward_files::FileSource;
 use nameward_maintain::follow::FileFaults;
 use nameward_maintain::signature_watch::SignatureSums;
 use nameward_serve::tls::ServerTls;
-use nameward_store::file::FileSource;
 
 /// State that the maintenance thread reports.
 #[derive(Default)]

@@ -3,7 +3,7 @@
 use super::core::ServerCore;
 use nameward_base::text::listed;
 use nameward_maintain::local_items::local_items;
-use nameward_store::sql::DatabaseAddress;
+use nameward_sql::DatabaseAddress;
 use std::time::{Duration, Instant};
 
 /// Interval at which the state store is read: the status is made every second.

@@ -22,7 +22,7 @@ use nameward_serve::xdp::XdpClosing;
 use tokio::sync::watch;
 
 /// How long queries wait for the zones of a server that was started with the sockets of the service manager.
-const LOAD_PATIENCE: Duration = Duration::from_secs(5);
+const LOAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Who has opened the ports of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +58,7 @@ impl Gates {
             administration: watch::Sender::new(ports != PortsFrom::RunningServer),
             workers: Arc::new(workers),
             xdp: XdpClosing::default(),
-            deadline: (ports == PortsFrom::ServiceManager).then(|| now + LOAD_PATIENCE),
+            deadline: (ports == PortsFrom::ServiceManager).then(|| now + LOAD_TIMEOUT),
         }
     }
 

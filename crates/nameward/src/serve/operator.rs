@@ -16,14 +16,13 @@ use nameward_control::{
     },
     socket::{Commands, ControlPeer},
 };
-use nameward_maintain::{
-    follow::databases::{FollowedDatabase, ServedFrom},
-    sync::{SyncError, SyncMode, SyncOutcome},
-    update::Updates,
-};
-use nameward_serve::outgoing::{SecondarySerial, find_ds};
+use nameward_files::Withdrawal;
+use nameward_maintain::follow::databases::{FollowedDatabase, ServedFrom};
+use nameward_maintain::sync::{SyncError, SyncMode, SyncOutcome};
+use nameward_peers::notify::SecondarySerial;
+use nameward_peers::parent::find_ds;
+use nameward_peers::update::Updates;
 use nameward_stats::VARIABLES;
-use nameward_store::file::Withdrawal;
 use nameward_wire::NameBuf;
 use tokio::{runtime::Handle, sync::watch};
 
@@ -271,10 +270,10 @@ impl Operator {
             OperationRequest::ZoneSync { zone, rewrite } => self.sync(zone, *rewrite),
             OperationRequest::ZoneFreeze { zone } => self.freeze(zone),
             OperationRequest::ZoneThaw { zone } => self.thaw(zone),
-            asked => {
+            request => {
                 let author = Some(&caller.author);
-                let result = self.operations.run_for(author, asked, items)?;
-                self.wait_until_applied(asked)?;
+                let result = self.operations.run_for(author, request, items)?;
+                self.wait_until_applied(request)?;
                 Ok(result)
             }
         }
@@ -415,11 +414,12 @@ impl Operator {
     }
 
     /// Rejects a command for another configuration, even if its socket has the default path.
-    fn check_config(&self, wanted: &ConfigFile) -> Result<(), OperationError> {
+    fn check_config(&self, config_file: &ConfigFile) -> Result<(), OperationError> {
         let is_ours = |ours: &PathBuf| {
             // Compare the current files: editors replace files.
-            *ours == wanted.path
-                || fs::metadata(ours).is_ok_and(|file| (file.dev(), file.ino()) == wanted.identity)
+            *ours == config_file.path
+                || fs::metadata(ours)
+                    .is_ok_and(|file| (file.dev(), file.ino()) == config_file.identity)
         };
         if self.core.config_file.as_ref().is_some_and(is_ours) {
             return Ok(());
@@ -433,7 +433,7 @@ impl Operator {
             format!(
                 "no server is running with {}: the one at this control socket {ours}; use server.control_socket to \
                  give each server its own socket",
-                wanted.path.display()
+                config_file.path.display()
             ),
         ))
     }
@@ -459,12 +459,15 @@ impl Operator {
 
     /// Reads counters; a name may end in `*`.
     fn counters(&self, names: &[String]) -> Result<OperationResult, OperationError> {
-        let wanted = |known: &str, name: &str| match name.strip_suffix('*') {
+        let matches = |known: &str, name: &str| match name.strip_suffix('*') {
             Some(start) => known.starts_with(start),
             None => known == name,
         };
         for name in names {
-            if !VARIABLES.iter().any(|variable| wanted(variable.name, name)) {
+            if !VARIABLES
+                .iter()
+                .any(|variable| matches(variable.name, name))
+            {
                 return Err(OperationError::not_found(format!(
                     "counter {name:?} not found"
                 )));
@@ -472,7 +475,7 @@ impl Operator {
         }
         let snapshot = self.core.shared.stats.snapshot();
         let is_wanted =
-            |name: &str| names.is_empty() || names.iter().any(|pattern| wanted(name, pattern));
+            |name: &str| names.is_empty() || names.iter().any(|pattern| matches(name, pattern));
         let listed = VARIABLES.iter().filter(|variable| is_wanted(variable.name));
         let counters = listed.map(|variable| NamedCounter {
             name: variable.name.into(),

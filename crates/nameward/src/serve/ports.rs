@@ -21,7 +21,7 @@ use super::{encrypted_ports::EncryptedPorts, take_over::TakeOver};
 use crate::{config::Config, control_location::DefaultLocation, start_error::PortError};
 
 /// How long a successor waits for its predecessor to release the interfaces.
-const CLOSING_PATIENCE: Duration = Duration::from_secs(3);
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Bound ports that are not yet served.
 pub struct Ports {
@@ -208,8 +208,8 @@ fn open_xdp(config: &Config, dns: &Bound, is_take_over: bool) -> XdpPorts {
             .any(|line| line.split_whitespace().next() == Some(&host.interface)),
     });
     let hosts: Vec<_> = hosts.collect();
-    let patience = if is_take_over {
-        CLOSING_PATIENCE
+    let timeout = if is_take_over {
+        CLOSING_TIMEOUT
     } else {
         Duration::ZERO
     };
@@ -218,7 +218,7 @@ fn open_xdp(config: &Config, dns: &Bound, is_take_over: bool) -> XdpPorts {
     } else {
         XdpReplies::ToSender
     };
-    XdpPorts::open((names, replies), listeners, &hosts, patience)
+    XdpPorts::open((names, replies), listeners, &hosts, timeout)
 }
 
 fn bind_web(what: &'static str, address: SocketAddr) -> Result<TcpListener, PortError> {

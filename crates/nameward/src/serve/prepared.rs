@@ -7,9 +7,10 @@ use std::{
 
 use nameward_control::{operations::ServerProcess, socket::ControlSocket};
 use nameward_dnssec::SignatureCache;
+use nameward_files::FileSource;
 use nameward_serve::tls::ServerTls;
+use nameward_sql::SqlBackend;
 use nameward_stats::Stats;
-use nameward_store::{file::FileSource, sql::SqlBackend};
 
 use super::{
     databases, encrypted_ports,
@@ -95,10 +96,10 @@ impl Prepared {
             identity.assume()?;
         }
         // As the user who must be able to read them again.
-        nameward_store::file::preflight(&sources)?;
+        nameward_files::preflight(&sources)?;
         if let Some(directory) = config.state_directory() {
             // The sandbox allows directories that exist.
-            nameward_store::state::make_directory(&directory);
+            nameward_state::make_directory(&directory);
         }
         let named = NamedPaths {
             config: &config,

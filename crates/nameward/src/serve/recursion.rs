@@ -5,12 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use nameward_serve::{
-    alias::AliasResolver,
-    pipeline::ServingState,
-    recursor::{ForwarderSettings, RecursorForwarder, ResolverSettings, Resolvers},
-    security_poll::{PollSettings, SecurityPoller},
-};
+use nameward_peers::security_poll::{PollSettings, SecurityPoller};
+use nameward_serve::alias::AliasResolver;
+use nameward_serve::pipeline::ServingState;
+use nameward_serve::recursor::{ForwarderSettings, RecursorForwarder, ResolverSettings, Resolvers};
 use tokio::{
     runtime::Handle,
     sync::{mpsc, watch},

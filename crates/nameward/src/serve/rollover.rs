@@ -2,8 +2,8 @@
 
 use std::{io, sync::Arc};
 
-use nameward_maintain::keys::rollover::driver;
-use nameward_serve::outgoing::ParentClient;
+use nameward_keys::rollover::driver;
+use nameward_peers::parent::ParentClient;
 use nameward_stats::Gauge;
 
 use super::core::ServerCore;

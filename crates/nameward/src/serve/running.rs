@@ -1,14 +1,13 @@
 //! A running server: its threads and tasks, its signals, and its shutdown.
 
-use std::{
-    net::TcpListener,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use nameward_base::{text::listed, worker};
 use nameward_control::{api_keys::ApiKeys, operations::Operations, socket::ControlSocket, web};
-use nameward_maintain::{catalog, update::Updates};
+use nameward_maintain::catalog;
+use nameward_peers::update::Updates;
 use nameward_serve::{live::Running, pipeline::ServingState, udp::UdpWorker};
 use nameward_wire::NameBuf;
 use tokio::{
@@ -50,9 +49,9 @@ use crate::{
 };
 
 /// Time limit for the shutdown of components on the runtime.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a server that was replaced finishes transfers: a slow secondary may need long for a large zone.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(3600);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(3600);
 /// How long it waits for databases whose answers clients wait for.
 const LATE_REPLIES: Duration = Duration::from_secs(1);
 /// The threads that change zones by themselves, by the start of their names.
@@ -64,7 +63,7 @@ const ZONE_WORKERS: [&str; 5] = [
     "leases-",
 ];
 /// How long shutdown waits for them: one may be waiting for a database.
-const WORKER_PATIENCE: Duration = Duration::from_secs(2);
+const WORKER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A running server.
 pub struct RunningServer {
@@ -305,16 +304,16 @@ impl RunningServer {
             let _ = joined.await;
             while self.tasks.join_next().await.is_some() {}
         };
-        if tokio::time::timeout(END_PATIENCE, all).await.is_err() {
+        if tokio::time::timeout(STOP_TIMEOUT, all).await.is_err() {
             tracing::warn!("some threads did not stop in time");
         }
         let logs = Arc::clone(&self.core.logs);
         let ended = tokio::task::spawn_blocking(move || logs.end());
-        if tokio::time::timeout(END_PATIENCE, ended).await.is_err() {
+        if tokio::time::timeout(STOP_TIMEOUT, ended).await.is_err() {
             tracing::warn!("the dnstap collector did not confirm the end of the stream in time");
         }
         // They commit to the state store and write to databases, which are closed next.
-        let ended = || worker::wait_for_end(&ZONE_WORKERS, WORKER_PATIENCE);
+        let ended = || worker::wait_for_end(&ZONE_WORKERS, WORKER_TIMEOUT);
         let running = tokio::task::spawn_blocking(ended).await.unwrap_or_default();
         if !running.is_empty() {
             tracing::warn!("did not stop in time: {}", listed(running));
@@ -322,7 +321,7 @@ impl RunningServer {
         // Zones are no longer read or written.
         let databases = self.core.maintain.databases.clone();
         let closed = tokio::task::spawn_blocking(move || databases.close());
-        if tokio::time::timeout(END_PATIENCE, closed).await.is_err() {
+        if tokio::time::timeout(STOP_TIMEOUT, closed).await.is_err() {
             tracing::warn!("some databases were not closed in time");
         }
     }
@@ -341,7 +340,7 @@ impl RunningServer {
         };
         tokio::select! {
             () = ended => {}
-            () = tokio::time::sleep(DRAIN_PATIENCE) => {}
+            () = tokio::time::sleep(DRAIN_TIMEOUT) => {}
             _ = self.signals.terminate.recv() => {}
             _ = self.signals.interrupt.recv() => {}
         }
@@ -484,10 +483,10 @@ async fn serve_control(
 }
 
 /// Waits until each database was queried for its zones, whether it answered or not.
-async fn wait_for_first_queries(asked: &mut Vec<oneshot::Receiver<()>>) {
-    while let Some(next) = asked.last_mut() {
+async fn wait_for_first_queries(pending: &mut Vec<oneshot::Receiver<()>>) {
+    while let Some(next) = pending.last_mut() {
         let _ = next.await;
-        asked.pop();
+        pending.pop();
     }
 }
 

@@ -8,20 +8,18 @@ use nameward_control::operations::{
     RunningTransferStatus, ZoneDetails, zone_name,
 };
 use nameward_control::web::{ZoneConfigSource, ZoneFacts};
-use nameward_maintain::{
-    notify::NotifySink,
-    policy::{CONFIGURED_RANK, UNCONFIGURED_RANK, ZoneKind},
-    schedule::ClassLimit,
-    secondary::{
-        SecondariesSummary, SecondaryStatus, UntransferredZones,
-        driver::{self, Retrieval, SecondaryHandle},
-    },
-    zone::ZoneState,
+use nameward_maintain::policy::{CONFIGURED_RANK, UNCONFIGURED_RANK, ZoneKind};
+use nameward_maintain::schedule::ClassLimit;
+use nameward_peers::notify::received::NotifySink;
+use nameward_peers::primaries::OutgoingSettings;
+use nameward_peers::primaries::PrimaryClient;
+use nameward_peers::primaries::SecondaryNotifySink;
+use nameward_peers::secondary::zone::ZoneState;
+use nameward_peers::secondary::{
+    SecondariesSummary, SecondaryStatus, UntransferredZones,
+    driver::{self, Retrieval, SecondaryHandle},
 };
-use nameward_serve::{
-    outgoing::{AutoprimarySink, OutgoingSettings, PrimaryClient, SecondarySink},
-    transfers::ExpiryOf,
-};
+use nameward_peers::transfer_out::ExpiryOf;
 use nameward_stats::{Gauge, Stats};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Zone;
@@ -82,11 +80,9 @@ impl SecondaryZones {
 
     /// Returns the receiver of NOTIFY messages. Call within the runtime of the database connections.
     pub fn notify_sink(&self) -> Arc<dyn NotifySink> {
-        let secondaries = SecondarySink::new(self.handle.clone(), self.outgoing.clone());
-        let (core, runtime) = (self.core.maintain.clone(), &self.core.outgoing_runtime);
-        let connections = Arc::clone(&self.core.peer_connections);
-        let sink = AutoprimarySink::new(secondaries, core, connections, runtime.clone());
-        Arc::new(sink)
+        let (handle, outgoing) = (self.handle.clone(), self.outgoing.clone());
+        let core = self.core.maintain.clone();
+        Arc::new(SecondaryNotifySink::new(handle, outgoing, core))
     }
 
     /// Returns the source of secondary zones' expiry times (RFC 7314).
@@ -126,7 +122,7 @@ impl SecondaryZones {
         stats.gauge_from(Gauge::SecondariesExpired, expired);
         let age = handle(|handle| handle.summary().oldest_refresh_seconds);
         stats.gauge_from(Gauge::SecondariesRefreshAge, age);
-        let results = |read: fn(&nameward_serve::outgoing::TransferResults) -> u64| {
+        let results = |read: fn(&nameward_peers::primaries::TransferResults) -> u64| {
             let transfers = Arc::clone(self.outgoing.transfers());
             move || read(&transfers.results())
         };

@@ -1,7 +1,7 @@
 //! Results of health checks that servers share through a database: a task writes those of this server and reads those
 //! of others.
 //!
-//! The first database in the configuration has them (`store::sql::write::health_results`). Queries never wait for it: they see
+//! The first database in the configuration has them (`nameward_sql::write::health_results`). Queries never wait for it: they see
 //! what was last read. While it does not respond, the results of others expire and this server goes by its own; the states that
 //! operators set stay as they were.
 
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use nameward_base::sync::Mutex;
 use nameward_base::time::now_seconds;
+use nameward_sql::SqlBackend;
+use nameward_sql::write::{FleetResults, ForcedResult, OwnResults};
 use nameward_steering::Steering;
 use nameward_steering::health::{ForcedHealth, OtherResults, TargetHealth, TargetReport};
-use nameward_store::sql::SqlBackend;
-use nameward_store::sql::write::{FleetResults, ForcedResult, OwnResults};
 use tokio::sync::watch;
 
 /// Interval at which results are exchanged.

@@ -23,7 +23,7 @@ use super::hand_over_lines::{HandOverOffer, LOAD, PAUSED, SERVE, SERVING, read_l
 /// The control socket of the server to take over from; set by `nameward upgrade`.
 pub const VARIABLE: &str = "NAMEWARD_TAKE_OVER";
 /// Timeout for the running server's answer: it finishes pending writes first.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why the sockets of the running server cannot be taken over.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +52,7 @@ pub fn begin() -> Result<(Option<TakeOver>, InheritedSockets), TakeOverError> {
     };
     let path = PathBuf::from(path);
     let stream = UnixStream::connect(&path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let request = ControlRequest {
         config: None,
         message: None,
@@ -126,7 +126,7 @@ impl TakeOver {
             Ok(line) if line == PAUSED => Ok(()),
             Ok(line) => Err(refusal(&line).into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let seconds = PATIENCE.as_secs();
+                let seconds = TIMEOUT.as_secs();
                 let text = format!("it has not released the state store within {seconds} s");
                 Err(io::Error::new(io::ErrorKind::TimedOut, text).into())
             }

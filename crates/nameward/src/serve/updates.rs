@@ -2,13 +2,11 @@
 
 use std::{io, sync::Arc};
 
-use nameward_maintain::{
-    Commits,
-    follow::databases::FollowedDatabase,
-    update::{DatabaseUpdates, Updates},
-};
-use nameward_serve::update::UpdateRequests;
-use nameward_store::sql::write::{Committed, WriteError};
+use nameward_maintain::Commits;
+use nameward_maintain::follow::databases::FollowedDatabase;
+use nameward_peers::update::requests::UpdateRequests;
+use nameward_peers::update::{DatabaseUpdates, Updates};
+use nameward_sql::write::{Committed, WriteError};
 use nameward_wire::NameBuf;
 use nameward_zone::change::ConditionalChange;
 use tokio::runtime::Handle;

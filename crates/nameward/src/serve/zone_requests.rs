@@ -2,11 +2,9 @@
 
 use std::{io, sync::Arc};
 
-use nameward_serve::{
-    transfers::{OutgoingTransfers, TransferLimits},
-    update::UpdateRequests,
-    zone_requests::ZoneRequestHandler,
-};
+use nameward_peers::transfer_out::{OutgoingTransfers, TransferLimits};
+use nameward_peers::update::requests::UpdateRequests;
+use nameward_peers::zone_requests::ZoneRequestHandler;
 
 use super::{core::ServerCore, secondaries::SecondaryZones};
 use crate::config::settings;

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 pub const KEY: &str = "test-key";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A zone file with a name server inside the zone.
 pub const ZONE: &str = "$TTL 300\n@ SOA ns hostmaster 1 3600 600 86400 300\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.1\n";
@@ -127,7 +127,7 @@ impl Visitor {
 
 pub fn exchange(at: SocketAddr, request: &str) -> Reply {
     let mut stream = TcpStream::connect(at).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     // The server may refuse before it has read everything.
     let _ = stream.write_all(request.as_bytes());
     let mut reply = Vec::new();

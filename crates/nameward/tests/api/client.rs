@@ -11,7 +11,7 @@ use std::time::Duration;
 pub const KEY: &str = "test-key";
 /// The path of the server.
 pub const SERVER: &str = "/api/v1/servers/localhost";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The settings of an API on a free port.
 pub fn settings() -> String {
@@ -126,7 +126,7 @@ pub fn exchange(at: SocketAddr, octets: &[u8]) -> Option<Reply> {
 /// Sends octets and reads everything that is sent back.
 pub fn exchange_text(at: SocketAddr, octets: &[u8]) -> String {
     let mut stream = TcpStream::connect(at).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     // The server may refuse before it has read everything.
     let _ = stream.write_all(octets);
     let mut reply = Vec::new();

@@ -32,8 +32,8 @@ struct Events {
 impl Events {
     fn open(client: &Client, query: &str, last: Option<&str>) -> Self {
         let mut stream = TcpStream::connect(client.at).unwrap();
-        let patience = Some(Duration::from_secs(60));
-        stream.set_read_timeout(patience).unwrap();
+        let time_limit = Some(Duration::from_secs(60));
+        stream.set_read_timeout(time_limit).unwrap();
         let last = last.map(|id| format!("Last-Event-ID: {id}\r\n"));
         let head = format!(
             "GET {SERVER}/events{query} HTTP/1.1\r\nHost: x\r\nX-API-Key: {}\r\n{}\r\n",

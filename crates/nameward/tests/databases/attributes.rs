@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const NXDOMAIN: u8 = 3;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn start(mode: &str) -> (TestServer, Sqlite) {
     let setup = Setup::new().without_web();
@@ -55,7 +55,7 @@ fn is_transferred(server: &TestServer) -> bool {
 
 /// Waits until the zone can be transferred, or until it cannot.
 fn wait_for_transfer(server: &TestServer, wanted: bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while is_transferred(server) != wanted {
         assert!(Instant::now() < end, "{}", server.log());
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The objects that a command prints.
 fn objects(server: &TestServer, arguments: &[&str]) -> Vec<Value> {
@@ -23,7 +23,7 @@ fn objects(server: &TestServer, arguments: &[&str]) -> Vec<Value> {
 
 /// Waits until a catalog has this many members.
 fn wait_for_members(server: &TestServer, catalog: &str, wanted: u64) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         let listed = objects(server, &["catalog", "list"]);
         let found = listed.iter().find(|one| one["name"] == catalog);
@@ -75,7 +75,7 @@ fn catalogs_and_their_members_are_listed() {
     database.run("UPDATE domains SET options = '{\"producer\":{\"group\":[\"g1\",\"g2\"]}}' WHERE name = 'one.test'");
     done(&server, &["reload"]);
     wait_for_members(&server, "cat.test.", 1);
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     loop {
         let line = done(&server, &["catalog", "members", "cat.test"]);
         if line.starts_with("one.test. ") && line.ends_with(" g1,g2 - yes\n") {

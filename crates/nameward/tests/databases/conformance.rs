@@ -1,8 +1,8 @@
 //! The contract of all backends: for every query of the conformance suite, a database answers with the same octets as
 //! a zone file, live and resident, with caches and without, over UDP and TCP, from the database and from the caches.
 
-use super::ask::Asker;
 use super::operation::counter;
+use super::probing_client::ProbingClient;
 use super::rows::Sqlite;
 use super::servers::{backend, fill, run, started};
 use nameward_testkit::conformance::{self, Judge, Suite};
@@ -25,7 +25,7 @@ const VARIANTS: [Variant; 4] = [
 ];
 /// How long to wait for a reply where the zone file gave none.
 const SILENCE: Duration = Duration::from_millis(50);
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn suites() -> Vec<Suite> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conformance");
@@ -46,17 +46,17 @@ impl Exchange for Contract<'_> {
         transport: Transport,
         message: &[u8],
     ) -> Result<Option<Vec<u8>>, TestFailure> {
-        let asker = |server: &TestServer, late| Asker {
+        let client = |server: &TestServer, late| ProbingClient {
             address: server.address(),
             late,
         };
-        let expected = asker(self.file, SILENCE).exchange(transport, message)?;
+        let expected = client(self.file, SILENCE).exchange(transport, message)?;
         let late = match expected {
-            Some(_) => PATIENCE,
+            Some(_) => TIMEOUT,
             None => SILENCE,
         };
         for round in 1..=self.rounds {
-            let reply = asker(self.database, late).exchange(transport, message)?;
+            let reply = client(self.database, late).exchange(transport, message)?;
             if reply != expected {
                 let text = format!(
                     "{transport}, round {round}, {message:x?}: {reply:x?}, not {expected:x?}"

@@ -25,8 +25,8 @@ impl Both {
             let schema = schema.expect("PowerDNS is installed: run scripts/install-deps");
             let connection = rusqlite::Connection::open(directory.join(name)).unwrap();
             connection.execute_batch(&schema).unwrap();
-            let patience = std::time::Duration::from_secs(60);
-            connection.busy_timeout(patience).unwrap();
+            let time_limit = std::time::Duration::from_secs(60);
+            connection.busy_timeout(time_limit).unwrap();
             connection
         };
         let (ours, theirs) = (open("ours.db"), open("theirs.db"));

@@ -4,11 +4,11 @@
 //! storage has at that serial; the next server answers with the serial and the records of the storage. The suite
 //! kills a few times; `scripts/kill-tests` does it longer (`KILLS=200 scripts/kill-tests`).
 
-use super::ask::Asker;
 use super::operation::{wait_for, zone};
+use super::probing_client::ProbingClient;
 use super::rows::Sqlite;
 use super::servers::{backend, fill, run, started};
-use nameward_store::state::{JournalBounds, StateStore};
+use nameward_state::{JournalBounds, StateStore};
 use nameward_testkit::conformance::ZoneText;
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::wire::{Exchange, Transport};
@@ -24,7 +24,7 @@ const BOUNDS: JournalBounds = JournalBounds {
     octets: 64 << 20,
     entries: 10_000,
 };
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The storage of a zone.
 enum Home {
@@ -100,7 +100,7 @@ impl Changing {
             Home::Sqlite(database) => {
                 let read = |rtype| {
                     let connection = rusqlite::Connection::open(&database.path).unwrap();
-                    connection.busy_timeout(PATIENCE).unwrap();
+                    connection.busy_timeout(TIMEOUT).unwrap();
                     let row = connection.query_row(&select(rtype), [], |row| row.get(0));
                     row.unwrap()
                 };
@@ -160,11 +160,11 @@ fn served_serial(server: &TestServer, zone: &NameBuf) -> Serial {
     let mut packet = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0".to_vec();
     packet.extend_from_slice(zone.as_name().as_wire());
     packet.extend_from_slice(&[0, 6, 0, 1]);
-    let asker = Asker {
+    let client = ProbingClient {
         address: server.address(),
-        late: PATIENCE,
+        late: TIMEOUT,
     };
-    let reply = asker.exchange(Transport::Udp, &packet).unwrap().unwrap();
+    let reply = client.exchange(Transport::Udp, &packet).unwrap().unwrap();
     // One SOA record and nothing after it.
     assert_eq!(reply[4..12], [0, 1, 0, 1, 0, 0, 0, 0]);
     let at = reply.len() - 20;
@@ -236,7 +236,7 @@ impl Fleet {
     }
 
     /// Lets a server change all zones until it is killed; returns how many changes were journalled.
-    fn round(&self, patience: Duration) -> usize {
+    fn round(&self, time_limit: Duration) -> usize {
         let server = self.start();
         let mut from = Vec::new();
         for changing in &self.zones {
@@ -260,7 +260,7 @@ impl Fleet {
                     },
                 );
             }
-            std::thread::sleep(patience);
+            std::thread::sleep(time_limit);
             server.signal("KILL");
             is_over.store(true, Ordering::Relaxed);
         });

@@ -12,7 +12,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const NOERROR: u8 = 0;
 const NXDOMAIN: u8 = 3;
 const ANSWERED: [&str; 2] = ["www.file.test.", "www.memory.test."];
@@ -29,7 +29,7 @@ fn packet(name: &str, id: u16) -> Vec<u8> {
 fn socket(server: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(server).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket
 }
 
@@ -91,7 +91,7 @@ fn ask_until(server: &TestServer, name: &str, code: u8) {
     let (mut last, mut buffer) = (None, [0; 4096]);
     while last != Some(code) {
         assert!(
-            start.elapsed() < PATIENCE,
+            start.elapsed() < TIMEOUT,
             "{name}: {last:?}, not {code}\n{}",
             server.log()
         );
@@ -252,10 +252,10 @@ fn check(kind: DatabaseKind) {
     let directory = tempfile::tempdir().unwrap();
     let memory = Sqlite::new(directory.path());
     memory.add(&zone("memory.test", "192.0.2.23"));
-    let patient = "[overload]\noverload_queue = 1000\nquery_timeout_ms = 60000\nlookups_per_zone = 20\nclient_percent = 100\n";
-    let patient = setup(kind, &database, &memory, patient);
-    check_bounds(&patient, &database);
-    drop(patient);
+    let long_timeout = "[overload]\noverload_queue = 1000\nquery_timeout_ms = 60000\nlookups_per_zone = 20\nclient_percent = 100\n";
+    let server = setup(kind, &database, &memory, long_timeout);
+    check_bounds(&server, &database);
+    drop(server);
 
     let hasty = "[overload]\noverload_queue = 40\nquery_timeout_ms = 300\nlookups_per_zone = 20\nclient_percent = 100\n";
     let server = setup(kind, &database, &memory, hasty);

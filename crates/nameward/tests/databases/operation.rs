@@ -1,6 +1,6 @@
 //! Changes and failures of a database while the server runs.
 
-use super::ask::Asker;
+use super::probing_client::ProbingClient;
 use super::rows::Sqlite;
 use nameward_testkit::conformance::ZoneText;
 use nameward_testkit::wire::{Exchange, Transport};
@@ -9,9 +9,9 @@ use nameward_wire::NameBuf;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout for one answer; a query whose answer was dropped is repeated.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A small zone with `www`.
 pub fn zone(name: &str, address: &str) -> ZoneText {
@@ -30,11 +30,11 @@ pub fn ask(server: &TestServer, name: &str) -> Option<(u8, u8)> {
     let mut packet = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0".to_vec();
     packet.extend_from_slice(name.as_name().as_wire());
     packet.extend_from_slice(&[0, 1, 0, 1]);
-    let asker = Asker {
+    let client = ProbingClient {
         address: server.address(),
-        late: ANSWER_PATIENCE,
+        late: ANSWER_TIMEOUT,
     };
-    let reply = asker.exchange(Transport::Udp, &packet);
+    let reply = client.exchange(Transport::Udp, &packet);
     let reply = reply.unwrap()?;
     Some((reply[3] & 15, reply[reply.len() - 1]))
 }
@@ -48,7 +48,7 @@ pub fn wait_for(server: &TestServer, name: &str, wanted: (u8, u8)) {
             return;
         }
         assert!(
-            start.elapsed() < PATIENCE,
+            start.elapsed() < TIMEOUT,
             "{name}: {last:?}, not {wanted:?}\n{}",
             server.log()
         );
@@ -68,7 +68,7 @@ pub fn wait_until<T: std::fmt::Debug>(
         if is_wanted(&last) {
             return last;
         }
-        assert!(start.elapsed() < PATIENCE, "{last:?}\n{}", server.log());
+        assert!(start.elapsed() < TIMEOUT, "{last:?}\n{}", server.log());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -88,7 +88,7 @@ pub fn counter(server: &TestServer, name: &str) -> u64 {
 pub fn wait_for_code(server: &TestServer, name: &str, code: u8) {
     let start = Instant::now();
     while ask(server, name).is_none_or(|answer| answer.0 != code) {
-        assert!(start.elapsed() < PATIENCE, "{}", server.log());
+        assert!(start.elapsed() < TIMEOUT, "{}", server.log());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -216,7 +216,7 @@ fn a_database_that_is_down_is_a_fault_until_it_is_back() {
     wait_for(&server, "www.late.test.", (0, 30));
     let start = Instant::now();
     while !status(&server).ends_with("\nfaults: none\n") {
-        assert!(start.elapsed() < PATIENCE, "{}", status(&server));
+        assert!(start.elapsed() < TIMEOUT, "{}", status(&server));
         std::thread::sleep(Duration::from_millis(20));
     }
     // The failure is still shown.
@@ -246,7 +246,7 @@ fn answers_that_waited_for_a_database_are_in_the_query_log() {
         if text.contains("query www.one.test. A from 127.0.0.1 port ") {
             break;
         }
-        assert!(start.elapsed() < PATIENCE, "{text}{}", server.log());
+        assert!(start.elapsed() < TIMEOUT, "{text}{}", server.log());
         std::thread::sleep(Duration::from_millis(20));
     }
 }

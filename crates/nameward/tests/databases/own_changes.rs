@@ -8,7 +8,7 @@ use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::{Setup, TestServer};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Longer than the notification of a change takes.
 const NOTICE: Duration = Duration::from_millis(1500);
 /// Ahead of all serials that these zones had before (RFC 1982).
@@ -109,7 +109,7 @@ fn check(setup: Setup, engine: &Engine) {
     assert_eq!(ask(&server, "ns1.one.test."), Some((0, 99)));
     let start = Instant::now();
     while journalled(&server) < 11 {
-        assert!(start.elapsed() < PATIENCE, "{}", server.log());
+        assert!(start.elapsed() < TIMEOUT, "{}", server.log());
         std::thread::sleep(Duration::from_millis(50));
     }
     // On top of that.

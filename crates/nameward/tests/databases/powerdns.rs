@@ -3,7 +3,7 @@
 use super::operation::wait_for_code;
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::differential::answers::{Answer, Server};
-use nameward_testkit::differential::queries::Ask;
+use nameward_testkit::differential::queries::TestQuery;
 use nameward_testkit::peers::{Peer, PeerKind, PeerOptions};
 use nameward_testkit::wire::{Name, Question, QuestionEdns, type_from_text, type_text};
 use nameward_testkit::{Setup, TestServer, require};
@@ -269,7 +269,7 @@ pub(crate) fn powerdns_with(store: &Store, zones: &[&str], more: &str) -> Option
     Some(peer.unwrap_or_else(|error| panic!("{error}")))
 }
 
-fn queries() -> Vec<Ask> {
+fn queries() -> Vec<TestQuery> {
     let mut names: Vec<String> = Vec::new();
     for (zone, _) in ZONES {
         names.extend(PREFIXES.iter().map(|prefix| format!("{prefix}{zone}.")));
@@ -286,7 +286,7 @@ fn queries() -> Vec<Ask> {
     names.push("www.not-here.test.".into());
     let types = TYPES.iter().map(|text| type_from_text(text).unwrap());
     let types: Vec<u16> = types.collect();
-    let ask = |name: &String, rtype: u16| Ask {
+    let ask = |name: &String, rtype: u16| TestQuery {
         question: Question {
             name: Name::parse(name).unwrap(),
             rtype,

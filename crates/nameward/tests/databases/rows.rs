@@ -1,7 +1,7 @@
 //! SQLite databases for tests, filled from zone files.
 
-use nameward_store::file::zone_from_text;
-use nameward_store::sql::{DatabaseAddress, db};
+use nameward_files::zone_from_text;
+use nameward_sql::{DatabaseAddress, db};
 use nameward_testkit::conformance::ZoneText;
 use nameward_wire::{Name, NameBuf, rdata};
 use std::path::{Path, PathBuf};

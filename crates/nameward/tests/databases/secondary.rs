@@ -17,7 +17,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 pub const ZONE: &str = "fleet.example";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A database that a test fills.
 pub enum TestDatabase {
@@ -45,7 +45,7 @@ impl TestDatabase {
         match self {
             TestDatabase::Sqlite(sqlite) => {
                 let connection = rusqlite::Connection::open(&sqlite.path).unwrap();
-                connection.busy_timeout(PATIENCE).unwrap();
+                connection.busy_timeout(TIMEOUT).unwrap();
                 let read = connection.query_row(sql, [], |row| row.get::<_, Option<i64>>(0));
                 read.unwrap()
             }
@@ -373,7 +373,7 @@ fn pdnsutil_finds_nothing_to_rectify_after_transfers() {
 /// The derived columns of all rows.
 fn derived(path: &Path) -> Vec<String> {
     let connection = rusqlite::Connection::open(path).unwrap();
-    connection.busy_timeout(PATIENCE).unwrap();
+    connection.busy_timeout(TIMEOUT).unwrap();
     let sql = "SELECT name || ' ' || COALESCE(type, '-') || ' ' || COALESCE(ordername, 'NULL') || ' ' || auth \
                FROM records ORDER BY 1";
     let mut statement = connection.prepare(sql).unwrap();

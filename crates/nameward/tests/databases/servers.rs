@@ -3,7 +3,7 @@
 
 use super::operation::{ask, counter, wait_for, zone};
 use super::rows::rows;
-use nameward_store::sql::{DatabaseAddress, db};
+use nameward_sql::{DatabaseAddress, db};
 use nameward_testkit::Setup;
 use nameward_testkit::conformance::ZoneText;
 use nameward_testkit::databases::{Database, DatabaseKind};

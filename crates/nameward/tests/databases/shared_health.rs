@@ -19,8 +19,8 @@ const FAST: &str = "127.0.0.2";
 const SLOW: &str = "127.0.0.3";
 const DELAY: Duration = Duration::from_secs(2);
 /// Timeouts of servers.
-const HASTY: u32 = 1000;
-const PATIENT: u32 = 30_000;
+const SHORT_TIMEOUT_MS: u32 = 1000;
+const LONG_TIMEOUT_MS: u32 = 30_000;
 
 /// Answers HTTP requests on both addresses; returns the port.
 fn targets() -> u16 {
@@ -70,12 +70,12 @@ fn wait_for(server: &TestServer, addresses: &[&str], text: &str) {
 /// Votes, states forced by an operator, and a server that stops.
 fn check(backend: &str) -> (u16, TestServer, TestServer) {
     let port = targets();
-    let one = start(backend, port, HASTY);
-    let two = start(backend, port, HASTY);
+    let one = start(backend, port, SHORT_TIMEOUT_MS);
+    let two = start(backend, port, SHORT_TIMEOUT_MS);
     wait_for(&one, &[FAST], "up at 0 of 2 servers (timed out)");
     wait_for(&two, &[FAST], "up at 0 of 2 servers (timed out)");
     // The third server reaches it, but two of three do not.
-    let three = start(backend, port, PATIENT);
+    let three = start(backend, port, LONG_TIMEOUT_MS);
     wait_for(&three, &[FAST], "up at 1 of 3 servers");
     assert!(done(&three, &["status"]).contains("shared with 2 other servers"));
     let list = done(&three, &["health", "list"]);
@@ -138,7 +138,7 @@ fn postgres_shares_health_and_without_it_each_server_uses_its_own_checks() {
     done(&two, &["health", "force", FAST, "down"]);
     wait_for(&three, &[SLOW], "up at 1 of 2 servers");
     assert!(two.stop().success());
-    let four = start(&backend, port, PATIENT);
+    let four = start(&backend, port, LONG_TIMEOUT_MS);
     wait_for(&four, &[SLOW], "up at 2 of 2 servers");
 }
 
@@ -162,7 +162,7 @@ fn a_database_without_the_tables_is_a_fault_with_a_remedy() {
     let database = Sqlite::new(directory.path());
     database.run("DROP TABLE nameward_health; DROP TABLE nameward_health_servers");
     let port = targets();
-    let server = start(&database.backend("live"), port, HASTY);
+    let server = start(&database.backend("live"), port, SHORT_TIMEOUT_MS);
     server.wait_until("the fault", || {
         done(&server, &["status"]).contains("`nameward db init` creates the tables")
     });

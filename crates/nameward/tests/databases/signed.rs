@@ -1,11 +1,11 @@
 //! Database zones that are signed online: BIND validates every answer, and zones secured by the tools of PowerDNS are
 //! answered like by `pdns_server`.
 
-use super::ask::Asker;
 use super::operation::zone;
+use super::probing_client::ProbingClient;
 use super::rows::Sqlite;
 use nameward_testkit::conformance::ZoneText;
-use nameward_testkit::differential::queries::Ask;
+use nameward_testkit::differential::queries::TestQuery;
 use nameward_testkit::differential::{generate_queries, zones};
 use nameward_testkit::peers::PeerKind;
 use nameward_testkit::validator::{Anchor, Validator};
@@ -35,8 +35,8 @@ pub const P256: &str = "Private-key-format: v1.2\nAlgorithm: 13 (ECDSAP256SHA256
 pub const ED25519: &str = "Private-key-format: v1.2\nAlgorithm: 15 (ED25519)\n\
                        PrivateKey: ODIyNjAzODQ2MjgwODAxMjI2NDUxOTAyMDQxNDIyNjI=\n";
 
-pub fn question(name: &str, rtype: &str) -> Ask {
-    Ask {
+pub fn question(name: &str, rtype: &str) -> TestQuery {
+    TestQuery {
         question: Question {
             name: Name::parse(name).unwrap(),
             rtype: type_from_text(rtype).unwrap(),
@@ -48,9 +48,9 @@ pub fn question(name: &str, rtype: &str) -> Ask {
 }
 
 /// The whole answer, over TCP.
-pub fn whole(address: SocketAddr, ask: &Ask) -> Message {
+pub fn whole(address: SocketAddr, ask: &TestQuery) -> Message {
     let late = Duration::from_secs(20);
-    let reply = Asker { address, late }.exchange(Transport::Tcp, &ask.encode(7));
+    let reply = ProbingClient { address, late }.exchange(Transport::Tcp, &ask.encode(7));
     let reply = reply.unwrap_or_else(|error| panic!("{ask}: {error}"));
     Message::read(&reply.expect("a reply")).unwrap_or_else(|error| panic!("{ask}: {error}"))
 }
@@ -77,7 +77,7 @@ pub fn anchors(address: SocketAddr, zones: &[&str]) -> Vec<Anchor> {
 
 /// Checks whether a resolver in front of the server could give the same answer: no referral, no chain that is not
 /// followed to its end, nothing from a parent that is not served.
-pub fn is_complete(ask: &Ask, own: &Message) -> bool {
+pub fn is_complete(ask: &TestQuery, own: &Message) -> bool {
     let Question { name, rtype, .. } = &ask.question;
     let has = |rtype| own.authority.iter().any(|record| record.rtype == rtype);
     let answers = |rtype: u16| own.answer.iter().any(|record| record.rtype == rtype);
@@ -97,7 +97,7 @@ pub fn is_complete(ask: &Ask, own: &Message) -> bool {
 }
 
 /// Queries the resolver; returns what is wrong with its answer.
-pub fn judge(validator: &Validator, ask: &Ask, own: &Message) -> Option<String> {
+pub fn judge(validator: &Validator, ask: &TestQuery, own: &Message) -> Option<String> {
     let mut query = ask.encode(8);
     query[2] |= 1;
     let reply = match validator.ask(&query) {
@@ -222,7 +222,7 @@ pub enum Judged {
 pub fn judge_all(
     validator: &Validator,
     server: SocketAddr,
-    (queries, can_judge): (Vec<Ask>, impl Fn(&Ask, &Message) -> bool),
+    (queries, can_judge): (Vec<TestQuery>, impl Fn(&TestQuery, &Message) -> bool),
     expected: Judged,
 ) -> usize {
     let (mut asked, mut wrong) = (0, Vec::new());
@@ -378,7 +378,7 @@ fn an_unusable_key_fails_only_clients_that_request_signatures() {
         set_meta(&database, "meta.test", "NSEC3PARAM", "nonsense");
         let server = setup.config(&database.backend(mode)).start();
         let code = |name: &str, edns| {
-            let ask = Ask {
+            let ask = TestQuery {
                 edns,
                 ..question(name, "A")
             };

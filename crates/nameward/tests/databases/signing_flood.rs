@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const RSA: &str = include_str!("../../../serve/tests/rsa2048.private");
 /// Timeout after which an answer counts as lost.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Random names in total, and how many at a time; about 2,000 per second.
 const NAMES: usize = 4000;
 const AT_ONCE: usize = 10;
@@ -30,7 +30,7 @@ fn question(name: &str, id: u16) -> Vec<u8> {
 fn socket(address: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(address).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket
 }
 
@@ -65,7 +65,7 @@ fn is_answered(address: SocketAddr, name: &str, id: u16) -> bool {
 /// Over a new connection.
 fn is_answered_over_tcp(address: SocketAddr, name: &str) -> bool {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let packet = question(name, 7);
     let prefix = (packet.len() as u16).to_be_bytes();
     stream.write_all(&[&prefix[..], &packet].concat()).unwrap();
@@ -74,7 +74,7 @@ fn is_answered_over_tcp(address: SocketAddr, name: &str) -> bool {
 
 fn is_alive(server: &TestServer) -> bool {
     let mut stream = TcpStream::connect(server.web()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.write_all(b"GET /livez HTTP/1.0\r\n\r\n").unwrap();
     let mut reply = String::new();
     stream.read_to_string(&mut reply).is_ok() && reply.starts_with("HTTP/1.0 200")

@@ -4,7 +4,7 @@
 use super::rows::Sqlite;
 use super::signed::{Judged, anchors, is_complete, judge_all, set_meta};
 use nameward_testkit::conformance::ZoneText;
-use nameward_testkit::differential::queries::Ask;
+use nameward_testkit::differential::queries::TestQuery;
 use nameward_testkit::differential::{generate_queries, zones};
 use nameward_testkit::validator::Validator;
 use nameward_testkit::wire::Message;
@@ -44,7 +44,7 @@ fn sign(dir: &Path, zone: &str, text: &str, denial: &[&str]) -> Result<String, T
 
 /// Checks whether BIND as a resolver can validate the answer: it does not accept an alias as an answer to NSEC, and
 /// the DS that an alias leads to may belong to a parent that is not served.
-fn can_judge(ask: &Ask, own: &Message) -> bool {
+fn can_judge(ask: &TestQuery, own: &Message) -> bool {
     let is_alias = own.answer.iter().any(|record| record.rtype == CNAME);
     is_complete(ask, own) && !(is_alias && matches!(ask.question.rtype, NSEC | DS))
 }

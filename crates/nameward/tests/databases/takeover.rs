@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 const FLEET: &str = "fleet.example";
 const OWN: &str = "own.test";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A PowerDNS with a SQLite database.
 struct PowerDns {
@@ -92,7 +92,7 @@ impl PowerDns {
     fn value(&self, sql: &str) -> Option<String> {
         let path = self.directory.path().join("pdns.db");
         let connection = rusqlite::Connection::open(path).unwrap();
-        connection.busy_timeout(PATIENCE).unwrap();
+        connection.busy_timeout(TIMEOUT).unwrap();
         let read = connection.query_row(sql, [], |row| {
             let value: rusqlite::types::Value = row.get(0)?;
             Ok(match value {

@@ -8,7 +8,7 @@ use nameward_testkit::{Setup, TestServer};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const ALLOWED: &str = "[zone_defaults]\nallow_transfer = [\"127.0.0.1\"]\n";
 
 /// Returns the zone as `dig` prints it.
@@ -46,7 +46,7 @@ fn check(server: &TestServer, run: impl Fn(&str)) {
     run("UPDATE records SET content = 'no address' WHERE name = 'ns1.one.test'");
     let start = Instant::now();
     while records(&transfer(server)) > 0 {
-        assert!(start.elapsed() < PATIENCE, "{}", server.log());
+        assert!(start.elapsed() < TIMEOUT, "{}", server.log());
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(
@@ -86,7 +86,7 @@ fn auto_ns_lets_the_name_servers_of_a_zone_transfer_it() {
         wait_for(&server, "ns1.one.test.", (0, 1));
         let start = Instant::now();
         while records(&transfer(&server)) != 5 {
-            assert!(start.elapsed() < PATIENCE, "{mode}: {}", server.log());
+            assert!(start.elapsed() < TIMEOUT, "{mode}: {}", server.log());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -118,7 +118,7 @@ fn a_template_in_the_database_lets_two_servers_transfer_its_zones() {
         for server in &servers {
             let start = Instant::now();
             while records(&transfer(server)) != expected {
-                assert!(start.elapsed() < PATIENCE, "{}", server.log());
+                assert!(start.elapsed() < TIMEOUT, "{}", server.log());
                 std::thread::sleep(Duration::from_millis(50));
             }
         }

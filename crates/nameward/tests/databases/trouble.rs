@@ -8,7 +8,7 @@ use nameward_testkit::Setup;
 use nameward_testkit::databases::DatabaseKind;
 use std::fmt::Write as _;
 
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
 
 fn backend(database: &Sqlite, mode: &str, more: &str) -> String {
     let path = database.path.display();
@@ -23,7 +23,7 @@ fn without_log(database: &Sqlite) {
 /// Blocks all readers.
 fn lock(database: &Sqlite) -> rusqlite::Connection {
     let connection = rusqlite::Connection::open(&database.path).unwrap();
-    connection.busy_timeout(PATIENCE).unwrap();
+    connection.busy_timeout(TIMEOUT).unwrap();
     connection.execute_batch("BEGIN EXCLUSIVE").unwrap();
     connection
 }
@@ -59,7 +59,7 @@ fn a_sqlite_database_that_hangs_does_not_delay_others() {
     // The waiting queries have their answers, and new ones are accepted.
     let start = std::time::Instant::now();
     while counter(&server, "qsize-q") > 0 {
-        assert!(start.elapsed() < PATIENCE, "{}", server.log());
+        assert!(start.elapsed() < TIMEOUT, "{}", server.log());
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     wait_for(&server, "www.hung.test.", (0, 1));
@@ -67,7 +67,7 @@ fn a_sqlite_database_that_hangs_does_not_delay_others() {
 
 #[test]
 fn a_sqlite_database_that_hangs_is_answered_for_with_stale_data() {
-    let setup = Setup::new().without_web().impatient();
+    let setup = Setup::new().without_web().with_default_timeouts();
     let database = Sqlite::new(setup.dir());
     let mut text = zone("one.test", "192.0.2.10");
     for n in 1..=8 {

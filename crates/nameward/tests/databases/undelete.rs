@@ -9,7 +9,7 @@ use nameward_testkit::{Setup, TestServer};
 use std::time::{Duration, Instant};
 
 const REFUSED: u8 = 5;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const STATE: &str = "[server]\nstate_directory = \"state\"\n";
 /// Every row of every table with data of a zone; `notified_serial` is written by the server itself.
 const ROWS: [&str; 5] = [
@@ -25,7 +25,7 @@ const KEY: &str = "INSERT INTO cryptokeys (domain_id, flags, active, published, 
      UPDATE domains SET options = '{\"producer\":{\"coo\":\"\"}}', last_check = 7 WHERE name = 'one.test'";
 
 fn wait_for(server: &TestServer, name: &str, wanted: (u8, u8)) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while ask(server, name) != Some(wanted) {
         assert!(Instant::now() < end, "{name}: {}", server.log());
         std::thread::sleep(Duration::from_millis(20));
@@ -217,7 +217,7 @@ fn a_zone_too_large_for_a_copy_stays_and_copies_end_with_their_time() {
     let state = server.dir().join("state/state.db");
     let on_state = |sql: &str| {
         let connection = rusqlite::Connection::open(&state).unwrap();
-        connection.busy_timeout(PATIENCE).unwrap();
+        connection.busy_timeout(TIMEOUT).unwrap();
         connection.execute(sql, []).unwrap()
     };
     assert_eq!(

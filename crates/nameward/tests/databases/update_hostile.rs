@@ -2,10 +2,10 @@
 //! changed, and a server that continues.
 
 #[expect(dead_code, reason = "the table is used as a whole where it stands")]
-#[path = "../../../maintain/tests/update/cases.rs"]
+#[path = "../../../peers/tests/update/cases.rs"]
 mod cases;
 #[expect(dead_code, reason = "the table is used as a whole where it stands")]
-#[path = "../../../maintain/tests/update/text.rs"]
+#[path = "../../../peers/tests/update/text.rs"]
 mod text;
 
 use std::net::UdpSocket;
@@ -22,7 +22,7 @@ use super::update::nsupdate_at;
 
 const ALLOWED: &str = "[[zone]]\nname = \"one.test\"\nallow_update = [\"127.0.0.1\"]\n";
 /// Timeout for a machine that is busy with other tests.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn apex() -> NameBuf {
     "one.test.".parse().unwrap()
@@ -116,7 +116,7 @@ fn messages() -> Vec<(String, Vec<u8>, Rcode)> {
 /// The response code for a message, and the length of the reply.
 fn send(server: &TestServer, message: &[u8], id: u16) -> (u8, usize) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket.connect(server.address()).unwrap();
     let mut message = message.to_vec();
     message[..2].copy_from_slice(&id.to_be_bytes());

@@ -8,7 +8,7 @@ use super::operation::{wait_for, zone};
 use super::rows::Sqlite;
 use super::update::nsupdate_at;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Counts the log lines about NOTIFY messages sent at once for a zone.
 fn notified_count(server: &TestServer, zone: &str) -> usize {
@@ -70,7 +70,7 @@ fn notify_dnsupdate_controls_whether_secondaries_are_notified_of_updates_at_once
     let start = Instant::now();
     for name in ["at-once.test", "later.test", "unsaid.test"] {
         while notified_count(&primary, name) == 0 {
-            assert!(start.elapsed() < PATIENCE, "{}", primary.log());
+            assert!(start.elapsed() < TIMEOUT, "{}", primary.log());
             notify(&primary, name);
             std::thread::sleep(Duration::from_millis(50));
         }

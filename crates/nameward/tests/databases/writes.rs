@@ -3,14 +3,14 @@
 
 use super::operation::{ask, wait_for_code, zone};
 use super::rows::Sqlite;
-use nameward_store::sql::{DatabaseAddress, db};
+use nameward_sql::{DatabaseAddress, db};
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::{Setup, TestServer};
 use std::time::{Duration, Instant};
 
 const REFUSED: u8 = 5;
 const NXDOMAIN: u8 = 3;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns the output of a command that succeeds.
 fn run(server: &TestServer, arguments: &[&str]) -> String {
@@ -242,7 +242,7 @@ fn records_are_listed_whole_and_those_not_served_are_comments() {
     assert!(!listed.contains('\u{1b}'), "{listed}");
     // Without its comments it is a zone file with what is served.
     let apex: nameward_wire::NameBuf = "one.test.".parse().unwrap();
-    nameward_store::file::zone_from_text(apex.as_name(), "listed", listed.as_bytes()).unwrap();
+    nameward_files::zone_from_text(apex.as_name(), "listed", listed.as_bytes()).unwrap();
     let json = run(&server, &["record", "list", "one.test", "off", "--json"]);
     assert_eq!(
         json,
@@ -338,7 +338,7 @@ fn time_until(server: &TestServer, name: &str, wanted: (u8, u8)) -> Duration {
     let start = Instant::now();
     while ask(server, name) != Some(wanted) {
         assert!(
-            start.elapsed() < PATIENCE,
+            start.elapsed() < TIMEOUT,
             "{name}: not {wanted:?}\n{}",
             server.log()
         );
@@ -442,7 +442,7 @@ fn check_without_triggers(kind: DatabaseKind, database: &Database, servers: &[Te
 fn time_until_there(server: &TestServer) {
     let start = Instant::now();
     while ask(server, "www.one.test.").map(|a| a.0) != Some(NXDOMAIN) {
-        assert!(start.elapsed() < PATIENCE, "{}", server.log());
+        assert!(start.elapsed() < TIMEOUT, "{}", server.log());
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -78,8 +78,8 @@ fn early_data_is_answered_after_a_retry() {
 #[test]
 fn clients_show_their_addresses_while_many_handshakes_are_running() {
     // Long enough for all of them to be running at the same time.
-    let patient = "handshake_timeout_ms = 60000\n";
-    let server = setup(LISTEN).config(patient).start();
+    let long_timeout = "handshake_timeout_ms = 60000\n";
+    let server = setup(LISTEN).config(long_timeout).start();
     scenario(&server, "retry_under_load");
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use nameward_testkit::{
     Setup, TestServer,
-    differential::{answers::Server, queries::Ask},
+    differential::{answers::Server, queries::TestQuery},
     peers::{Peer, PeerKind, PeerOptions},
     server::binary,
     wire::{Client, Name, Question, QuestionEdns, Transport, rcode_text, type_from_text},
@@ -233,7 +233,7 @@ pub fn compare(old: SocketAddr, new: SocketAddr, zones: &[&str]) {
     for zone in zones {
         for name in names {
             for rtype in ["A", "AAAA", "MX", "TXT", "NS", "SOA", "SRV", "CNAME"] {
-                let ask = Ask {
+                let ask = TestQuery {
                     question: Question {
                         name: Name::parse(&format!("{name}{zone}.")).unwrap(),
                         rtype: type_from_text(rtype).unwrap(),

@@ -18,7 +18,7 @@ use super::upgrade::load::{exchange, question};
 /// Records of the zone: enough to be loading when the server reads its sockets, if it did not wait.
 const HOSTS: usize = 20_000;
 /// Only a lost query takes so long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server that is started by its first query.
 struct ActivatedServer {
@@ -90,7 +90,7 @@ fn log(home: &Path) -> File {
 /// Sends a query for www.one.example; the socket receives the response.
 fn send(server: SocketAddr) -> UdpSocket {
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.connect(server).unwrap();
     client.send(&question(1)[2..]).unwrap();
     client
@@ -114,7 +114,7 @@ fn the_query_that_starts_a_server_is_answered_when_its_zones_are_loaded() {
 fn the_connection_that_starts_a_server_is_answered_when_its_zones_are_loaded() {
     let server = ActivatedServer::wait_for_query(&[], "");
     let stream = TcpStream::connect(server.address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let code = exchange(&stream, &question(1)).unwrap();
     assert_eq!(code, 0, "{}", server.log());
 }
@@ -144,7 +144,7 @@ fn a_database_that_does_not_respond_delays_an_activated_server_for_seconds_only(
         .find_map(|line| line.strip_prefix("web page at http://"));
     let web = web.expect("the page has an address").trim_end_matches('/');
     let mut page = TcpStream::connect(web).unwrap();
-    page.set_read_timeout(Some(PATIENCE)).unwrap();
+    page.set_read_timeout(Some(TIMEOUT)).unwrap();
     std::io::Write::write_all(&mut page, b"GET /ready HTTP/1.0\r\n\r\n").unwrap();
     let mut reply = String::new();
     page.read_to_string(&mut reply).unwrap();

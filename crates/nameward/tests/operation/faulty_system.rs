@@ -19,7 +19,7 @@ const ENOMEM: i32 = 12;
 const EMFILE: i32 = 24;
 const ENOSPC: i32 = 28;
 const DAY: i64 = 86_400;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server on a faulty system; the directory with all its files outlives it.
 fn start(home: &Path, system: &FaultySystem, settings: &str) -> TestServer {
@@ -40,7 +40,7 @@ fn start(home: &Path, system: &FaultySystem, settings: &str) -> TestServer {
 
 /// Sends an update that adds a name with this number; its response code.
 fn add(server: &TestServer, number: u32) -> Option<u16> {
-    let socket = client(server.address(), PATIENCE);
+    let socket = client(server.address(), TIMEOUT);
     let name = format!("n{number}.dyn.example");
     update(&socket, number as u16, &name, address_of(number))
 }

@@ -20,7 +20,7 @@ use super::secure::done;
 
 const ZONE: &str = "fleet.example";
 /// Only a hang takes so long.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// All delays are as short as they can be; the DS is reported by command.
 const POLICY: &str = "[[dnssec_policy]]\nname = \"quick\"\nkeys = \"ksk+zsk\"\nzsk_lifetime = 0\ndnskey_ttl = 1\n\
@@ -125,7 +125,7 @@ impl Fleet {
                 return;
             }
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < TIMEOUT,
                 "{what}: {keys:?}\n{}",
                 self.server.log()
             );
@@ -154,7 +154,7 @@ impl Fleet {
             }
             let tails = self.copies.iter();
             let tails: String = tails.map(|(_, peer)| peer.log_tail()).collect();
-            assert!(start.elapsed() < PATIENCE, "{tails}\n{}", self.server.log());
+            assert!(start.elapsed() < TIMEOUT, "{tails}\n{}", self.server.log());
             thread::sleep(Duration::from_millis(50));
         }
     }

@@ -12,14 +12,14 @@ use std::{
 
 use nameward_testkit::{
     Setup, TestServer,
-    differential::queries::Ask,
+    differential::queries::TestQuery,
     peers::{Peer, PeerKind, PeerOptions},
     wire::{Client, Name, Question, QuestionEdns, Transport, type_from_text},
 };
 
 use super::ask::rcode;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const RRSIG: u16 = 46;
 
 /// The statements of BIND on a directory and an address, without a control channel.
@@ -41,7 +41,7 @@ fn zone_text(serial: u32, more: &str) -> String {
 
 /// The records of an answer with their signatures, in one order.
 fn answer(server: SocketAddr, name: &str, rtype: &str) -> Option<(u16, Vec<String>)> {
-    let ask = Ask {
+    let ask = TestQuery {
         question: Question {
             name: Name::parse(name).unwrap(),
             rtype: type_from_text(rtype).unwrap(),
@@ -80,7 +80,7 @@ fn wait_for_same(bind: &Peer, server: &TestServer, first: (&str, u16)) {
             return;
         }
         assert!(
-            start.elapsed() < PATIENCE,
+            start.elapsed() < TIMEOUT,
             "{theirs:?}\n{ours:?}\n{}\n{}",
             server.log(),
             bind.log_tail()

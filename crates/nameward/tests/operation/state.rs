@@ -19,11 +19,11 @@ fn the_state_store_is_checked_compacted_and_copied() {
     let directory = tempfile::tempdir().unwrap();
     let (is_good, text) = nameward(&["check"], directory.path());
     assert!(!is_good && text.contains("does not exist"), "{text}");
-    let bounds = nameward_store::state::JournalBounds {
+    let bounds = nameward_state::JournalBounds {
         octets: 1 << 20,
         entries: 100,
     };
-    drop(nameward_store::state::StateStore::open(directory.path(), bounds).unwrap());
+    drop(nameward_state::StateStore::open(directory.path(), bounds).unwrap());
     let (is_good, text) = nameward(&["check"], directory.path());
     assert!(is_good && text.contains("0 faults"), "{text}");
     let (is_good, text) = nameward(&["compact"], directory.path());

@@ -54,10 +54,10 @@ pub fn update(socket: &UdpSocket, id: u16, name: &str, address: [u8; 4]) -> Opti
     }
 }
 
-pub fn client(server: SocketAddr, patience: Duration) -> UdpSocket {
+pub fn client(server: SocketAddr, time_limit: Duration) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(server).unwrap();
-    socket.set_read_timeout(Some(patience)).unwrap();
+    socket.set_read_timeout(Some(time_limit)).unwrap();
     socket
 }
 

@@ -250,8 +250,8 @@ fn a_command_that_is_killed_loses_nothing_that_was_acknowledged() {
 #[test]
 fn the_next_start_notifies_of_a_change_made_without_a_server() {
     let secondary = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let patience = Some(Duration::from_secs(60));
-    secondary.set_read_timeout(patience).unwrap();
+    let time_limit = Some(Duration::from_secs(60));
+    secondary.set_read_timeout(time_limit).unwrap();
     let address = secondary.local_addr().unwrap();
     let terms = format!("[zone_defaults]\nalso_notify = [{{ address = \"{address}\" }}]\n");
     let home = Home::new(&terms);

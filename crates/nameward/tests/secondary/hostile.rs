@@ -2,8 +2,8 @@
 //! afterwards.
 
 use super::primary::{
-    AXFR, Asked, Primary, Reply, ReplyEnd, Version, frame, honest, host, message, record, records,
-    soa, whole,
+    AXFR, Primary, Reply, ReplyEnd, TransferRequest, Version, frame, honest, host, message, record,
+    records, soa, whole,
 };
 use super::{address, rcode, serial, status};
 use nameward_testkit::{Setup, TestServer};
@@ -50,7 +50,7 @@ fn survive(
     primary: &Primary,
     serial_now: &mut u32,
     (what, error): (&str, &str),
-    script: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
+    script: impl Fn(&TransferRequest) -> Reply + Send + Sync + 'static,
 ) {
     let before = *serial_now;
     primary.set_script(script);
@@ -104,10 +104,10 @@ fn the_old_zone_is_served_whatever_the_records_of_a_transfer_are() {
     let server = loaded(&primary, "");
     let now = &mut 1;
     let with = |extra: Vec<u8>| {
-        move |asked: &Asked| {
-            let mut list = records(asked.version);
+        move |request: &TransferRequest| {
+            let mut list = records(request.version);
             list.insert(2, extra.clone());
-            close(frame(&message(asked.id, asked.qtype, &list)))
+            close(frame(&message(request.id, request.qtype, &list)))
         }
     };
     let evil = |rtype, rdata: &[u8]| record(b"\x04evil\xc0\x0c", rtype, rdata);
@@ -129,17 +129,17 @@ fn the_old_zone_is_served_whatever_the_records_of_a_transfer_are() {
     ] {
         survive(&server, &primary, now, (what, error), with(extra));
     }
-    let class = |asked: &Asked| {
-        let mut list = records(asked.version);
+    let class = |request: &TransferRequest| {
+        let mut list = records(request.version);
         // Behind the owner, its pointer and the type.
         list[3][9] = 3;
-        close(frame(&message(asked.id, asked.qtype, &list)))
+        close(frame(&message(request.id, request.qtype, &list)))
     };
     survive(&server, &primary, now, ("class CH", "class CH"), class);
-    let changed = |asked: &Asked| {
-        let mut list = records(asked.version);
-        list[4] = soa(version(asked.version.serial + 9));
-        close(frame(&message(asked.id, asked.qtype, &list)))
+    let changed = |request: &TransferRequest| {
+        let mut list = records(request.version);
+        list[4] = soa(version(request.version.serial + 9));
+        close(frame(&message(request.id, request.qtype, &list)))
     };
     survive(
         &server,
@@ -148,11 +148,11 @@ fn the_old_zone_is_served_whatever_the_records_of_a_transfer_are() {
         ("a change midway", "a different SOA"),
         changed,
     );
-    let first = |asked: &Asked| {
+    let first = |request: &TransferRequest| {
         close(frame(&message(
-            asked.id,
-            asked.qtype,
-            &[host(asked.version)],
+            request.id,
+            request.qtype,
+            &[host(request.version)],
         )))
     };
     survive(
@@ -162,7 +162,9 @@ fn the_old_zone_is_served_whatever_the_records_of_a_transfer_are() {
         ("no SOA first", "the transfer starts with"),
         first,
     );
-    let back = |asked: &Asked| close(frame(&whole(asked, version(asked.version.serial - 2))));
+    let back = |request: &TransferRequest| {
+        close(frame(&whole(request, version(request.version.serial - 2))))
+    };
     survive(
         &server,
         &primary,
@@ -178,9 +180,9 @@ fn the_old_zone_is_served_whatever_the_messages_of_a_transfer_are() {
     let primary = Primary::start(version(1));
     let server = loaded(&primary, "");
     let now = &mut 1;
-    let cut = |asked: &Asked| {
-        let list = records(asked.version);
-        close(frame(&message(asked.id, asked.qtype, &list[..3])))
+    let cut = |request: &TransferRequest| {
+        let list = records(request.version);
+        close(frame(&message(request.id, request.qtype, &list[..3])))
     };
     survive(
         &server,
@@ -189,8 +191,8 @@ fn the_old_zone_is_served_whatever_the_messages_of_a_transfer_are() {
         ("cut short", "ended prematurely"),
         cut,
     );
-    let inside = |asked: &Asked| {
-        let octets = frame(&whole(asked, asked.version));
+    let inside = |request: &TransferRequest| {
+        let octets = frame(&whole(request, request.version));
         close(octets[..octets.len() - 9].to_vec())
     };
     survive(
@@ -200,8 +202,8 @@ fn the_old_zone_is_served_whatever_the_messages_of_a_transfer_are() {
         ("cut in a message", "ended prematurely"),
         inside,
     );
-    let id = |asked: &Asked| {
-        let mut octets = frame(&whole(asked, asked.version));
+    let id = |request: &TransferRequest| {
+        let mut octets = frame(&whole(request, request.version));
         octets[2] ^= 1;
         close(octets)
     };
@@ -212,8 +214,8 @@ fn the_old_zone_is_served_whatever_the_messages_of_a_transfer_are() {
         ("response ID does not match", "response ID does not match"),
         id,
     );
-    let question = |asked: &Asked| {
-        let mut octets = frame(&whole(asked, asked.version));
+    let question = |request: &TransferRequest| {
+        let mut octets = frame(&whole(request, request.version));
         octets[16] = b'E' ^ 3;
         close(octets)
     };
@@ -224,13 +226,13 @@ fn the_old_zone_is_served_whatever_the_messages_of_a_transfer_are() {
         ("does not match the question", "does not match the question"),
         question,
     );
-    let code = |asked: &Asked| {
-        let mut octets = frame(&whole(asked, asked.version));
+    let code = |request: &TransferRequest| {
+        let mut octets = frame(&whole(request, request.version));
         octets[5] = 5;
         close(octets)
     };
     survive(&server, &primary, now, ("a refusal", "REFUSED"), code);
-    let garbage = |_: &Asked| close(vec![0xff; 3000]);
+    let garbage = |_: &TransferRequest| close(vec![0xff; 3000]);
     survive(
         &server,
         &primary,
@@ -238,10 +240,10 @@ fn the_old_zone_is_served_whatever_the_messages_of_a_transfer_are() {
         ("garbage lengths", "ended prematurely"),
         garbage,
     );
-    let zero = |_: &Asked| close(vec![0; 64]);
+    let zero = |_: &TransferRequest| close(vec![0; 64]);
     survive(&server, &primary, now, ("lengths of 0", "malformed"), zero);
-    let empty = |asked: &Asked| Reply {
-        octets: frame(&message(asked.id, asked.qtype, &[])),
+    let empty = |request: &TransferRequest| Reply {
+        octets: frame(&message(request.id, request.qtype, &[])),
         end: ReplyEnd::Repeat,
     };
     survive(
@@ -251,11 +253,11 @@ fn the_old_zone_is_served_whatever_the_messages_of_a_transfer_are() {
         ("empty messages", "empty messages"),
         empty,
     );
-    let stall = |asked: &Asked| Reply {
+    let stall = |request: &TransferRequest| Reply {
         octets: frame(&message(
-            asked.id,
-            asked.qtype,
-            &records(asked.version)[..2],
+            request.id,
+            request.qtype,
+            &records(request.version)[..2],
         )),
         end: ReplyEnd::Stall,
     };
@@ -266,15 +268,15 @@ fn the_old_zone_is_served_whatever_the_messages_of_a_transfer_are() {
         ("a stall", "stopped sending"),
         stall,
     );
-    let endless = |asked: &Asked| {
-        let list = &records(asked.version)[..4];
-        let first = frame(&message(asked.id, asked.qtype, list));
+    let endless = |request: &TransferRequest| {
+        let list = &records(request.version)[..4];
+        let first = frame(&message(request.id, request.qtype, list));
         let filler = record(b"\x01f\xc0\x0c", 65_280, &[7; 60_000]);
         let mut octets = first;
         for _ in 0..40 {
             octets.extend(frame(&message(
-                asked.id,
-                asked.qtype,
+                request.id,
+                request.qtype,
                 std::slice::from_ref(&filler),
             )));
         }
@@ -288,10 +290,10 @@ fn the_old_zone_is_served_whatever_the_messages_of_a_transfer_are() {
         endless,
     );
     // It does not support IXFR: the whole zone is transferred over a second connection.
-    let old = |asked: &Asked| match asked.qtype {
-        AXFR => honest(asked),
+    let old = |request: &TransferRequest| match request.qtype {
+        AXFR => honest(request),
         _ => {
-            let mut octets = frame(&whole(asked, asked.version));
+            let mut octets = frame(&whole(request, request.version));
             octets[5] = 4;
             close(octets)
         }

@@ -22,7 +22,7 @@ pub struct Version {
 }
 
 /// A request for a transfer.
-pub struct Asked {
+pub struct TransferRequest {
     pub id: [u8; 2],
     pub qtype: u16,
     /// The serial that the secondary has, in an IXFR (RFC 1995 section 3).
@@ -44,7 +44,7 @@ pub enum ReplyEnd {
     Repeat,
 }
 
-type Script = dyn Fn(&Asked) -> Reply + Send + Sync;
+type Script = dyn Fn(&TransferRequest) -> Reply + Send + Sync;
 
 struct State {
     version: Version,
@@ -103,7 +103,7 @@ impl Primary {
     }
 
     /// Sets the replies to transfer requests.
-    pub fn set_script(&self, script: impl Fn(&Asked) -> Reply + Send + Sync + 'static) {
+    pub fn set_script(&self, script: impl Fn(&TransferRequest) -> Reply + Send + Sync + 'static) {
         self.state.lock().unwrap().script = Arc::new(script);
     }
 
@@ -148,7 +148,7 @@ fn answer_transfer(
         let state = state.lock().unwrap();
         (state.version, Arc::clone(&state.script))
     };
-    let reply = script(&Asked {
+    let reply = script(&TransferRequest {
         id: [request[0], request[1]],
         qtype,
         // After the question a pointer, type, class, TTL and length, then two names of one octet.
@@ -174,16 +174,16 @@ fn answer_transfer(
 }
 
 /// Answers as an honest primary does: the whole zone, or one difference for each serial.
-pub fn honest(asked: &Asked) -> Reply {
+pub fn honest(request: &TransferRequest) -> Reply {
     Reply {
-        octets: frame(&whole(asked, asked.version)),
+        octets: frame(&whole(request, request.version)),
         end: ReplyEnd::Close,
     }
 }
 
 /// The whole zone in one message.
-pub fn whole(asked: &Asked, version: Version) -> Vec<u8> {
-    message(asked.id, asked.qtype, &records(version))
+pub fn whole(request: &TransferRequest, version: Version) -> Vec<u8> {
+    message(request.id, request.qtype, &records(version))
 }
 
 pub fn records(version: Version) -> Vec<Vec<u8>> {

@@ -4,7 +4,8 @@
 //! `KILLS=n` makes it n rounds; `scripts/kill-tests` does so.
 
 use super::primary::{
-    Asked, IXFR, Primary, Reply, ReplyEnd, Version, difference, frame, honest, message, soa,
+    IXFR, Primary, Reply, ReplyEnd, TransferRequest, Version, difference, frame, honest, message,
+    soa,
 };
 use super::{address, serial};
 use nameward_testkit::{Setup, TestServer};
@@ -39,17 +40,17 @@ fn a_secondary_that_is_killed_continues_from_its_last_version() {
     let state = tempfile::tempdir().unwrap();
     let primary = Primary::start(version(1));
     // The primary gives the whole zone once; then differences from whatever the secondary has.
-    primary.set_script(move |asked: &Asked| {
-        let Some(have) = asked.have.filter(|_| asked.qtype == IXFR) else {
-            return honest(asked);
+    primary.set_script(move |request: &TransferRequest| {
+        let Some(have) = request.have.filter(|_| request.qtype == IXFR) else {
+            return honest(request);
         };
-        let (mut list, newest) = (vec![soa(asked.version)], asked.version.serial);
+        let (mut list, newest) = (vec![soa(request.version)], request.version.serial);
         for serial in have..newest {
             list.extend(difference(version(serial), version(serial + 1)));
         }
-        list.push(soa(asked.version));
+        list.push(soa(request.version));
         Reply {
-            octets: frame(&message(asked.id, asked.qtype, &list)),
+            octets: frame(&message(request.id, request.qtype, &list)),
             end: ReplyEnd::Close,
         }
     });
@@ -59,7 +60,7 @@ fn a_secondary_that_is_killed_continues_from_its_last_version() {
     });
     let mut newest = 1;
     for round in 0..rounds {
-        // A storm: a new version each few milliseconds, asked for at once.
+        // A storm: a new version every few milliseconds, requested at once.
         let is_over = AtomicBool::new(false);
         let seen = AtomicU32::new(newest);
         thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! Primaries that send slowly, or more than a server has memory for: zones of other primaries are loaded and refreshed.
 
 use super::primary::{
-    Asked, Primary, Reply, ReplyEnd, SOA, Version, frame, message, record, records,
+    Primary, Reply, ReplyEnd, SOA, TransferRequest, Version, frame, message, record, records,
 };
 use super::{serial, status};
 use nameward_testkit::{Setup, TestServer};
@@ -154,9 +154,9 @@ fn peak(server: &TestServer) -> u64 {
 }
 
 /// Names without end, in messages of 64 KiB.
-fn endless(asked: &Asked) -> Reply {
-    let list = &records(asked.version)[..3];
-    let mut octets = frame(&message(asked.id, asked.qtype, list));
+fn endless(request: &TransferRequest) -> Reply {
+    let list = &records(request.version)[..3];
+    let mut octets = frame(&message(request.id, request.qtype, list));
     let mut host = 0u32;
     // More than the limit in memory, whatever of it is counted.
     while octets.len() < 12 << 20 {
@@ -167,8 +167,8 @@ fn endless(asked: &Asked) -> Reply {
             record(&owner, 1, &[192, 0, 2, 1])
         });
         octets.extend(frame(&message(
-            asked.id,
-            asked.qtype,
+            request.id,
+            request.qtype,
             &hosts.collect::<Vec<_>>(),
         )));
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// A question and the RCODE it should get.
 #[derive(Clone, Copy)]
-pub struct Ask {
+pub struct TestQuery {
     name: &'static str,
     rtype: u16,
     rcode: u8,
@@ -17,9 +17,9 @@ pub struct Ask {
     edns: bool,
 }
 
-impl Ask {
-    pub const fn new(name: &'static str, rtype: u16, rcode: u8) -> Ask {
-        Ask {
+impl TestQuery {
+    pub const fn new(name: &'static str, rtype: u16, rcode: u8) -> TestQuery {
+        TestQuery {
             name,
             rtype,
             rcode,
@@ -28,12 +28,12 @@ impl Ask {
         }
     }
 
-    pub const fn recursion_desired(self) -> Ask {
-        Ask { rd: true, ..self }
+    pub const fn recursion_desired(self) -> TestQuery {
+        TestQuery { rd: true, ..self }
     }
 
-    pub const fn dnssec_ok_with_cookie(self) -> Ask {
-        Ask { edns: true, ..self }
+    pub const fn dnssec_ok_with_cookie(self) -> TestQuery {
+        TestQuery { edns: true, ..self }
     }
 
     fn packet(&self) -> Vec<u8> {
@@ -93,12 +93,12 @@ fn socket(server: SocketAddr) -> UdpSocket {
 }
 
 /// Asks one after the other and checks each RCODE.
-pub fn ask_all(via: Via, asks: &[Ask]) -> Exchange {
+pub fn ask_all(via: Via, queries: &[TestQuery]) -> Exchange {
     let mut exchange = Exchange {
         answers: 0,
         bytes: 0,
     };
-    for ask in asks {
+    for ask in queries {
         let answer = match via {
             Via::Udp(server) => {
                 let socket = socket(server);
@@ -138,7 +138,7 @@ pub fn compression_loop() -> Vec<u8> {
 
 /// A packet that says it is a response.
 pub fn response(name: &'static str) -> Vec<u8> {
-    let mut packet = Ask::new(name, 1, 0).packet();
+    let mut packet = TestQuery::new(name, 1, 0).packet();
     packet[2] |= 0x80;
     packet
 }
@@ -173,7 +173,7 @@ fn flood(server: SocketAddr, stop: &AtomicBool) -> u64 {
     socket
         .set_read_timeout(Some(Duration::from_millis(100)))
         .expect("a timeout");
-    let packets: Vec<_> = super::ALL.iter().map(Ask::packet).collect();
+    let packets: Vec<_> = super::ALL.iter().map(TestQuery::packet).collect();
     let mut buffer = [0; 4096];
     let mut sent = 0;
     while !stop.load(Ordering::Relaxed) {

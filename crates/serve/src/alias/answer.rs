@@ -16,7 +16,7 @@ const NEGATIVE_TTL: u32 = 60;
 
 /// Why a target's addresses are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum UnresolvedTarget {
+pub enum UnresolvedTarget {
     /// No resolver answered.
     #[error(transparent)]
     Unanswered(#[from] Unanswered),
@@ -29,7 +29,7 @@ pub(crate) enum UnresolvedTarget {
 }
 
 /// Reads the addresses from a response. A negative response yields no addresses and is not an error.
-pub(crate) fn read_addresses(
+pub fn read_addresses(
     reply: &UpstreamReply,
     query: &UpstreamMessage,
 ) -> Result<AliasAddresses, UnresolvedTarget> {

@@ -42,7 +42,7 @@ impl Answerer {
     fn decide(
         &mut self,
         shared: &Arc<ServingState>,
-        (question, now): (WaitingQuery, Instant),
+        (waiting, now): (WaitingQuery, Instant),
         how: impl FnOnce(
             &mut Turn<'_>,
             &mut NameKey,
@@ -57,16 +57,16 @@ impl Answerer {
             &mut self.scratch,
         );
         turn.scratch.set_making(self.making);
-        let (question, verdict) = how(&mut turn, &mut self.key, question, &mut self.out);
+        let (waiting, verdict) = how(&mut turn, &mut self.key, waiting, &mut self.out);
         drop(turn);
-        if let (Some(question), Verdict::Reply(reply)) = (question, verdict) {
-            if shared.recurses_for(question.request.client()) {
+        if let (Some(waiting), Verdict::Reply(reply)) = (waiting, verdict) {
+            if shared.recurses_for(waiting.request.client()) {
                 offer_recursion(&mut self.out);
             }
-            let octets = &self.out[..reply.len];
+            let octets = &self.out[..reply.len()];
             self.replies.send(
                 shared,
-                *question.request,
+                *waiting.request,
                 ((reply, octets), now),
                 &mut self.recorder,
             );
@@ -78,24 +78,24 @@ impl Answerer {
     pub(crate) fn answer(
         &mut self,
         shared: &Arc<ServingState>,
-        (question, fetched): (WaitingQuery, Option<FetchedFragment>),
+        (waiting, fetched): (WaitingQuery, Option<FetchedFragment>),
         now: Instant,
     ) {
-        let waited = now.saturating_duration_since(question.request.received());
+        let waited = now.saturating_duration_since(waiting.request.received());
         // Its client no longer waits: an answer would only add load, and its signatures and look-ups, too.
         if waited >= shared.live.query_timeout() {
-            return self.give_up(shared, question);
+            return self.give_up(shared, waiting);
         }
-        self.decide(shared, (question, now), |turn, key, mut question, out| {
-            let query = question.request.query();
-            let request = question.request.request(&query);
+        self.decide(shared, (waiting, now), |turn, key, mut waiting, out| {
+            let query = waiting.request.query();
+            let request = waiting.request.request(&query);
             let out = room(request.medium(), out);
             let mut parts = Parts::new();
-            let mut fragments = question.parts.drain(..).chain(fetched);
+            let mut fragments = waiting.parts.drain(..).chain(fetched);
             if fragments.any(|held| parts.try_push(held).is_err()) {
                 drop(fragments);
                 let verdict = turn.fail(&request, BackendFailure::BadData, out);
-                return (Some(question), verdict);
+                return (Some(waiting), verdict);
             }
             drop(fragments);
             key.set(query.qname);
@@ -104,17 +104,17 @@ impl Answerer {
             let mut attempt = turn.attempt(&request, (key, found), now);
             attempt.caching = PacketCaching::UnlessInQueryCache;
             let missing = match attempt.run(&mut parts, turn.scratch, turn.recorder, out) {
-                AttemptOutcome::Answered(reply) => return (Some(question), Verdict::Reply(reply)),
+                AttemptOutcome::Answered(reply) => return (Some(waiting), Verdict::Reply(reply)),
                 AttemptOutcome::Waits(missing) => missing,
             };
-            question.parts.extend(parts);
-            let Err((question, refusal)) = turn.wait_for(missing, question) else {
+            waiting.parts.extend(parts);
+            let Err((waiting, refusal)) = turn.wait_for(missing, waiting) else {
                 return (None, Verdict::Later);
             };
-            let query = question.request.query();
-            let request = question.request.request(&query);
+            let query = waiting.request.query();
+            let request = waiting.request.request(&query);
             let verdict = turn.refuse_to_wait(refusal, &request, out);
-            (Some(question), verdict)
+            (Some(waiting), verdict)
         });
     }
 
@@ -122,23 +122,23 @@ impl Answerer {
     pub(crate) fn fail(
         &mut self,
         shared: &Arc<ServingState>,
-        question: WaitingQuery,
+        waiting: WaitingQuery,
         failure: BackendFailure,
     ) {
         let now = Instant::now();
-        self.decide(shared, (question, now), |turn, _, question, out| {
-            let query = question.request.query();
-            let request = question.request.request(&query);
+        self.decide(shared, (waiting, now), |turn, _, waiting, out| {
+            let query = waiting.request.query();
+            let request = waiting.request.request(&query);
             let verdict = turn.fail(&request, failure, room(request.medium(), out));
-            (Some(question), verdict)
+            (Some(waiting), verdict)
         });
     }
 
     /// Gives up on a query that has waited too long: a datagram is dropped, a stream gets SERVFAIL.
-    pub(crate) fn give_up(&mut self, shared: &Arc<ServingState>, question: WaitingQuery) {
-        match question.request.medium() {
+    pub(crate) fn give_up(&mut self, shared: &Arc<ServingState>, waiting: WaitingQuery) {
+        match waiting.request.medium() {
             Medium::Datagram => self.recorder.add(Counter::TimedoutPackets, 1),
-            Medium::Stream => self.fail(shared, question, BackendFailure::Unreachable),
+            Medium::Stream => self.fail(shared, waiting, BackendFailure::Unreachable),
         }
     }
 

@@ -145,11 +145,11 @@ impl Attempt<'_> {
                 let reply = self.engine.respond_denied(self.query, self.medium, out);
                 return AttemptOutcome::Answered(reply);
             }
-            let asked = (self.key, zone);
+            let queried = (self.key, zone);
             scratch.forget_client();
             let reply = self
                 .engine
-                .respond(&view, self.query, asked, self.medium, scratch, out);
+                .respond(&view, self.query, queried, self.medium, scratch, out);
             let used = view.used();
             if reply.outcome == AnswerKind::Unsigned {
                 return AttemptOutcome::Waits(MissingInput::Signatures(self.signing_location()));
@@ -166,8 +166,8 @@ impl Attempt<'_> {
                     Some(ScriptLack::Records(name)) => {
                         script_name = Some(NameKey::new(name.as_name()));
                     }
-                    Some(ScriptLack::Resolution(question)) => {
-                        return AttemptOutcome::Waits(MissingInput::Addresses(question));
+                    Some(ScriptLack::Resolution(target)) => {
+                        return AttemptOutcome::Waits(MissingInput::Addresses(target));
                     }
                     None => continue,
                 }
@@ -176,24 +176,24 @@ impl Attempt<'_> {
                 if let Used::One(index) = used
                     && self.is_cacheable(reply, scratch)
                 {
-                    self.cache_packet(&parts[index], (reply, &out[..reply.len]), recorder);
+                    self.cache_packet(&parts[index], (reply, &out[..reply.len()]), recorder);
                 }
                 return AttemptOutcome::Answered(reply);
             }
             let is_own = zone.is_none_or(|zone| zone.live().is_some());
-            let wanted = match &script_name {
+            let name = match &script_name {
                 Some(key) => key,
                 None if is_own => self.key,
                 None => scratch.pending(),
             };
-            let zone = self.zones.find(wanted, self.query.qtype);
+            let zone = self.zones.find(name, self.query.qtype);
             let Some((zone, live)) = zone.and_then(|zone| Some((zone, zone.live()?))) else {
                 // Unreachable, since the engine reported a live zone; a bug costs one answer.
                 return AttemptOutcome::Answered(reply);
             };
             // Read before the look-up: later changes are newer than its result.
             let generation = live.generation();
-            let is_new = match self.find_in_query_cache(live, wanted, recorder) {
+            let is_new = match self.find_in_query_cache(live, name, recorder) {
                 CacheFinding::Part(held) => parts.try_push(held).is_err(),
                 CacheFinding::Failure(kind) => {
                     let (engine, medium) = (self.engine, self.medium);
@@ -206,14 +206,14 @@ impl Attempt<'_> {
                 let request = LookupRequest {
                     zone: live.id(),
                     apex: zone.apex_name().into(),
-                    name: wanted.suffix(wanted.labels()).into(),
+                    name: name.suffix(name.labels()).into(),
                 };
                 return AttemptOutcome::Waits(MissingInput::Part(Arc::new(Lookup {
                     live,
                     generation,
                     request,
-                    name_hash: wanted.hash(wanted.labels()),
-                    asked: self.now,
+                    name_hash: name.hash(name.labels()),
+                    requested_at: self.now,
                 })));
             }
         }
@@ -234,7 +234,7 @@ impl Attempt<'_> {
     /// again.
     fn find_addresses(&self, scratch: &mut Scratch, out: &mut [u8]) -> Option<AttemptOutcome> {
         let target = scratch.unresolved()?;
-        let subnet = self.query.edns.and_then(|edns| edns.client_subnet());
+        let subnet = self.query.reply_options.subnet;
         let target = UpstreamMessage::new(target, self.query.qtype).with_subnet(subnet);
         let found = self.aliases.map(|aliases| aliases.find(&target, self.now));
         match found {
@@ -263,26 +263,26 @@ impl Attempt<'_> {
         scratch: &mut Scratch,
         recorder: &mut Recorder,
     ) -> Option<ScriptLack> {
-        let wanted = scratch.wanted_scripts()?;
+        let needed = scratch.needed_scripts()?;
         let nothing = ComputedName {
-            name: wanted.name,
+            name: needed.name,
             rrsets: Some(Vec::new()),
             client_bits: None,
         };
         let computed = match self.scripts {
             None => nothing,
             Some(scripts) => {
-                recorder.add(Counter::LuaRuns, scripts.count_runs(&wanted) as u64);
+                recorder.add(Counter::LuaRuns, scripts.count_runs(&needed) as u64);
                 // A view of its own for each look-up: one that follows a chain stays in the fragment it is in.
                 let sources = RecordSources {
                     zones: || LiveView::new(self.zones, parts),
                     resolver: self.aliases,
                     now: self.now,
                 };
-                match scripts.compute(&wanted, &self.request, &sources) {
+                match scripts.compute(&needed, &self.request, &sources) {
                     Computation::Lacks(name) => return Some(ScriptLack::Records(Box::new(name))),
-                    Computation::Unresolved(question) => {
-                        return Some(ScriptLack::Resolution(question));
+                    Computation::Unresolved(target) => {
+                        return Some(ScriptLack::Resolution(target));
                     }
                     Computation::Done(computed) => computed,
                 }
@@ -299,7 +299,7 @@ impl Attempt<'_> {
     pub(crate) fn signing_location(&self) -> SigningLocation {
         let zone = self.zones.zone_for(self.key, self.query.qtype);
         let apex_labels = zone.map_or(0, |zone| zone.apex_labels());
-        // A question in another view is another one.
+        // The same question in another view has another answer.
         let view_hash = u64::from(self.view.0).wrapping_mul(0xd1b5_4a32_d192_ed03);
         let type_hash = u64::from(self.query.qtype.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         SigningLocation {
@@ -311,10 +311,10 @@ impl Attempt<'_> {
     fn find_in_query_cache(
         &self,
         live: &Live,
-        wanted: &NameKey,
+        name: &NameKey,
         recorder: &mut Recorder,
     ) -> CacheFinding {
-        let Some(cached) = self.live.queries.find(live, wanted, self.now) else {
+        let Some(cached) = self.live.queries.find(live, name, self.now) else {
             return CacheFinding::Nothing;
         };
         let (counter, part) = match cached {
@@ -331,12 +331,7 @@ impl Attempt<'_> {
         };
         recorder.add(counter, 1);
         part.map_or(CacheFinding::Nothing, |part| {
-            CacheFinding::Part(FetchedFragment::new(
-                live,
-                wanted,
-                part.generation,
-                part.zone,
-            ))
+            CacheFinding::Part(FetchedFragment::new(live, name, part.generation, part.zone))
         })
     }
 

@@ -53,7 +53,7 @@ impl<'l> Completion<'l> {
         is_unwanted
     }
 
-    fn take_questions(&mut self) -> Vec<WaitingQuery> {
+    fn take_queries(&mut self) -> Vec<WaitingQuery> {
         if std::mem::replace(&mut self.is_over, true) {
             return Vec::new();
         }
@@ -85,10 +85,10 @@ impl<'l> Completion<'l> {
         };
         let part =
             part.map(|part| FetchedFragment::new(&lookup.live, key, part.generation, part.zone));
-        for question in self.take_questions() {
+        for waiting in self.take_queries() {
             match &part {
-                Ok(part) => answerer.answer(shared, (question, Some(part.clone())), now),
-                Err(kind) => answerer.fail(shared, question, *kind),
+                Ok(part) => answerer.answer(shared, (waiting, Some(part.clone())), now),
+                Err(kind) => answerer.fail(shared, waiting, *kind),
             }
         }
     }
@@ -96,7 +96,7 @@ impl<'l> Completion<'l> {
 
 impl Drop for Completion<'_> {
     fn drop(&mut self) {
-        self.take_questions();
+        self.take_queries();
     }
 }
 

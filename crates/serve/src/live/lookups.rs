@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use nameward_zone::{Live, LiveHandle, LookupRequest, NameKey};
 
 use super::query_cache::Cached;
-use super::question::WaitingQuery;
 use super::view::FetchedFragment;
+use super::waiting_query::WaitingQuery;
 
 const SHARDS: usize = 16;
 
@@ -29,7 +29,7 @@ pub(crate) struct Lookup {
     /// Hash of the name, with a random seed.
     pub(crate) name_hash: u64,
     /// When the first query requested it.
-    pub(crate) asked: Instant,
+    pub(crate) requested_at: Instant,
 }
 
 impl PartialEq for Lookup {
@@ -75,7 +75,7 @@ impl Lookup {
 
 /// The queries that wait for one look-up.
 struct Waiters {
-    questions: Vec<WaitingQuery>,
+    queries: Vec<WaitingQuery>,
     /// The query cache has no stale data for this name.
     has_no_stale: bool,
 }
@@ -118,8 +118,8 @@ impl WaitingCount {
         is_free
     }
 
-    pub(crate) fn subtract(&self, questions: usize) {
-        self.count.fetch_sub(questions, Ordering::Relaxed);
+    pub(crate) fn subtract(&self, queries: usize) {
+        self.count.fetch_sub(queries, Ordering::Relaxed);
     }
 }
 
@@ -129,7 +129,7 @@ pub(crate) struct SweepSettings<'a> {
     /// Age at which stale data may be served.
     pub(crate) stale_after: Duration,
     /// Age at which the query is given up.
-    pub(crate) patience: Duration,
+    pub(crate) query_timeout: Duration,
     /// Finds a stale fragment in the query cache.
     pub(crate) find_stale: &'a dyn Fn(&Live, &NameKey) -> Option<Cached>,
 }
@@ -175,23 +175,23 @@ impl Lookups {
         &self,
         lookup: &Arc<Lookup>,
         waiting: &WaitingCount,
-        question: WaitingQuery,
+        query: WaitingQuery,
     ) -> Admission {
         if !waiting.try_add() {
-            return Admission::Full(question);
+            return Admission::Full(query);
         }
         let mut shard = self.shard(lookup);
         if let Some(waiters) = shard.get_mut(lookup) {
-            waiters.questions.push(question);
+            waiters.queries.push(query);
             return Admission::Joined;
         }
         if !lookup.live.begin_lookup(self.max_per_zone) {
             drop(shard);
             waiting.subtract(1);
-            return Admission::Full(question);
+            return Admission::Full(query);
         }
         let waiters = Waiters {
-            questions: vec![question],
+            queries: vec![query],
             has_no_stale: false,
         };
         shard.insert(Arc::clone(lookup), waiters);
@@ -202,9 +202,9 @@ impl Lookups {
     pub(crate) fn end(&self, lookup: &Lookup, waiting: &WaitingCount) -> Vec<WaitingQuery> {
         lookup.live.end_lookup();
         let waiters = self.shard(lookup).remove(lookup);
-        let questions = waiters.map_or_else(Vec::new, |waiters| waiters.questions);
-        waiting.subtract(questions.len());
-        questions
+        let queries = waiters.map_or_else(Vec::new, |waiters| waiters.queries);
+        waiting.subtract(queries.len());
+        queries
     }
 
     /// Ends a look-up if no query waits for it any longer; true if so.
@@ -212,7 +212,7 @@ impl Lookups {
         let mut shard = self.shard(lookup);
         let is_unwanted = shard
             .get(lookup)
-            .is_some_and(|waiters| waiters.questions.is_empty());
+            .is_some_and(|waiters| waiters.queries.is_empty());
         if is_unwanted {
             shard.remove(lookup);
             lookup.live.end_lookup();
@@ -222,12 +222,12 @@ impl Lookups {
 
     /// Takes out the queries that have waited too long. Look-ups in progress continue: their results serve clients
     /// that retry.
-    pub(crate) fn sweep(&self, terms: &SweepSettings<'_>) -> Swept {
+    pub(crate) fn sweep(&self, settings: &SweepSettings<'_>) -> Swept {
         let mut swept = Swept::default();
         for shard in &self.shards {
             let mut shard = shard.lock();
             for (lookup, waiters) in shard.iter_mut() {
-                waiters.sweep(lookup, terms, &mut swept);
+                waiters.sweep(lookup, settings, &mut swept);
             }
         }
         swept
@@ -235,45 +235,43 @@ impl Lookups {
 }
 
 impl Waiters {
-    fn sweep(&mut self, lookup: &Lookup, terms: &SweepSettings<'_>, swept: &mut Swept) {
-        let waited = |question: &WaitingQuery| {
-            let now = terms.now;
-            now.saturating_duration_since(question.request.received())
+    fn sweep(&mut self, lookup: &Lookup, settings: &SweepSettings<'_>, swept: &mut Swept) {
+        let waited = |query: &WaitingQuery| {
+            let now = settings.now;
+            now.saturating_duration_since(query.request.received())
         };
         // Queries mostly arrive in order, but those in a CNAME chain have waited elsewhere before.
-        let longest = self.questions.iter().map(waited).max().unwrap_or_default();
-        if longest < terms.stale_after.min(terms.patience) {
+        let longest = self.queries.iter().map(waited).max().unwrap_or_default();
+        if longest < settings.stale_after.min(settings.query_timeout) {
             return;
         }
         let (live, backend) = (&lookup.live, lookup.live.backend());
-        if longest >= terms.stale_after && !swept.late.contains(&backend) {
+        if longest >= settings.stale_after && !swept.late.contains(&backend) {
             swept.late.push(backend);
         }
         let key = NameKey::new(lookup.request.name.as_name());
         let mut stale = None;
-        if longest >= terms.stale_after && !self.has_no_stale {
-            match (terms.find_stale)(live, &key) {
+        if longest >= settings.stale_after && !self.has_no_stale {
+            match (settings.find_stale)(live, &key) {
                 Some(Cached::Fresh(part) | Cached::Old(part)) => stale = Some(part),
                 Some(Cached::Busy) => {}
                 Some(Cached::Failed(_) | Cached::Nothing) | None => self.has_no_stale = true,
             }
         }
         let after = match stale {
-            Some(_) => terms.stale_after,
-            None => terms.patience,
+            Some(_) => settings.stale_after,
+            None => settings.query_timeout,
         };
-        let overdue = self
-            .questions
-            .extract_if(.., |question| waited(question) >= after);
-        swept.overdue.extend(overdue.map(|mut question| {
+        let overdue = self.queries.extract_if(.., |query| waited(query) >= after);
+        swept.overdue.extend(overdue.map(|mut query| {
             let overdue = match &stale {
                 Some(part) => {
                     let zone = Arc::clone(&part.zone);
                     let held = FetchedFragment::new(live, &key, part.generation, zone);
-                    question.parts.push(held);
-                    Overdue::Stale(question)
+                    query.parts.push(held);
+                    Overdue::Stale(query)
                 }
-                None => Overdue::TooLate(question),
+                None => Overdue::TooLate(query),
             };
             (backend, overdue)
         }));

@@ -64,6 +64,7 @@ impl Fit {
             && (!query.qtype.is_meta() || query.qtype == Type::ANY)
             && answers == 0
             && additional == u32::from(query.edns.is_some()) + u32::from(query.is_signed);
+        let options = query.reply_options;
         let edns_is_plain = query
             .edns
             .is_none_or(|edns| edns.version == 0 && !edns.nsid && !edns.expire);
@@ -74,12 +75,9 @@ impl Fit {
             edns: query.edns.is_some(),
             dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
             compact_ok: query.edns.is_some_and(|edns| edns.compact_ok),
-            cookie: query.edns.is_some_and(|edns| edns.reply_cookie.is_some()),
-            keepalive: query
-                .edns
-                .is_some_and(|edns| edns.reply_keepalive.is_some()),
-            subnet: (query.edns.and_then(|edns| edns.client_subnet()))
-                .map_or(0, |subnet| 1 + subnet.address_octets() as u8),
+            cookie: options.cookie.is_some(),
+            keepalive: options.keepalive.is_some(),
+            subnet: (options.subnet).map_or(0, |subnet| 1 + subnet.address_octets() as u8),
             stream: medium == Medium::Stream,
         })
     }
@@ -201,11 +199,11 @@ impl PacketCache {
             return Hit::Nothing;
         };
         out.copy_from_slice(&answer.packet);
-        let asked = query.packet();
-        out[..2].copy_from_slice(&asked[..2]);
-        out[2] = out[2] & !RD | asked[2] & RD;
+        let request = query.packet();
+        out[..2].copy_from_slice(&request[..2]);
+        out[2] = out[2] & !RD | request[2] & RD;
         let end = HEADER + name.len();
-        out[HEADER..end].copy_from_slice(&asked[HEADER..end]);
+        out[HEADER..end].copy_from_slice(&request[HEADER..end]);
         patch_options(query, out);
         Hit::Answered(answer.reply)
     }
@@ -264,21 +262,21 @@ impl PacketCache {
 /// Writes the values of the options that differ between equal queries. The OPT record ends the message, with the COOKIE
 /// option as the last one, edns-tcp-keepalive before it, and the client subnet before both.
 fn patch_options(query: &Query<'_>, reply: &mut [u8]) {
-    let Some(edns) = query.edns else { return };
+    let options = query.reply_options;
     let mut end = reply.len();
-    if let Some(cookie) = edns.reply_cookie
+    if let Some(cookie) = options.cookie
         && let Some(octets) = reply.last_chunk_mut()
     {
         *octets = cookie.octets;
         end = end.saturating_sub(cookie.octets.len() + 4);
     }
-    if let Some(timeout) = edns.reply_keepalive
+    if let Some(timeout) = options.keepalive
         && let Some(octets) = reply[..end].last_chunk_mut()
     {
         *octets = timeout.to_be_bytes();
         end = end.saturating_sub(octets.len() + 4);
     }
-    if let Some(subnet) = edns.client_subnet()
+    if let Some(subnet) = options.subnet
         && let Some(start) = end.checked_sub(subnet.octets())
     {
         subnet.write(&mut reply[start..end]);

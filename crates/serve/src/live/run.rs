@@ -86,13 +86,13 @@ pub fn start(shared: &Arc<ServingState>, runtime_threads: usize) -> io::Result<R
 }
 
 /// Answers queries that have waited, or lets them wait for more.
-pub(crate) fn answer_all(shared: &Arc<ServingState>, questions: Vec<WaitingQuery>) {
-    let Some(runner) = shared.live.runner.get().filter(|_| !questions.is_empty()) else {
+pub(crate) fn answer_all(shared: &Arc<ServingState>, queries: Vec<WaitingQuery>) {
+    let Some(runner) = shared.live.runner.get().filter(|_| !queries.is_empty()) else {
         return;
     };
     let mut answerer = runner.answerer();
-    for question in questions {
-        answerer.answer(shared, (question, None), Instant::now());
+    for query in queries {
+        answerer.answer(shared, (query, None), Instant::now());
     }
     answerer.flush();
 }
@@ -102,21 +102,21 @@ pub(crate) fn answer_all(shared: &Arc<ServingState>, questions: Vec<WaitingQuery
 pub(crate) fn join_lookup(
     shared: &Arc<ServingState>,
     lookup: Arc<Lookup>,
-    mut question: WaitingQuery,
+    mut query: WaitingQuery,
 ) -> Result<(), WaitingQuery> {
     let live = &shared.live;
     let Some(backend) = live.backend(lookup.live.backend()) else {
-        return Err(question);
+        return Err(query);
     };
-    // A query that waits once more has left its place in the other queue.
-    question.place = None;
-    question.place = backend.client_shares.take(question.request.client());
-    if question.place.is_none() {
-        return Err(question);
+    // A query that waits once more has left its slot in the other queue.
+    query.slot = None;
+    query.slot = backend.client_shares.take(query.request.client());
+    if query.slot.is_none() {
+        return Err(query);
     }
-    match live.lookups.join(&lookup, &backend.waiting, question) {
+    match live.lookups.join(&lookup, &backend.waiting, query) {
         Admission::Joined => Ok(()),
-        Admission::Full(question) => Err(question),
+        Admission::Full(query) => Err(query),
         Admission::First => {
             begin(shared, backend, lookup);
             Ok(())
@@ -175,7 +175,7 @@ fn drop_unwanted(live: &LiveZones, backend: &Backend, lookups: &mut Vec<Arc<Look
     let now = Instant::now();
     lookups.retain(|lookup| {
         // Only a sweep takes queries out, and none this young.
-        let is_young = now.saturating_duration_since(lookup.asked) < live.first_sweep();
+        let is_young = now.saturating_duration_since(lookup.requested_at) < live.first_sweep();
         let is_wanted = is_young || !live.lookups.end_if_unwanted(lookup);
         if !is_wanted {
             backend.lookups.fetch_sub(1, Ordering::Relaxed);
@@ -410,7 +410,7 @@ fn sweep_once(shared: &Arc<ServingState>) {
     let swept = live.lookups.sweep(&SweepSettings {
         now,
         stale_after: live.settings.stale_after,
-        patience: live.settings.query_timeout,
+        query_timeout: live.settings.query_timeout,
         find_stale: &|zone, name| live.queries.find(zone, name, now),
     });
     for index in &swept.late {
@@ -427,8 +427,8 @@ fn sweep_once(shared: &Arc<ServingState>) {
             backend.waiting.subtract(1);
         }
         match overdue {
-            Overdue::Stale(question) => answerer.answer(shared, (question, None), now),
-            Overdue::TooLate(question) => answerer.give_up(shared, question),
+            Overdue::Stale(query) => answerer.answer(shared, (query, None), now),
+            Overdue::TooLate(query) => answerer.give_up(shared, query),
         }
     }
     answerer.flush();

@@ -17,7 +17,7 @@ const MAX_PARTS: usize = MAX_CHAIN + 1;
 
 /// A fragment fetched for one query.
 #[derive(Clone)]
-pub(crate) struct FetchedFragment {
+pub struct FetchedFragment {
     zone: u64,
     name: u64,
     pub(crate) generation: u32,
@@ -25,7 +25,8 @@ pub(crate) struct FetchedFragment {
 }
 
 impl FetchedFragment {
-    pub(crate) fn new(live: &Live, name: &NameKey, generation: u32, part: Arc<Zone>) -> Self {
+    /// Names the zone and the name that `part` was fetched for, and the zone's generation at that time.
+    pub fn new(live: &Live, name: &NameKey, generation: u32, part: Arc<Zone>) -> Self {
         FetchedFragment {
             zone: live.number(),
             name: name.hash(name.labels()),
@@ -36,7 +37,7 @@ impl FetchedFragment {
 }
 
 /// The fragments fetched for one query.
-pub(crate) type Parts = ArrayVec<FetchedFragment, MAX_PARTS>;
+pub type Parts = ArrayVec<FetchedFragment, MAX_PARTS>;
 
 /// How an answer used the zones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +50,8 @@ pub(crate) enum Used {
     Several,
 }
 
-pub(crate) struct LiveView<'a> {
+/// The zones as one query sees them: those in memory, and the fragments fetched for it.
+pub struct LiveView<'a> {
     table: ClientZones<'a>,
     parts: &'a Parts,
     /// The live zone that a CNAME chain is in: a fragment has every name that it leads to inside the zone.
@@ -58,7 +60,8 @@ pub(crate) struct LiveView<'a> {
 }
 
 impl<'a> LiveView<'a> {
-    pub(crate) fn new(table: ClientZones<'a>, parts: &'a Parts) -> Self {
+    /// Combines the zones of a client with the fragments.
+    pub fn new(table: ClientZones<'a>, parts: &'a Parts) -> Self {
         LiveView {
             table,
             parts,

@@ -48,7 +48,7 @@ impl Turn<'_> {
         peer: SocketAddr,
         out: &mut [u8],
     ) -> Option<Verdict> {
-        let cookie = query.edns.and_then(|edns| edns.reply_cookie);
+        let cookie = query.reply_options.cookie;
         let is_verified = cookie.is_some_and(|cookie| cookie.is_verified);
         if is_verified || query.is_signed || query.opcode != Opcode::QUERY {
             return None;
@@ -73,16 +73,14 @@ impl Turn<'_> {
         peer: SocketAddr,
         out: &mut [u8],
     ) -> Option<Reply> {
-        let mut edns = Query::parse_cookie_only(packet)?;
-        let option = edns.cookie?;
+        let option = Query::parse_cookie_only(packet)?;
         let cookie = self.answer_cookie(option, peer.ip())?;
-        edns.reply_cookie = Some(cookie);
         let rcode = if cookie.is_verified || option.len() == 8 {
             Rcode::NoError
         } else {
             Rcode::BadCookie
         };
         self.engine
-            .respond_without_question(packet, &edns, rcode, out)
+            .respond_without_question(packet, cookie, rcode, out)
     }
 }

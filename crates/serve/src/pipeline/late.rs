@@ -157,8 +157,8 @@ impl LateReplies {
             let reserved = late.query().reserved.into();
             padded.extend_from_slice(octets);
             padded.resize(octets.len() + 2 * PADDING_BLOCK + reserved, 0);
-            reply.len = pad_reply(&mut padded, octets.len(), reserved);
-            &padded[..reply.len]
+            reply = reply.with_len(pad_reply(&mut padded, octets.len(), reserved));
+            &padded[..reply.len()]
         } else {
             octets
         };
@@ -168,7 +168,7 @@ impl LateReplies {
             Some(mut signer) => {
                 signed.extend_from_slice(octets);
                 signer.sign(&mut signed, crate::sys::seconds_since_1970().into());
-                reply.len = signed.len();
+                reply = reply.with_len(signed.len());
                 &signed[..]
             }
         };
@@ -263,7 +263,7 @@ impl<'w> ReplyPath<'w> {
     }
 
     /// Returns the state that all workers share.
-    pub(crate) fn shared(&self) -> &Arc<ServingState> {
+    pub fn shared(&self) -> &Arc<ServingState> {
         self.shared
     }
 
@@ -288,14 +288,7 @@ impl LateReply {
     /// Sends the reply: a complete message and its response code. One that is longer than the transport allows is not
     /// sent.
     pub fn send(self, octets: &[u8], rcode: Rcode) {
-        let reply = Reply {
-            len: octets.len(),
-            rcode,
-            outcome: AnswerKind::Other,
-            truncated: false,
-            is_expanded: false,
-            zone_found: None,
-        };
+        let reply = Reply::new(octets.len(), rcode, AnswerKind::Other);
         self.deliver((reply, octets), &[]);
     }
 
@@ -306,7 +299,7 @@ impl LateReply {
         let engine = self.shared.engine.load();
         let (query, medium) = (self.late.query(), self.late.medium());
         let reply = engine.respond_with_code(&query, code, medium, &mut out);
-        self.deliver((reply, &out[..reply.len]), counted);
+        self.deliver((reply, &out[..reply.len()]), counted);
     }
 
     /// Sends a reply that has its own counter.
@@ -333,14 +326,7 @@ impl LateReply {
     /// counters.
     pub fn relay(mut self, octets: &[u8], rcode: Rcode, counted: &[(Counter, u64)]) {
         self.late.signer = None;
-        let reply = Reply {
-            len: octets.len(),
-            rcode,
-            outcome: AnswerKind::Other,
-            truncated: false,
-            is_expanded: false,
-            zone_found: None,
-        };
+        let reply = Reply::new(octets.len(), rcode, AnswerKind::Other);
         self.deliver((reply, octets), counted);
     }
 

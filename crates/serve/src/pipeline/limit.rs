@@ -12,7 +12,7 @@ use nameward_zone::NameKey;
 
 use super::ServingState;
 use super::late::LateRequest;
-use super::path::{Arrival, Asked, Turn, signed_by};
+use super::path::{Arrival, QueriedName, Turn, signed_by};
 use crate::rate_limit::{Account, OverLimit, RateLimiter, ticks};
 use crate::request::Verdict;
 
@@ -34,7 +34,7 @@ impl<'t> Limits<'t> {
 
     /// Starts loading what [`Limits::check`] will read: in a flood with forged senders every bucket is a cache miss.
     #[inline]
-    pub(super) fn prefetch(&self, peer: SocketAddr, (key, found): Asked<'_>) {
+    pub(super) fn prefetch(&self, peer: SocketAddr, (key, found): QueriedName<'_>) {
         let zone = found.map(|found| &**found.zone);
         self.limiter.prefetch(peer.ip(), (key, zone));
     }
@@ -99,7 +99,7 @@ impl Turn<'_> {
         verdict: Verdict,
         (query, tsig): (&Query<'_>, Option<&ReplySigner>),
         arrival: &impl Arrival,
-        asked: Asked<'_>,
+        queried: QueriedName<'_>,
         out: &mut [u8],
     ) -> Verdict {
         let (Some(limits), Verdict::Reply(reply)) = (self.limits, &verdict) else {
@@ -108,7 +108,7 @@ impl Turn<'_> {
         if arrival.transport().protocol != Protocol::Udp || has_valid_cookie(query) {
             return verdict;
         }
-        let (key, found) = asked;
+        let (key, found) = queried;
         let account = Account::new(reply, query, (key, found.map(|found| &**found.zone)));
         let peer = arrival.peer();
         match limits.check(
@@ -161,7 +161,7 @@ impl Turn<'_> {
 /// Checks whether the sender of a query has shown by a cookie that it receives the replies.
 #[inline]
 fn has_valid_cookie(query: &Query<'_>) -> bool {
-    let cookie = query.edns.and_then(|edns| edns.reply_cookie);
+    let cookie = query.reply_options.cookie;
     cookie.is_some_and(|cookie| cookie.is_verified)
 }
 
@@ -198,7 +198,7 @@ pub(super) fn limit_late<'o>(
         Some(Limited::Slip) => {
             let engine: &Engine = &shared.engine.load();
             let reply = engine.respond_truncated(&query, out);
-            Some((reply, &out[..reply.len]))
+            Some((reply, &out[..reply.len()]))
         }
         Some(Limited::Drop) => None,
     }

@@ -103,7 +103,7 @@ pub(crate) trait Arrival {
 }
 
 /// The query name as a key, and the zone that matches it with its access list.
-pub(crate) type Asked<'a> = (&'a NameKey, Option<ZoneMatch<'a>>);
+pub(crate) type QueriedName<'a> = (&'a NameKey, Option<ZoneMatch<'a>>);
 
 impl<'t> Turn<'t> {
     #[inline]
@@ -114,7 +114,7 @@ impl<'t> Turn<'t> {
         scratch: &'t mut Scratch,
     ) -> Self {
         scratch.set_now(crate::sys::seconds_since_1970());
-        scratch.set_making(shared.signing.making_elsewhere());
+        scratch.set_making(shared.signing.making_in_workers());
         Turn {
             shared,
             engine: snapshots.engine.load(),
@@ -140,15 +140,15 @@ impl<'t> Turn<'t> {
         &mut self,
         query: &Query<'_>,
         arrival: &mut impl Arrival,
-        asked: Asked<'_>,
+        queried: QueriedName<'_>,
         out: &mut [u8],
     ) -> Verdict {
         let (peer, transport) = (arrival.peer(), arrival.transport());
         record_received(self.recorder, query, transport, peer.ip());
         if query.is_plain && !self.demands_cookies {
-            self.decide_verified((query, None), arrival, asked, out)
+            self.decide_verified((query, None), arrival, queried, out)
         } else {
-            self.decide_extended(query, arrival, asked, out)
+            self.decide_extended(query, arrival, queried, out)
         }
     }
 
@@ -158,12 +158,12 @@ impl<'t> Turn<'t> {
         &mut self,
         request: (&Query<'_>, Option<&ReplySigner>),
         arrival: &mut impl Arrival,
-        asked: Asked<'_>,
+        queried: QueriedName<'_>,
         out: &mut [u8],
     ) -> Verdict {
         match self.zones.views() {
-            None => self.decide_in_view(request, arrival, asked, out),
-            Some(views) => self.select_view(views, request, arrival, asked, out),
+            None => self.decide_in_view(request, arrival, queried, out),
+            Some(views) => self.select_view(views, request, arrival, queried, out),
         }
     }
 
@@ -173,7 +173,7 @@ impl<'t> Turn<'t> {
         &mut self,
         request: (&Query<'_>, Option<&ReplySigner>),
         arrival: &mut impl Arrival,
-        asked: Asked<'_>,
+        queried: QueriedName<'_>,
         out: &mut [u8],
     ) -> Verdict {
         let client = arrival.peer().ip();
@@ -182,14 +182,18 @@ impl<'t> Turn<'t> {
         {
             let medium = medium_of(arrival.transport());
             let denied = self.engine.respond_denied(request.0, medium, out);
-            return self.limit(Verdict::Reply(denied), request, arrival, asked, out);
+            return self.limit(Verdict::Reply(denied), request, arrival, queried, out);
         }
-        let verdict = self.decide_here(request, arrival, asked, out);
+        if self.hand_off.is_none() && self.limits.is_none() {
+            // The verdict is written where the caller reads it.
+            return self.decide_here(request, arrival, queried, out);
+        }
+        let verdict = self.decide_here(request, arrival, queried, out);
         let verdict = match self.hand_off.filter(|hand_off| hand_off.serves(client)) {
             None => verdict,
             Some(hand_off) => self.decide_with(hand_off, verdict, request, (arrival, out)),
         };
-        self.limit(verdict, request, arrival, asked, out)
+        self.limit(verdict, request, arrival, queried, out)
     }
 
     /// Decides a request from our zones.
@@ -198,7 +202,7 @@ impl<'t> Turn<'t> {
         &mut self,
         (query, tsig): (&Query<'_>, Option<&ReplySigner>),
         arrival: &mut impl Arrival,
-        asked: Asked<'_>,
+        queried: QueriedName<'_>,
         out: &mut [u8],
     ) -> Verdict {
         let (peer, transport) = (arrival.peer(), arrival.transport());
@@ -208,7 +212,7 @@ impl<'t> Turn<'t> {
         }
         let medium = medium_of(transport);
         let zones = self.zones_of(self.access_client(peer.ip(), tsig));
-        let (key, found) = asked;
+        let (key, found) = queried;
         if let Some(found) = found
             && !zones.allows(found)
         {
@@ -221,7 +225,7 @@ impl<'t> Turn<'t> {
         if reply.comes_later() {
             let request = arrival.request((query, tsig), (self.tls, self.view));
             let reply_to = &mut || arrival.reply_to();
-            return self.decide_later(&request, (asked, reply), reply_to, out);
+            return self.decide_later(&request, (queried, reply), reply_to, out);
         }
         Verdict::Reply(reply)
     }
@@ -252,14 +256,12 @@ impl<'t> Turn<'t> {
             return Verdict::Later;
         }
         let code = (Rcode::ServFail, Some(extended_error::NETWORK_ERROR));
-        let failed = self
+        let mut failed = self
             .engine
             .respond_with_code(query, code, request.medium(), out);
         offer_recursion(out);
-        Verdict::Reply(Reply {
-            zone_found: reply.zone_found,
-            ..failed
-        })
+        failed.zone_found = reply.zone_found;
+        Verdict::Reply(failed)
     }
 
     /// Returns the zones that a client is allowed to query.

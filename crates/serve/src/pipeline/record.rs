@@ -2,39 +2,71 @@
 
 use nameward_answer::{AnswerKind, Reply, Scratch};
 use nameward_stats::{self as stats, Answered, Counter, Received, Recorder, Transport};
+use nameward_wire::Rcode;
 use nameward_wire::message::{Malformed, Query};
 use nameward_zone::ViewId;
 use std::net::IpAddr;
 
-/// A reply that was written: what the counters need until it has been sent.
+/// A reply that was written: what the counters need until it has been sent. It has no [`Reply`], and is set in place:
+/// copying a structure that was just written field by field stalls the processor.
 #[derive(Clone, Copy)]
 pub(crate) struct Done {
-    pub(super) reply: Reply,
+    /// 0 if there is no reply.
+    len: u32,
     qtype: u16,
-    qname_len: u8,
     /// The view that it was answered from.
     pub(super) view: ViewId,
+    outcome: AnswerKind,
+    rcode: Rcode,
+    zone_found: Option<bool>,
+    qname_len: u8,
 }
 
 impl Done {
-    #[inline]
+    /// No reply.
+    pub(super) const NOTHING: Done = Done {
+        len: 0,
+        qtype: 0,
+        view: ViewId::DEFAULT,
+        outcome: AnswerKind::Other,
+        rcode: Rcode::NoError,
+        zone_found: None,
+        qname_len: 0,
+    };
+
     pub(crate) fn new(reply: Reply, query: &Query<'_>, view: ViewId) -> Self {
-        Done {
-            reply,
-            qtype: query.qtype.0,
-            qname_len: query.qname.as_wire().len() as u8,
-            view,
-        }
+        let mut done = Done::NOTHING;
+        done.set(&reply, query, view);
+        done
+    }
+
+    /// Sets the reply to a query.
+    #[inline]
+    pub(super) fn set(&mut self, reply: &Reply, query: &Query<'_>, view: ViewId) {
+        self.len = reply.len() as u32;
+        self.qtype = query.qtype.0;
+        self.view = view;
+        self.outcome = reply.outcome;
+        self.rcode = reply.rcode;
+        self.zone_found = reply.zone_found;
+        self.qname_len = query.qname.as_wire().len() as u8;
     }
 
     /// Creates the entry for a reply to a packet whose question is unknown.
     pub(super) fn without_question(reply: Reply) -> Self {
         Done {
-            reply,
-            qtype: 0,
-            qname_len: 0,
-            view: ViewId::DEFAULT,
+            len: reply.len() as u32,
+            outcome: reply.outcome,
+            rcode: reply.rcode,
+            zone_found: reply.zone_found,
+            ..Done::NOTHING
         }
+    }
+
+    /// Returns the length of the reply in octets.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len as usize
     }
 
     /// Returns the length of the query name in octets.
@@ -53,7 +85,7 @@ pub(crate) fn record_signatures(recorder: &mut Recorder, scratch: &mut Scratch) 
     }
 }
 
-#[inline]
+#[inline(always)]
 pub(super) fn record_received(
     recorder: &mut Recorder,
     query: &Query<'_>,
@@ -67,7 +99,7 @@ pub(super) fn record_received(
         qtype: query.qtype.0,
         rd: query.rd(),
         dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
-        cookie: query.edns.is_some_and(|edns| edns.cookie.is_some()),
+        cookie: query.has_cookie(),
     });
 }
 
@@ -86,8 +118,7 @@ pub(crate) fn record_answer(
     client: IpAddr,
     qname: &[u8],
 ) {
-    let reply = &done.reply;
-    if let Some(found) = reply.zone_found {
+    if let Some(found) = done.zone_found {
         recorder.zone_cache(found);
     }
     recorder.answered(&Answered {
@@ -95,9 +126,9 @@ pub(crate) fn record_answer(
         client,
         qname,
         qtype: done.qtype,
-        bytes: reply.len,
-        rcode: reply.rcode as u8,
-        outcome: match reply.outcome {
+        bytes: done.len(),
+        rcode: done.rcode as u8,
+        outcome: match done.outcome {
             AnswerKind::Answer => stats::Outcome::Answer,
             AnswerKind::NoData => stats::Outcome::NoData,
             AnswerKind::NxDomain => stats::Outcome::NxDomain,

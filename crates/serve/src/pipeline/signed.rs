@@ -8,16 +8,19 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use nameward_answer::{AnswerKind, Medium, Reply};
+use nameward_answer::{AnswerKind, Medium};
 use nameward_dnssec::tsig::{ReplySigner, TsigFailure, verify_request};
 use nameward_stats::{Counter, Protocol};
-use nameward_wire::message::{ClientSubnet, KeepaliveOption, Query, SubnetOption, pad_reply};
+use nameward_wire::message::{ClientSubnet, KeepaliveOption, Query, ReplyOptions, pad_reply};
 use nameward_wire::{Opcode, Rcode, Type};
 use tokio::sync::Notify;
 
-use super::path::{Arrival, Asked, Turn};
+use super::path::{Arrival, QueriedName, Turn};
 use crate::request::{MessageStream, NextMessage, Verdict, medium_of};
 use crate::sys::seconds_since_1970;
+
+/// A client subnet option that is FORMERR.
+struct MalformedSubnet;
 
 impl Turn<'_> {
     /// Decides a request that is signed, has a cookie or needs one, asks for the idle timeout or the zone's expiry, or
@@ -27,33 +30,33 @@ impl Turn<'_> {
         &mut self,
         query: &Query<'_>,
         arrival: &mut impl Arrival,
-        asked: Asked<'_>,
+        queried: QueriedName<'_>,
         out: &mut [u8],
     ) -> Verdict {
         self.leave_view();
-        let mut with_options = *query;
-        if let Some(edns) = &mut with_options.edns {
-            let client = arrival.peer().ip();
-            edns.reply_cookie = edns
-                .cookie
-                .and_then(|option| self.answer_cookie(option, client));
+        let (client, cookie) = (arrival.peer().ip(), query.cookie());
+        let keepalive = query
+            .edns
+            .map_or(KeepaliveOption::Absent, |edns| edns.keepalive);
+        let mut options = ReplyOptions {
+            cookie: cookie.and_then(|option| self.answer_cookie(option, client)),
             // RFC 7828 section 3.3.1: over UDP the option is ignored.
-            edns.reply_keepalive = match edns.keepalive {
+            keepalive: match keepalive {
                 KeepaliveOption::Absent => None,
                 KeepaliveOption::Empty | KeepaliveOption::WithValue => arrival.keepalive(),
-            };
-        }
-        let subnet_is_wrong = self.believe_subnet(&mut with_options, arrival.peer().ip());
-        let query = &with_options;
-        if subnet_is_wrong {
+            },
+            subnet: None,
+        };
+        let subnet = self.believed_subnet(query, client);
+        let is_subnet_malformed = subnet.is_err();
+        options.subnet = subnet.unwrap_or(None);
+        let query = &query.with_reply_options(&options);
+        if is_subnet_malformed {
             let (code, medium) = ((Rcode::FormErr, None), medium_of(arrival.transport()));
             let reply = self.engine.respond_with_code(query, code, medium, out);
-            return self.limit(Verdict::Reply(reply), (query, None), arrival, asked, out);
+            return self.limit(Verdict::Reply(reply), (query, None), arrival, queried, out);
         }
-        if let Some(edns) = query.edns
-            && (edns.keepalive, edns.reply_keepalive.is_some())
-                == (KeepaliveOption::WithValue, true)
-        {
+        if keepalive == KeepaliveOption::WithValue && options.keepalive.is_some() {
             // RFC 7828 section 3.2.1: a client must not send a value.
             let (code, medium) = ((Rcode::FormErr, None), medium_of(arrival.transport()));
             let reply = self.engine.respond_with_code(query, code, medium, out);
@@ -65,38 +68,36 @@ impl Turn<'_> {
             return verdict;
         }
         if query.is_signed {
-            self.decide_signed(query, arrival, asked, out)
+            self.decide_signed(query, arrival, queried, out)
         } else {
-            let verdict = self.decide_verified((query, None), arrival, asked, out);
-            let verdict = self.add_expire(verdict, query, asked, out);
+            let verdict = self.decide_verified((query, None), arrival, queried, out);
+            let verdict = self.add_expire(verdict, query, queried, out);
             pad(verdict, query, arrival.transport().protocol, out)
         }
     }
 
-    /// Parses the client subnet of a query from a sender that is believed (RFC 7871); returns true if it is malformed. That
-    /// of others is treated as an unknown option: they could otherwise choose the answers that they get, and their
-    /// resolvers would cache them.
-    fn believe_subnet(&mut self, query: &mut Query<'_>, sender: IpAddr) -> bool {
+    /// Parses the client subnet of a query from a sender that is believed (RFC 7871). That of others is treated as an
+    /// unknown option: they could otherwise choose the answers that they get, and their resolvers would cache them.
+    fn believed_subnet(
+        &mut self,
+        query: &Query<'_>,
+        sender: IpAddr,
+    ) -> Result<Option<ClientSubnet>, MalformedSubnet> {
         self.scratch.forget_client();
         let is_transfer = matches!(query.qtype, Type::AXFR | Type::IXFR);
         let is_query = query.opcode == Opcode::QUERY && !is_transfer;
-        let Some(edns) = query.edns.as_mut().filter(|_| is_query) else {
-            return false;
+        let Some(option) = query.client_subnet().filter(|_| is_query) else {
+            return Ok(None);
         };
-        let SubnetOption::Received(option) = edns.subnet else {
-            return false;
-        };
-        edns.subnet = SubnetOption::Absent;
         if !self.zones.believes_subnet_of(sender) {
-            return false;
+            return Ok(None);
         }
         let Some(subnet) = ClientSubnet::parse(option) else {
             self.recorder.add(Counter::ClientSubnetErrors, 1);
-            return true;
+            return Err(MalformedSubnet);
         };
         self.recorder.add(Counter::ClientSubnetQueries, 1);
-        edns.subnet = SubnetOption::Believed(subnet);
-        false
+        Ok(Some(subnet))
     }
 
     /// Adds the EXPIRE option to a response with the SOA of a zone, if requested (RFC 7314 section 3).
@@ -104,17 +105,17 @@ impl Turn<'_> {
         &self,
         verdict: Verdict,
         query: &Query<'_>,
-        asked: Asked<'_>,
+        queried: QueriedName<'_>,
         out: &mut [u8],
     ) -> Verdict {
         let Verdict::Reply(reply) = verdict else {
             return verdict;
         };
-        let is_asked = query.edns.is_some_and(|edns| edns.expire)
+        let wants_expire = query.edns.is_some_and(|edns| edns.expire)
             && (query.opcode, query.qtype) == (Opcode::QUERY, Type::SOA)
             && reply.outcome == AnswerKind::Answer
             && !reply.truncated;
-        let zone = asked.1.map(|found| found.zone).filter(|_| is_asked);
+        let zone = queried.1.map(|found| found.zone).filter(|_| wants_expire);
         // A zone that is stored elsewhere has no SOA here.
         let zone = zone.filter(|zone| !zone.is_stub() && zone.apex_name() == query.qname);
         let seconds = zone.and_then(|zone| self.shared.zone_requests().expires_in(zone));
@@ -123,10 +124,9 @@ impl Turn<'_> {
             .and_then(|(seconds, opt)| {
                 // The smallest limit of any client: an option that does not fit is omitted.
                 let limit = self.engine.limit(query, Medium::Datagram).min(out.len());
-                opt.append_expire(&mut out[..limit], reply.len, seconds)
+                opt.append_expire(&mut out[..limit], reply.len(), seconds)
             });
-        let len = len.unwrap_or(reply.len);
-        Verdict::Reply(Reply { len, ..reply })
+        Verdict::Reply(reply.with_len(len.unwrap_or(reply.len())))
     }
 
     /// Verifies a request, decides it, and signs the reply.
@@ -134,7 +134,7 @@ impl Turn<'_> {
         &mut self,
         query: &Query<'_>,
         arrival: &mut impl Arrival,
-        asked: Asked<'_>,
+        queried: QueriedName<'_>,
         out: &mut [u8],
     ) -> Verdict {
         let keys = self.shared.tsig_keys.load();
@@ -143,8 +143,8 @@ impl Turn<'_> {
             Ok(Some(signed)) => {
                 let query = with_room(query, &signed.signer);
                 let request = (&query, Some(&signed.signer));
-                let verdict = self.decide_verified(request, arrival, asked, out);
-                let verdict = self.add_expire(verdict, &query, asked, out);
+                let verdict = self.decide_verified(request, arrival, queried, out);
+                let verdict = self.add_expire(verdict, &query, queried, out);
                 let verdict = pad(verdict, &query, arrival.transport().protocol, out);
                 return sign(verdict, signed.signer, out);
             }
@@ -162,13 +162,13 @@ impl Turn<'_> {
             let reply = self
                 .engine
                 .respond_with_code(query, (rcode, None), medium, out);
-            return self.limit(Verdict::Reply(reply), (query, None), arrival, asked, out);
+            return self.limit(Verdict::Reply(reply), (query, None), arrival, queried, out);
         };
         let query = with_room(query, &signer);
         let reply = self
             .engine
             .respond_with_code(&query, (rcode, None), medium, out);
-        let verdict = self.limit(Verdict::Reply(reply), (&query, None), arrival, asked, out);
+        let verdict = self.limit(Verdict::Reply(reply), (&query, None), arrival, queried, out);
         sign(verdict, signer, out)
     }
 }
@@ -176,9 +176,9 @@ impl Turn<'_> {
 /// Pads the reply to a padded query (RFC 7830). On plain transports padding would only amplify (section 6).
 fn pad(verdict: Verdict, query: &Query<'_>, protocol: Protocol, out: &mut [u8]) -> Verdict {
     match verdict {
-        Verdict::Reply(reply) if reply.len > 0 && is_padded(query, protocol) => {
-            let len = pad_reply(out, reply.len, query.reserved.into());
-            Verdict::Reply(Reply { len, ..reply })
+        Verdict::Reply(reply) if !reply.is_empty() && is_padded(query, protocol) => {
+            let len = pad_reply(out, reply.len(), query.reserved.into());
+            Verdict::Reply(reply.with_len(len))
         }
         other => other,
     }
@@ -199,9 +199,9 @@ fn with_room<'q>(query: &Query<'q>, signer: &ReplySigner) -> Query<'q> {
 /// Signs what a verdict sends now. A late reply has its own signer.
 fn sign(verdict: Verdict, mut signer: ReplySigner, out: &mut [u8]) -> Verdict {
     match verdict {
-        Verdict::Reply(reply) if reply.len > 0 => {
-            match signer.sign_in_place(out, reply.len, seconds_since_1970().into()) {
-                Some(len) => Verdict::Reply(Reply { len, ..reply }),
+        Verdict::Reply(reply) if !reply.is_empty() => {
+            match signer.sign_in_place(out, reply.len(), seconds_since_1970().into()) {
+                Some(len) => Verdict::Reply(reply.with_len(len)),
                 // Room was reserved, so this is a bug; clients would take an unsigned response for a forged one.
                 None => Verdict::Drop,
             }

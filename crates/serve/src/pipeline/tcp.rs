@@ -238,21 +238,24 @@ impl TcpState {
             Ok(query) => {
                 qname = query.qname.as_wire();
                 self.key.set(query.qname);
-                let asked = (&self.key, turn.zones.match_for(&self.key, query.qtype));
+                let queried = (&self.key, turn.zones.match_for(&self.key, query.qtype));
                 let mut message = StreamMessage {
                     transport,
                     ends,
                     later,
                 };
-                let verdict = turn.decide(&query, &mut message, asked, &mut self.out[..]);
+                let verdict = turn.decide(&query, &mut message, queried, &mut self.out[..]);
                 self.view = turn.view;
                 match verdict {
                     Verdict::Reply(reply) => Done::new(reply, &query, turn.view),
                     // Codes have become replies by now.
                     Verdict::Drop | Verdict::Later | Verdict::Code(..) => return action,
                     Verdict::Stream(mut stream) => {
+                        // The first message is counted as the response.
                         let first = match stream.next_message(&mut self.out[..]) {
-                            NextMessage::Written(len) => first_of_many(len.min(TCP_MAX)),
+                            NextMessage::Written(len) => {
+                                Reply::new(len, Rcode::NoError, AnswerKind::Other)
+                            }
                             NextMessage::Wait => return StreamAction::Messages(stream),
                             NextMessage::End | NextMessage::Broken => return StreamAction::Close,
                         };
@@ -272,8 +275,8 @@ impl TcpState {
             }
         };
         record_answer(turn.recorder, &done, transport, ends.client.ip(), qname);
-        out.extend_from_slice(&(done.reply.len as u16).to_be_bytes());
-        out.extend_from_slice(&self.out[..done.reply.len]);
+        out.extend_from_slice(&(done.len() as u16).to_be_bytes());
+        out.extend_from_slice(&self.out[..done.len()]);
         action
     }
 }
@@ -309,17 +312,5 @@ impl Arrival for StreamMessage<'_, '_> {
         }
         let units = self.later.idle_timeout().as_millis() / 100;
         Some(u16::try_from(units).unwrap_or(u16::MAX))
-    }
-}
-
-/// Describes the first message of a multi-message response, which is counted as the response.
-fn first_of_many(len: usize) -> Reply {
-    Reply {
-        len,
-        rcode: Rcode::NoError,
-        outcome: AnswerKind::Other,
-        truncated: false,
-        is_expanded: false,
-        zone_found: None,
     }
 }

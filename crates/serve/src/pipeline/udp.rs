@@ -11,10 +11,11 @@ use crate::udp::{
     self, BATCH, BatchHandler, BatchTiming, DatagramBatch, Queries, UdpWorker, WorkerSwitch,
 };
 use crate::xdp::{self, XdpClosing, XdpPorts};
+use arrayvec::ArrayVec;
 use nameward_answer::Scratch;
 use nameward_stats::{Counter, Protocol, Recorder, Stamp, Timing, Transport};
 use nameward_wire::message::{HEADER, Malformed, Query};
-use nameward_zone::{NameKey, ViewId, ZoneMatch, ZoneTable};
+use nameward_zone::{NameKey, ZoneMatch, ZoneTable};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ pub struct UdpPipeline {
     recorder: Recorder,
     scratch: Scratch,
     keys: Box<[NameKey; BATCH]>,
-    done: [Option<Done>; BATCH],
+    done: [Done; BATCH],
 }
 
 impl UdpPipeline {
@@ -44,7 +45,7 @@ impl UdpPipeline {
             recorder,
             scratch: Scratch::default(),
             keys,
-            done: [None; BATCH],
+            done: [Done::NOTHING; BATCH],
         }
     }
 
@@ -79,7 +80,7 @@ impl UdpPipeline {
         let replied = SystemTime::now();
         let zones = self.shared.zones.load();
         for i in 0..batch.len() {
-            let view = self.done[i].map_or(ViewId::DEFAULT, |done| done.view);
+            let view = self.done[i].view;
             self.shared.tap.pass(&Exchange {
                 protocol: Protocol::Udp,
                 client: batch.client(i),
@@ -113,52 +114,54 @@ impl BatchHandler for UdpPipeline {
         turn.note_datagrams(batch.len());
         let (queries, mut replies) = batch.split();
         turn.rules = queries.rules();
-        let mut parsed = [const { Err(Malformed::TooShort) }; BATCH];
-        for (i, slot) in parsed[..queries.len()].iter_mut().enumerate() {
-            *slot = read(&queries, i, turn.zones, &mut self.keys[i]);
+        let mut parsed = ArrayVec::<ParsedQuery<'_>, BATCH>::new();
+        for i in 0..queries.len().min(BATCH) {
+            parsed.push(ParsedQuery::UNREAD);
+            parsed[i].read(&queries, i, turn.zones, &mut self.keys[i]);
         }
-        let found = find_zones(&parsed[..queries.len()], turn.zones, &self.keys);
+        let found = find_zones(&parsed, turn.zones, &self.keys);
         if let Some(limits) = turn.limits.filter(|_| queries.len() > 1) {
-            for (i, query) in parsed[..queries.len()].iter().enumerate() {
-                if query.is_ok() {
-                    limits.prefetch(queries.client(i), (&self.keys[i], found[i]));
-                }
+            for (i, _, key) in well_formed(&parsed, &self.keys) {
+                limits.prefetch(queries.client(i), (key, found[i]));
             }
         }
-        for (i, query) in parsed[..queries.len()].iter().enumerate() {
+        for (i, parsed) in parsed.iter().enumerate() {
             let (peer, out) = (queries.client(i), replies.buffer(i));
-            self.done[i] = match query {
-                _ if turn.drops(peer) => None,
-                Ok(query) => {
+            let done = &mut self.done[i];
+            match &parsed.malformed {
+                _ if turn.drops(peer) => *done = Done::NOTHING,
+                None => {
+                    let query = &parsed.query;
                     let mut datagram = Datagram {
                         queries: &queries,
                         i,
-                        peer,
+                        peer: &peer,
                     };
-                    let asked = (&self.keys[i], found[i]);
-                    match turn.decide(query, &mut datagram, asked, out) {
-                        Verdict::Reply(reply) => Some(Done::new(reply, query, turn.view)),
+                    let queried = (&self.keys[i], found[i]);
+                    match turn.decide(query, &mut datagram, queried, out) {
+                        Verdict::Reply(reply) => done.set(&reply, query, turn.view),
                         // Codes and streams have become replies by now.
                         Verdict::Drop | Verdict::Later | Verdict::Code(..) | Verdict::Stream(_) => {
-                            None
+                            *done = Done::NOTHING;
                         }
                     }
                 }
-                Err(malformed) => turn
-                    .decide_malformed(queries.query(i), *malformed, peer, out)
-                    .and_then(|reply| turn.limit_malformed(reply, queries.query(i), peer))
-                    .map(Done::without_question),
-            };
-            replies.set_len(i, self.done[i].map_or(0, |done| done.reply.len));
+                Some(malformed) => {
+                    let packet = queries.query(i);
+                    let reply = turn
+                        .decide_malformed(packet, *malformed, peer, out)
+                        .and_then(|reply| turn.limit_malformed(reply, packet, peer));
+                    *done = reply.map_or(Done::NOTHING, Done::without_question);
+                }
+            }
+            replies.set_len(i, done.len());
         }
     }
 
     fn sent(&mut self, batch: &DatagramBatch, timing: BatchTiming) {
         let mut answered = 0;
         for (i, done) in self.done.iter().enumerate().take(batch.len()) {
-            if let Some(done) = done
-                && !batch.replied(i).is_empty()
-            {
+            if !batch.replied(i).is_empty() {
                 let qname = &batch.query(i)[HEADER..HEADER + done.qname_len()];
                 let client = batch.client(i).ip();
                 let transport = Transport::to(Protocol::Udp, client);
@@ -193,13 +196,13 @@ impl BatchHandler for UdpPipeline {
 struct Datagram<'b> {
     queries: &'b Queries<'b>,
     i: usize,
-    peer: SocketAddr,
+    peer: &'b SocketAddr,
 }
 
 impl Arrival for Datagram<'_> {
     #[inline]
     fn peer(&self) -> SocketAddr {
-        self.peer
+        *self.peer
     }
 
     fn local(&self) -> Option<SocketAddr> {
@@ -217,49 +220,71 @@ impl Arrival for Datagram<'_> {
     }
 }
 
-#[inline]
-fn read<'q>(
-    queries: &Queries<'q>,
-    i: usize,
-    zones: &ZoneTable,
-    key: &mut NameKey,
-) -> Result<Query<'q>, Malformed> {
-    let query = Query::parse(queries.query(i))?;
-    if queries.truncated(i) {
-        return Err(Malformed::FormErrAfterQuestion(query.question_end));
+/// A datagram of a batch after parsing.
+struct ParsedQuery<'q> {
+    query: Query<'q>,
+    /// Why there is no valid query.
+    malformed: Option<Malformed>,
+}
+
+impl<'q> ParsedQuery<'q> {
+    const UNREAD: ParsedQuery<'static> = ParsedQuery {
+        query: Query::EMPTY,
+        malformed: None,
+    };
+
+    #[inline]
+    fn read(&mut self, queries: &Queries<'q>, i: usize, zones: &ZoneTable, key: &mut NameKey) {
+        let mut result = self.query.read(queries.query(i));
+        if result.is_ok() && queries.truncated(i) {
+            result = Err(Malformed::FormErrAfterQuestion(self.query.question_end));
+        }
+        match result {
+            Ok(()) => {
+                key.set(self.query.qname);
+                zones.prefetch(key);
+            }
+            Err(malformed) => self.malformed = Some(malformed),
+        }
     }
-    key.set(query.qname);
-    zones.prefetch(key);
-    Ok(query)
+}
+
+/// Returns the valid queries of a batch with their numbers and keys.
+#[inline]
+fn well_formed<'p>(
+    parsed: &'p [ParsedQuery<'_>],
+    keys: &'p [NameKey; BATCH],
+) -> impl Iterator<Item = (usize, &'p Query<'p>, &'p NameKey)> {
+    let numbered = parsed.iter().zip(keys).enumerate();
+    numbered
+        .filter(|(_, (parsed, _))| parsed.malformed.is_none())
+        .map(|(i, (parsed, key))| (i, &parsed.query, key))
 }
 
 /// Finds the zone of each query, in short passes over the batch: each loads what the next one needs, so that the
 /// cache misses of all queries overlap instead of following each other.
 #[inline]
 fn find_zones<'z>(
-    parsed: &[Result<Query<'_>, Malformed>],
+    parsed: &[ParsedQuery<'_>],
     zones: &'z ZoneTable,
     keys: &[NameKey; BATCH],
 ) -> [Option<ZoneMatch<'z>>; BATCH] {
-    let asked = || {
-        let numbered = parsed.iter().zip(keys.iter()).enumerate();
-        numbered.filter_map(|(i, (query, key))| query.as_ref().ok().map(|query| (i, query, key)))
-    };
+    let parsed_queries = || well_formed(parsed, keys);
     let mut found = [None; BATCH];
     // A single query has nothing to overlap with, and a single zone is in the cache.
     let look_ahead = parsed.len() > 1;
     if look_ahead && zones.len() > 1 {
-        asked().for_each(|(_, _, key)| zones.prefetch_zone(key));
-        asked().for_each(|(_, _, key)| zones.prefetch_apex(key));
+        parsed_queries().for_each(|(_, _, key)| zones.prefetch_zone(key));
+        parsed_queries().for_each(|(_, _, key)| zones.prefetch_apex(key));
     }
-    for (i, query, key) in asked() {
+    for (i, query, key) in parsed_queries() {
         found[i] = zones.match_for(key, query.qtype);
         if let Some(found) = found[i].filter(|_| look_ahead) {
             found.zone.prefetch_slots(key);
         }
     }
     if look_ahead {
-        for (i, _, key) in asked() {
+        for (i, _, key) in parsed_queries() {
             if let Some(found) = found[i] {
                 found.zone.prefetch_node(key);
             }

@@ -3,12 +3,12 @@
 //! It selects the version of each zone that the client sees ([`nameward_zone::ViewTables`]); caches have it in their keys.
 //! Without views none of this runs.
 
-use nameward_answer::Asker;
+use nameward_answer::EffectiveClient;
 use nameward_dnssec::tsig::ReplySigner;
-use nameward_wire::message::{Query, SubnetOption};
+use nameward_wire::message::Query;
 use nameward_zone::{ViewClient, ViewTables};
 
-use super::path::{Arrival, Asked, Turn};
+use super::path::{Arrival, QueriedName, Turn};
 use crate::request::{Verdict, ViewId};
 
 impl<'t> Turn<'t> {
@@ -19,27 +19,26 @@ impl<'t> Turn<'t> {
         views: &'t ViewTables,
         (query, tsig): (&Query<'_>, Option<&ReplySigner>),
         arrival: &mut impl Arrival,
-        (key, _): Asked<'_>,
+        (key, _): QueriedName<'_>,
         out: &mut [u8],
     ) -> Verdict {
-        let asker = Asker::new(query, arrival.peer().ip());
+        let client = EffectiveClient::new(query, arrival.peer().ip());
         let selected = views.select(&ViewClient {
             sender: self.access_client(arrival.peer().ip(), tsig),
             local: arrival.local(),
-            address: asker.address,
-            known_bits: asker.prefix,
+            address: client.address,
+            known_bits: client.prefix,
         });
         if selected.view != self.view {
             self.count_view();
         }
         (self.view, self.in_view) = (selected.view, self.in_view + 1);
-        let mut query = *query;
+        let mut options = *query.reply_options;
         // RFC 7871 section 7.2.1: the scope covers what the selection looked at, for clients without a view, too.
-        if let Some(edns) = &mut query.edns
-            && let SubnetOption::Believed(subnet) = &mut edns.subnet
-        {
+        if let Some(subnet) = &mut options.subnet {
             subnet.lengthen_scope(selected.bits);
         }
+        let query = query.with_reply_options(&options);
         let found = self.zones.match_in(selected.view, key, query.qtype);
         self.decide_in_view((&query, tsig), arrival, (key, found), out)
     }

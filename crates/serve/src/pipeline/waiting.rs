@@ -7,7 +7,7 @@ use nameward_answer::{AnswerKind, BackendFailure, Medium, Reply};
 use nameward_stats::Counter;
 
 use super::late::{LateRequest, ReplyTo};
-use super::path::{Asked, Turn};
+use super::path::{QueriedName, Turn};
 use crate::live::{
     Attempt, AttemptOutcome, MissingInput, PacketCaching, Parts, WaitingQuery, join_lookup,
 };
@@ -30,14 +30,14 @@ impl<'t> Turn<'t> {
     pub(super) fn decide_later(
         &mut self,
         request: &Request<'_>,
-        (asked, reply): (Asked<'_>, Reply),
+        (queried, reply): (QueriedName<'_>, Reply),
         reply_to: &mut dyn FnMut() -> Option<ReplyTo>,
         out: &mut [u8],
     ) -> Verdict {
         // One cache look-up is timed as a sample for the batch.
         let is_timed = self.now.is_none();
         let now = *self.now.get_or_insert_with(Instant::now);
-        let attempt = self.attempt(request, asked, now);
+        let attempt = self.attempt(request, queried, now);
         let mut parts = Parts::new();
         if reply.outcome == AnswerKind::Pending
             && let Some(reply) = attempt.find_in_packet_cache(self.recorder, is_timed, out)
@@ -57,12 +57,12 @@ impl<'t> Turn<'t> {
         let Some(reply_to) = reply_to() else {
             return Verdict::Drop;
         };
-        let question = WaitingQuery {
+        let waiting = WaitingQuery {
             request: Box::new(LateRequest::new(request, reply_to, now)),
             parts: parts.into_iter().collect(),
-            place: None,
+            slot: None,
         };
-        match self.wait_for(missing, question) {
+        match self.wait_for(missing, waiting) {
             Ok(()) => Verdict::Later,
             Err((_, refusal)) => self.refuse_to_wait(refusal, request, out),
         }
@@ -72,31 +72,31 @@ impl<'t> Turn<'t> {
     pub(crate) fn wait_for(
         &mut self,
         missing: MissingInput,
-        question: WaitingQuery,
+        waiting: WaitingQuery,
     ) -> Result<(), (WaitingQuery, WaitRefusal)> {
         let (waits, refusal) = match missing {
             MissingInput::Part(lookup) => {
-                let waits = join_lookup(self.shared, lookup, question);
+                let waits = join_lookup(self.shared, lookup, waiting);
                 (waits, WaitRefusal::Overload)
             }
             MissingInput::Addresses(target) => {
                 let waits = match self.shared.aliases() {
-                    Some(aliases) => aliases.wait(target, question),
-                    None => Err(question),
+                    Some(aliases) => aliases.wait(target, waiting),
+                    None => Err(waiting),
                 };
                 // Targets are shared and bounded by themselves.
-                return waits.map_err(|question| (question, WaitRefusal::Overload));
+                return waits.map_err(|waiting| (waiting, WaitRefusal::Overload));
             }
-            MissingInput::Signatures(place) => {
-                let waits = self.wait_for_signatures(place, question);
+            MissingInput::Signatures(location) => {
+                let waits = self.wait_for_signatures(location, waiting);
                 (waits, WaitRefusal::Signing)
             }
         };
-        waits.map_err(|question| {
-            if question.place.is_none() {
+        waits.map_err(|waiting| {
+            if waiting.slot.is_none() {
                 self.recorder.add(Counter::ClientShareRefusals, 1);
             }
-            (question, refusal)
+            (waiting, refusal)
         })
     }
 
@@ -116,16 +116,16 @@ impl<'t> Turn<'t> {
     /// Queues a query for signatures; returns it if the queue is full.
     fn wait_for_signatures(
         &mut self,
-        place: SigningLocation,
-        mut question: WaitingQuery,
+        location: SigningLocation,
+        mut waiting: WaitingQuery,
     ) -> Result<(), WaitingQuery> {
-        let client = question.request.client();
-        question.place = None;
-        question.place = self.shared.live.signing_shares.take(client);
-        if question.place.is_none() {
-            return Err(question);
+        let client = waiting.request.client();
+        waiting.slot = None;
+        waiting.slot = self.shared.live.signing_shares.take(client);
+        if waiting.slot.is_none() {
+            return Err(waiting);
         }
-        self.shared.signing.push(place, question)?;
+        self.shared.signing.push(location, waiting)?;
         self.recorder.add(Counter::SigningWaits, 1);
         Ok(())
     }
@@ -144,7 +144,7 @@ impl<'t> Turn<'t> {
     pub(crate) fn attempt<'a>(
         &self,
         request: &Request<'a>,
-        (key, found): Asked<'a>,
+        (key, found): QueriedName<'a>,
         now: Instant,
     ) -> Attempt<'a>
     where

@@ -46,12 +46,12 @@ impl UpstreamMessage {
     }
 
     /// Returns the name.
-    pub(crate) fn name(&self) -> Name<'_> {
+    pub fn name(&self) -> Name<'_> {
         Name::from_valid_wire(&self.name)
     }
 
     /// Returns the type.
-    pub(crate) fn qtype(&self) -> Type {
+    pub fn qtype(&self) -> Type {
         Type(self.qtype)
     }
 

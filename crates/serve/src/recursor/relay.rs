@@ -81,14 +81,9 @@ pub(super) fn relay(
         }
     }
     out[10..12].copy_from_slice(&additional.to_be_bytes());
-    Some(Reply {
-        len: out.len(),
-        rcode,
-        outcome: AnswerKind::Other,
-        truncated,
-        is_expanded: false,
-        zone_found: Some(false),
-    })
+    let mut reply = Reply::new(out.len(), rcode, AnswerKind::Other);
+    (reply.truncated, reply.zone_found) = (truncated, Some(false));
+    Some(reply)
 }
 
 /// Returns the response code for a client. Codes about versions and cookies only concern us and the resolver.
@@ -138,7 +133,7 @@ mod tests {
     fn a_client_gets_its_id_and_letter_case_and_an_opt_record_only_if_it_sent_one() {
         let (query, mut out) = (Query::parse(PLAIN).unwrap(), Vec::new());
         let reply = relay(&query, &upstream([0x85, 0xa0], 1), &SETTINGS, &mut out).unwrap();
-        assert_eq!((reply.len, reply.truncated), (out.len(), false));
+        assert_eq!((reply.len(), reply.truncated), (out.len(), false));
         assert_eq!(&out[..2], b"\xab\xcd");
         assert_eq!(out[2..4], [0x85, RA | CD], "AD is for those who ask for it");
         assert_eq!(&out[4..12], [0, 1, 0, 1, 0, 0, 0, 0]);

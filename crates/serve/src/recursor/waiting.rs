@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use super::ForwarderFull;
 use super::query::UpstreamMessage;
 use crate::pipeline::LateReply;
-use crate::tcp::counted_as;
+use crate::tcp::client_network;
 
 /// Maximum number of waiting clients per query in flight, on average: enough for a popular name.
 const CLIENTS_PER_QUERY: usize = 8;
@@ -83,7 +83,7 @@ impl<C> WaitingClients<C> {
         address: IpAddr,
         client: impl FnOnce() -> Option<C>,
     ) -> Result<Joined, ForwarderFull> {
-        let (address, limits) = (counted_as(address), self.limits);
+        let (address, limits) = (client_network(address), self.limits);
         let mut queries = self.lock();
         let of_client = queries.by_client.get(&address).copied();
         if queries.count >= limits.queries.saturating_mul(CLIENTS_PER_QUERY)

@@ -79,9 +79,9 @@ impl SigningQueue {
         self.more.notify_all();
     }
 
-    /// Returns whether threads outside the queue make signatures: only if there are no signing threads.
+    /// Returns whether workers make signatures themselves: only if there are no signing threads.
     #[inline]
-    pub(crate) fn making_elsewhere(&self) -> Making {
+    pub(crate) fn making_in_workers(&self) -> Making {
         if self.is_open.load(Ordering::Relaxed) {
             Making::Never
         } else {
@@ -93,7 +93,7 @@ impl SigningQueue {
     /// zone's share to streams.
     pub(crate) fn push(
         &self,
-        place: SigningLocation,
+        location: SigningLocation,
         job: WaitingQuery,
     ) -> Result<(), WaitingQuery> {
         let mut waiting = self.lock();
@@ -109,17 +109,17 @@ impl SigningQueue {
             Medium::Stream => of_zone,
         };
         let WaitingZones { zones, turns, .. } = &mut *waiting;
-        let zone = zones.entry(place.zone).or_default();
+        let zone = zones.entry(location.zone).or_default();
         if zone.count >= room {
             return Err(job);
         }
         if zone.count == 0 {
-            turns.push_back(place.zone);
+            turns.push_back(location.zone);
         }
         zone.count += 1;
-        let same = zone.jobs.entry(place.question).or_default();
+        let same = zone.jobs.entry(location.question).or_default();
         if same.is_empty() {
-            zone.order.push_back(place.question);
+            zone.order.push_back(location.question);
         }
         same.push(job);
         self.count.fetch_add(1, Ordering::Relaxed);
@@ -205,11 +205,11 @@ mod tests {
         WaitingQuery {
             request: Box::new(LateRequest::new(&request, reply_to, Instant::now())),
             parts: Vec::new(),
-            place: None,
+            slot: None,
         }
     }
 
-    fn place(zone: u64, question: u64) -> SigningLocation {
+    fn location(zone: u64, question: u64) -> SigningLocation {
         SigningLocation { zone, question }
     }
 
@@ -225,14 +225,14 @@ mod tests {
     fn zones_take_turns_and_equal_questions_go_together() {
         let queue = SigningQueue::new(100);
         for (zone, question, number) in [(1, 1, 1), (1, 2, 2), (1, 1, 3), (1, 3, 4), (2, 1, 5)] {
-            assert!(queue.push(place(zone, question), job(number)).is_ok());
+            assert!(queue.push(location(zone, question), job(number)).is_ok());
         }
         assert_eq!(queue.len(), 5);
         let order: Vec<Vec<u8>> = (0..4).map(|_| take(&queue)).collect();
         assert_eq!(order, [vec![1, 3], vec![5], vec![2], vec![4]]);
         assert_eq!(queue.len(), 0);
         assert!(queue.lock().zones.is_empty() && queue.lock().turns.is_empty());
-        assert!(queue.push(place(1, 1), job(6)).is_ok());
+        assert!(queue.push(location(1, 1), job(6)).is_ok());
         assert_eq!(take(&queue), [6]);
     }
 
@@ -240,7 +240,7 @@ mod tests {
     fn one_zone_cannot_fill_the_queue_and_all_together_no_more_than_it() {
         let queue = SigningQueue::new(40);
         let pushed = |zone| {
-            let taken = (0..50).filter(|n| queue.push(place(zone, *n), job(0)).is_ok());
+            let taken = (0..50).filter(|n| queue.push(location(zone, *n), job(0)).is_ok());
             taken.count()
         };
         let counts: Vec<usize> = (0..8).map(pushed).collect();
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(queue.len(), 40);
         // Equal queries count too: each uses memory.
         let queue = SigningQueue::new(40);
-        let same = (0..50).filter(|_| queue.push(place(1, 1), job(0)).is_ok());
+        let same = (0..50).filter(|_| queue.push(location(1, 1), job(0)).is_ok());
         assert_eq!(same.count(), 10);
     }
 
@@ -258,14 +258,14 @@ mod tests {
         // The floods query whenever there is room, and answers take queries out.
         for n in 0..1000 {
             for zone in 0..4 {
-                let _ = queue.push(place(zone, n), job(0));
+                let _ = queue.push(location(zone, n), job(0));
             }
             if n % 4 == 0 {
                 take(&queue);
             }
         }
         assert!(queue.len() <= 90, "{} wait", queue.len());
-        let fifth = (0..20).filter(|n| queue.push(place(4, *n), job(5)).is_ok());
+        let fifth = (0..20).filter(|n| queue.push(location(4, *n), job(5)).is_ok());
         assert!(fifth.count() >= 5);
         // Its turn comes after at most one query of each other zone.
         let turns: Vec<Vec<u8>> = (0..5).map(|_| take(&queue)).collect();
@@ -276,7 +276,7 @@ mod tests {
     fn a_thread_takes_a_batch_and_leaves_a_share_to_idle_threads() {
         let queue = SigningQueue::new(100);
         for number in 0..8 {
-            assert!(queue.push(place(1, number), job(0)).is_ok());
+            assert!(queue.push(location(1, number), job(0)).is_ok());
         }
         let pop = |most| {
             let mut jobs = Vec::new();
@@ -293,12 +293,12 @@ mod tests {
     #[test]
     fn a_closed_queue_takes_nothing_and_lets_threads_end() {
         let queue = SigningQueue::new(40);
-        assert_eq!(queue.making_elsewhere(), Making::NOW);
+        assert_eq!(queue.making_in_workers(), Making::NOW);
         queue.open();
-        assert_eq!(queue.making_elsewhere(), Making::Never);
+        assert_eq!(queue.making_in_workers(), Making::Never);
         queue.close();
-        assert_eq!(queue.making_elsewhere(), Making::NOW);
-        assert!(queue.push(place(1, 1), job(0)).is_err());
+        assert_eq!(queue.making_in_workers(), Making::NOW);
+        assert!(queue.push(location(1, 1), job(0)).is_err());
         assert!(!queue.pop(&mut Vec::new(), 1));
     }
 }

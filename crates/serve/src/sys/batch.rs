@@ -72,7 +72,7 @@ pub(crate) enum Wait {
 
 /// Whether control messages carry the address a datagram was sent to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum LocalAddressFrom {
+pub(crate) enum LocalAddressSource {
     /// The socket is bound to one address; replies leave from it anyway.
     Bound,
     /// A wildcard socket: replies need the control message that came with the query.
@@ -86,7 +86,7 @@ pub struct DatagramBatch {
     /// Whether its datagrams are in the buffers of an XDP ring.
     is_in_ring: bool,
     /// The origin for which the control lengths of unused slots are set.
-    armed: LocalAddressFrom,
+    armed: LocalAddressSource,
     /// The socket the datagrams were received on, for late replies.
     socket: Option<Arc<Socket>>,
     /// The address that socket is bound to.
@@ -135,7 +135,7 @@ impl DatagramBatch {
             frame,
             len: 0,
             is_in_ring: false,
-            armed: LocalAddressFrom::Bound,
+            armed: LocalAddressSource::Bound,
             socket: None,
             local: None,
             rules: Arc::default(),
@@ -267,7 +267,7 @@ impl DatagramBatch {
         &mut self,
         socket: &impl AsRawFd,
         wait: Wait,
-        origin: LocalAddressFrom,
+        origin: LocalAddressSource,
     ) -> io::Result<usize> {
         assert!(!self.is_in_ring, "the kernel would write into a ring");
         self.arm(origin);
@@ -296,7 +296,7 @@ impl DatagramBatch {
         self.len = received.min(BATCH);
         let len = self.len;
         self.silence();
-        if origin == LocalAddressFrom::Control {
+        if origin == LocalAddressSource::Control {
             let frame = self.frame_mut();
             for (header, control) in frame.received[..len].iter_mut().zip(&mut frame.controls) {
                 control.prepare_return(&mut header.msg_hdr);
@@ -306,15 +306,15 @@ impl DatagramBatch {
     }
 
     /// Restores the lengths that the last receive overwrote.
-    fn arm(&mut self, origin: LocalAddressFrom) {
+    fn arm(&mut self, origin: LocalAddressSource) {
         let used = if self.armed == origin {
             self.len
         } else {
             BATCH
         };
         let control_len = match origin {
-            LocalAddressFrom::Bound => 0,
-            LocalAddressFrom::Control => CONTROL_LEN,
+            LocalAddressSource::Bound => 0,
+            LocalAddressSource::Control => CONTROL_LEN,
         };
         for message in &mut self.frame_mut().received[..used] {
             message.msg_hdr.msg_namelen = ADDRESS_LEN as libc::socklen_t;

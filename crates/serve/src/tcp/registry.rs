@@ -74,7 +74,7 @@ impl Registry {
     /// Registers a connection, evicting the one that has been idle longest when the limit is reached. Its client may be
     /// unknown yet ([`Registry::identify`]). Returns its ID.
     pub(super) fn enter(&self, client: Option<IpAddr>) -> Result<u64, ConnectionRefusal> {
-        let client = client.map(counted_as);
+        let client = client.map(client_network);
         let mut inner = self.lock();
         if client.is_some_and(|client| inner.connections_of(client) >= self.max_per_client) {
             return Err(ConnectionRefusal::ClientHasTooMany);
@@ -98,7 +98,7 @@ impl Registry {
 
     /// Sets the client of connection `id`, which a proxy has named.
     pub(super) fn identify(&self, id: u64, client: IpAddr) -> Result<(), ConnectionRefusal> {
-        let client = counted_as(client);
+        let client = client_network(client);
         let mut inner = self.lock();
         if inner.connections_of(client) >= self.max_per_client {
             return Err(ConnectionRefusal::ClientHasTooMany);
@@ -249,8 +249,9 @@ impl RegistryState {
     }
 }
 
-/// Returns the address that limits apply to: an IPv6 client usually has a whole /64 to choose addresses from.
-pub(crate) fn counted_as(client: IpAddr) -> IpAddr {
+/// Returns the network that limits apply to, by its first address: an IPv4 address, or an IPv6 /64, because a client
+/// usually has a whole /64 to choose addresses from.
+pub fn client_network(client: IpAddr) -> IpAddr {
     match client {
         IpAddr::V4(_) => client,
         IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() & !u128::from(u64::MAX))),

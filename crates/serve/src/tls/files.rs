@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nameward_store::authorities::{self, AuthorityError};
+use nameward_sql::authorities::{self, AuthorityError};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, RootCertStore};
@@ -53,7 +53,7 @@ pub enum TlsError {
 }
 
 /// Identity and modification time of a file.
-pub(crate) type FileStamp = (u64, u64, i64, i64, u64);
+pub type FileStamp = (u64, u64, i64, i64, u64);
 
 /// Returns the stamps of all files; `None` for one that is missing.
 pub(super) fn stamps(options: &TlsOptions) -> Vec<Option<FileStamp>> {
@@ -64,7 +64,7 @@ pub(super) fn stamps(options: &TlsOptions) -> Vec<Option<FileStamp>> {
 }
 
 /// Returns the stamp of a file; `None` if it is missing.
-pub(crate) fn file_stamp(path: &Path) -> Option<FileStamp> {
+pub fn file_stamp(path: &Path) -> Option<FileStamp> {
     let file = fs::metadata(path).ok()?;
     Some((
         file.dev(),

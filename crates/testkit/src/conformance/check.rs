@@ -114,12 +114,12 @@ fn check_size(
     transport: Transport,
     wrong: &mut Vec<String>,
 ) {
-    let asked = query
+    let payload = query
         .and_then(|query| query.opt.as_ref())
         .map_or(512, |opt| opt.size.max(512));
     let mut limit = due.max_size.unwrap_or(65535);
     if transport == Transport::Udp {
-        limit = limit.min(asked as usize);
+        limit = limit.min(payload as usize);
     }
     if reply.length > limit {
         wrong.push(format!("{} octets, over {limit}", reply.length));
@@ -136,9 +136,9 @@ fn check_edns(
     judge: Judge,
     wrong: &mut Vec<String>,
 ) {
-    let asked = query.map(|query| query.opt.is_some());
+    let in_query = query.map(|query| query.opt.is_some());
     let present = reply.opt.is_some();
-    if due.present.or(asked).is_some_and(|due| due != present) {
+    if due.present.or(in_query).is_some_and(|due| due != present) {
         wrong.push(format!(
             "OPT is {}",
             if present { "there" } else { "missing" }
@@ -152,10 +152,10 @@ fn check_edns(
     if opt.flags & 0x7fff != 0 {
         wrong.push(format!("EDNS flags {:#06x}", opt.flags));
     }
-    let asked_do = query
+    let do_in_query = query
         .and_then(|query| query.opt.as_ref())
         .map(|opt| opt.dnssec_ok());
-    if asked_do.is_some_and(|asked| asked != opt.dnssec_ok()) {
+    if do_in_query.is_some_and(|is_set| is_set != opt.dnssec_ok()) {
         wrong.push("DO is not copied".into());
     }
     if due.size.is_some_and(|size| size != opt.size) && judge == Judge::Strict {
@@ -172,7 +172,7 @@ fn check_edns(
     }
     match (opt.option(3), &due.nsid) {
         (None, None) => {}
-        (Some(_), None) => wrong.push("NSID nobody asked for".into()),
+        (Some(_), None) => wrong.push("unrequested NSID".into()),
         (None, Some(_)) => wrong.push("no NSID".into()),
         (Some(data), Some(text)) => {
             if !text.is_empty() && data != text.as_bytes() && judge == Judge::Strict {
@@ -231,7 +231,7 @@ fn check_section(
     }
     for record in records {
         let known = listed.iter().any(|line| matches(line, record));
-        let excused = due.open || (judge == Judge::Lenient && unasked(index, record));
+        let excused = due.open || (judge == Judge::Lenient && is_optional(index, record));
         if !known && !excused {
             wrong.push(format!("unexpected in {name}: {record}"));
         }
@@ -242,7 +242,7 @@ fn check_section(
 }
 
 /// Checks whether a record is one that non-minimal servers add: apex NS in the authority section, and addresses.
-fn unasked(index: usize, record: &Record) -> bool {
+fn is_optional(index: usize, record: &Record) -> bool {
     match index {
         1 => record.rtype == 2,
         2 => matches!(record.rtype, 1 | 28),

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Where Debian installs the replication library.
 const PROVIDER: &str = "/usr/lib/galera/libgalera_smm.so";
 /// Timeout for the nodes to find each other.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 impl Database {
     /// Starts a cluster with this many nodes; `None` if it is not installed and that is allowed ([`require`]).
@@ -34,7 +34,7 @@ impl Database {
                    WHERE variable_name IN ('wsrep_cluster_size', 'wsrep_ready') ORDER BY variable_name";
         let wanted = format!("{nodes}\nON\n");
         let mut last = String::new();
-        while started.elapsed() < PATIENCE {
+        while started.elapsed() < TIMEOUT {
             last = self
                 .client_of_all(sql)
                 .unwrap_or_else(|error| error.to_string());

@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 /// Time until it must accept connections.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Its connections to the database: fewer than its clients have, so that they share them.
 const SERVER_CONNECTIONS: usize = 3;
 
@@ -48,7 +48,7 @@ impl Database {
         };
         let started = Instant::now();
         while TcpStream::connect(address).is_err() {
-            if started.elapsed() > PATIENCE || pooler.child.try_wait()?.is_some() {
+            if started.elapsed() > TIMEOUT || pooler.child.try_wait()?.is_some() {
                 return Err(io::Error::other("pgbouncer does not accept connections"));
             }
             std::thread::sleep(Duration::from_millis(10));

@@ -1,6 +1,6 @@
 //! Queries to a server, and answers in a comparable form.
 
-use super::queries::Ask;
+use super::queries::TestQuery;
 use crate::TestFailure;
 use crate::wire::{Exchange, Message, Record, Sockets, Transport, rcode_text};
 use std::collections::BTreeSet;
@@ -82,21 +82,23 @@ impl Server {
     }
 
     /// Sends a query over UDP, and again over TCP if the answer is truncated.
-    pub fn ask(&mut self, ask: &Ask) -> Result<Answer, TestFailure> {
+    pub fn ask(&mut self, query: &TestQuery) -> Result<Answer, TestFailure> {
         self.next_id = self.next_id.wrapping_add(1);
-        let query = ask.encode(self.next_id);
+        let message = query.encode(self.next_id);
         let name = self.name.clone();
-        let context = |error: TestFailure| error.at(format_args!("{name} at {ask}"));
-        let mut reply = self.over_udp(&query).map_err(context)?;
+        let context = |error: TestFailure| error.at(format_args!("{name} at {query}"));
+        let mut reply = self.over_udp(&message).map_err(context)?;
         if reply.truncated() {
             let sockets = Sockets {
                 address: self.address,
             };
-            let octets = sockets.exchange(Transport::Tcp, &query).map_err(context)?;
+            let octets = sockets
+                .exchange(Transport::Tcp, &message)
+                .map_err(context)?;
             let octets = octets.ok_or_else(|| context("no reply over TCP".into()))?;
             reply = Message::read(&octets).map_err(context)?;
         }
-        if reply.question != [ask.question.clone()] {
+        if reply.question != [query.question.clone()] {
             return Err(context("the question is not echoed".into()));
         }
         Ok(self.normal(&reply))

@@ -9,7 +9,7 @@ use std::fmt;
 
 /// One query.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct TestQuery {
     /// Name and type.
     pub question: Question,
     /// How it uses EDNS.
@@ -18,7 +18,7 @@ pub struct Ask {
     pub zone: Option<String>,
 }
 
-impl fmt::Display for Ask {
+impl fmt::Display for TestQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let edns = match self.edns {
             QuestionEdns::Off => "",
@@ -35,7 +35,7 @@ impl fmt::Display for Ask {
     }
 }
 
-impl Ask {
+impl TestQuery {
     /// Returns the message in wire form.
     pub fn encode(&self, id: u16) -> Vec<u8> {
         let mut message = id.to_be_bytes().to_vec();
@@ -56,34 +56,34 @@ const TYPES: &[&str] = &[
 ];
 
 /// Returns all queries of a seed.
-pub(super) fn queries(zones: &[Zone], random: &mut Random) -> Vec<Ask> {
+pub(super) fn queries(zones: &[Zone], random: &mut Random) -> Vec<TestQuery> {
     let mut names: Vec<String> = zones.iter().flat_map(|zone| zone.names()).collect();
     names.sort();
     names.dedup();
-    let mut generate_queries = Vec::new();
+    let mut generated = Vec::new();
     for name in &names {
         for below in ["", "q.", "*.", "a.", "b.a.", "www.q."] {
             let name = format!("{below}{name}");
             let count = if below.is_empty() { 5 } else { 2 };
             for _ in 0..count {
-                generate_queries.extend(ask(&name, zones, random));
+                generated.extend(random_query(&name, zones, random));
             }
         }
     }
     for zone in zones {
         for length in [1, 20, 40, 50, 60, 63] {
             let name = format!("{}.long.{}.", "q".repeat(length), zone.name);
-            generate_queries.extend(ask(&name, zones, random));
+            generated.extend(random_query(&name, zones, random));
         }
     }
     for _ in 0..200 {
         let name = any_name(zones, random);
-        generate_queries.extend(ask(&name, zones, random));
+        generated.extend(random_query(&name, zones, random));
     }
-    generate_queries
+    generated
 }
 
-fn ask(name: &str, zones: &[Zone], random: &mut Random) -> Option<Ask> {
+fn random_query(name: &str, zones: &[Zone], random: &mut Random) -> Option<TestQuery> {
     let name = if random.one_in(5) {
         mixed_case(name, random)
     } else {
@@ -94,7 +94,7 @@ fn ask(name: &str, zones: &[Zone], random: &mut Random) -> Option<Ask> {
     let rtype = type_from_text(mnemonic)?;
     let edns = *random.pick(&[QuestionEdns::Off, QuestionEdns::Plain, QuestionEdns::Dnssec]);
     let zone = zone_of(&name, zones);
-    Some(Ask {
+    Some(TestQuery {
         question: Question {
             name,
             rtype,

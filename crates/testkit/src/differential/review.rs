@@ -3,7 +3,7 @@
 //! A class describes what the disagreement of the peers looks like, and which of them our answer must then agree with.
 
 use super::answers::Answer;
-use super::queries::Ask;
+use super::queries::TestQuery;
 use super::zones;
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ struct Class {
 }
 
 struct Case<'a> {
-    ask: &'a Ask,
+    query: &'a TestQuery,
     peers: &'a [(String, Answer)],
     apexes: &'a [String],
 }
@@ -88,12 +88,16 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 /// Returns the first class that explains the difference; `apexes` are the served zones, `name.`.
 pub fn class(
-    ask: &Ask,
+    query: &TestQuery,
     peers: &[(String, Answer)],
     ours: Option<&Answer>,
     apexes: &[String],
 ) -> Option<&'static str> {
-    let case = Case { ask, peers, apexes };
+    let case = Case {
+        query,
+        peers,
+        apexes,
+    };
     let fits =
         |class: &&Class| (class.explains)(&case) && ours.is_none_or(|own| (class.ours)(&case, own));
     CLASSES.iter().find(fits).map(|class| class.name)
@@ -115,7 +119,7 @@ pub fn lacks_common_additional(ours: &Answer, peers: &[(String, Answer)]) -> boo
 impl Case<'_> {
     fn peer(&self, name: &str) -> &Answer {
         let found = self.peers.iter().find(|(own, _)| own == name);
-        &found.expect("NSD, Knot and BIND are asked").1
+        &found.expect("NSD, Knot and BIND are queried").1
     }
 
     fn zone_of(&self, name: &str) -> Option<&String> {
@@ -153,7 +157,7 @@ fn any(case: &Case<'_>) -> bool {
     let part = |name: &str| case.peer(name).answer.is_subset(&all.answer);
     let follows = |name: &str| all.answer.is_subset(&case.peer(name).answer);
     let more = part("nsd") && part("knot");
-    case.ask.question.rtype == TYPE_ANY && (more || (follows("nsd") && follows("knot")))
+    case.query.question.rtype == TYPE_ANY && (more || (follows("nsd") && follows("knot")))
 }
 
 /// Expects one RRset of those BIND returns, or the redirection as NSD has it.
@@ -176,15 +180,18 @@ fn any_ours(case: &Case<'_>, own: &Answer) -> bool {
 fn soa_ttl_zero(case: &Case<'_>) -> bool {
     let (bind, knot, nsd) = (case.peer("bind"), case.peer("knot"), case.peer("nsd"));
     let data_alike = authority_data(bind) == authority_data(knot) && bind.answer == knot.answer;
-    case.ask.question.rtype == TYPE_SOA && knot.same(nsd) && data_alike && bind.rcode == knot.rcode
+    case.query.question.rtype == TYPE_SOA
+        && knot.same(nsd)
+        && data_alike
+        && bind.rcode == knot.rcode
 }
 
 /// At an alias, NSD follows it; Knot and BIND search for types that may coexist with a CNAME.
 fn types_beside_cname(case: &Case<'_>) -> bool {
     let (bind, knot, nsd) = (case.peer("bind"), case.peer("knot"), case.peer("nsd"));
-    let asked = [TYPE_RRSIG, TYPE_NSEC].contains(&case.ask.question.rtype);
+    let is_dnssec_type = [TYPE_RRSIG, TYPE_NSEC].contains(&case.query.question.rtype);
     let part = |answer: &Answer| answer.answer.is_subset(&nsd.answer);
-    asked && !nsd.answer.is_empty() && part(bind) && part(knot)
+    is_dnssec_type && !nsd.answer.is_empty() && part(bind) && part(knot)
 }
 
 /// An alias leads to the apex of a served child: its DS belongs to the parent, another zone.
@@ -195,7 +202,7 @@ fn ds_behind_alias(case: &Case<'_>) -> bool {
         record.contains(" cname ") && case.apexes.iter().any(|apex| apex == target)
     };
     let alike = bind.same(knot) && bind.answer.is_subset(&nsd.answer);
-    case.ask.question.rtype == TYPE_DS && alike && bind.answer.iter().any(to_apex)
+    case.query.question.rtype == TYPE_DS && alike && bind.answer.iter().any(to_apex)
 }
 
 fn looping(case: &Case<'_>) -> bool {
@@ -217,11 +224,11 @@ fn too_long(case: &Case<'_>) -> bool {
 /// A name that only the parent still has, below the cut to a served child, is queried or led to.
 fn shared_tree(case: &Case<'_>) -> bool {
     let (bind, knot) = (case.peer("bind"), case.peer("knot"));
-    let asked = case.ask.question.name.lowercase().to_string();
+    let qname = case.query.question.name.lowercase().to_string();
     let records = knot.answer.iter().chain(&case.peer("nsd").answer);
     let mut led_to = records.filter_map(|record| record.rsplit(' ').next());
     let stale = |name: &str| name.ends_with(zones::STALE);
-    bind.rcode == knot.rcode && (stale(&asked) || led_to.any(stale))
+    bind.rcode == knot.rcode && (stale(&qname) || led_to.any(stale))
 }
 
 /// Knot omits the SOA of a negative answer, without TC, if it does not fit into 512 octets.

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 /// Only a lost message takes this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Builds a query with EDNS.
 pub fn question(id: u16, name: &str, rtype: &str) -> Vec<u8> {
@@ -53,7 +53,7 @@ impl Client {
         let reply = match transport {
             Transport::Udp => {
                 let socket = self.send(message)?;
-                socket.set_read_timeout(Some(PATIENCE))?;
+                socket.set_read_timeout(Some(TIMEOUT))?;
                 let mut buffer = vec![0; 65_535];
                 let length = socket.recv(&mut buffer)?;
                 buffer.truncate(length);
@@ -72,10 +72,10 @@ impl Client {
     /// # Panics
     /// If it is not answered.
     pub fn ask(&self, transport: Transport, name: &str, rtype: &str) -> Message {
-        let asked = format!("{name} {rtype} over {transport} from {}", self.source);
+        let query = format!("{name} {rtype} over {transport} from {}", self.source);
         match self.exchange(transport, &question(7, name, rtype)) {
             Ok(Some(message)) => message,
-            other => panic!("{asked}: {other:?}"),
+            other => panic!("{query}: {other:?}"),
         }
     }
 
@@ -91,9 +91,9 @@ impl Client {
         let domain = Domain::for_address(self.server);
         let socket = Socket::new(domain, Type::STREAM, None)?;
         socket.bind(&SocketAddr::new(self.source, 0).into())?;
-        socket.connect_timeout(&self.server.into(), PATIENCE)?;
+        socket.connect_timeout(&self.server.into(), TIMEOUT)?;
         let mut stream = TcpStream::from(socket);
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         let length = (message.len() as u16).to_be_bytes();
         let mut reply_length = [0; 2];
         let outcome = stream

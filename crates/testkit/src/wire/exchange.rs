@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
 /// Generous, so that a busy machine fails no test; a server that answers is never waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How much later than the probe's the answer may arrive, in a server that answers out of order.
 const REORDER: Duration = Duration::from_millis(200);
@@ -90,7 +90,7 @@ impl Sockets {
         };
         let socket = UdpSocket::bind(local)?;
         socket.connect(self.address)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(TIMEOUT))?;
         socket.send(message)?;
         socket.send(probe)?;
         let mut buffer = vec![0; 65535];
@@ -98,8 +98,7 @@ impl Sockets {
             let length = match socket.recv(&mut buffer) {
                 Ok(length) => length,
                 Err(error)
-                    if is_quiet(&error)
-                        && PATIENCE > socket.read_timeout()?.unwrap_or(PATIENCE) =>
+                    if is_quiet(&error) && TIMEOUT > socket.read_timeout()?.unwrap_or(TIMEOUT) =>
                 {
                     break;
                 }
@@ -114,8 +113,8 @@ impl Sockets {
     }
 
     fn over_tcp(&self, message: &[u8], probe: &[u8]) -> std::io::Result<Option<Vec<u8>>> {
-        let mut stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut stream = TcpStream::connect_timeout(&self.address, TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         let mut both = Vec::new();
         for part in [message, probe] {
             both.extend_from_slice(&(part.len() as u16).to_be_bytes());

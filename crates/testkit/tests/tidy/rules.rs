@@ -8,8 +8,8 @@ type Faults = Vec<(String, usize)>;
 /// Lines of a file that can be read.
 const LENGTH_MAX: usize = 500;
 /// Crates that are plain functions over memory and files.
-const WITHOUT_TOKIO: [&str; 7] = [
-    "base", "stats", "wire", "dnssec", "zone", "answer", "import",
+const WITHOUT_TOKIO: [&str; 10] = [
+    "base", "stats", "wire", "dnssec", "zone", "answer", "steering", "import", "state", "files",
 ];
 /// Code that exists once, where it may be, and the advice for other places.
 const OWNED: [(&str, &[&str], &str); 7] = [
@@ -19,9 +19,10 @@ const OWNED: [(&str, &[&str], &str); 7] = [
             "crates/base/src/worker.rs",
             // Query workers, look-ups and signers are not maintenance.
             "crates/serve/src/",
+            "crates/peers/src/transfer_out/",
             // Helpers that end with the function that starts them.
-            "crates/maintain/src/secondary/start/read_back.rs",
-            "crates/store/src/file/loader.rs",
+            "crates/peers/src/secondary/start/read_back.rs",
+            "crates/files/src/loader.rs",
             "crates/nameward/src/config/zone_chunks.rs",
         ],
         "use nameward_base::worker",
@@ -31,10 +32,11 @@ const OWNED: [(&str, &[&str], &str); 7] = [
         &[
             "crates/base/src/worker.rs",
             "crates/serve/src/",
+            "crates/peers/src/transfer_out/",
             // One request, answered with an error.
             "crates/control/src/socket/serve.rs",
             // One file, reported as damaged.
-            "crates/store/src/file/loader.rs",
+            "crates/files/src/loader.rs",
         ],
         "use nameward_base::worker",
     ),
@@ -52,16 +54,13 @@ const OWNED: [(&str, &[&str], &str); 7] = [
             "crates/nameward/src/pid_file.rs",
             // Files that are moved out of the way.
             "crates/nameward/src/import/output.rs",
-            "crates/store/src/state/condition.rs",
+            "crates/state/src/condition.rs",
         ],
         "use nameward_base::file",
     ),
     (
         "SystemTime::now().duration_since",
-        &[
-            "crates/base/src/time.rs",
-            "crates/store/src/file/zone_file.rs",
-        ],
+        &["crates/base/src/time.rs", "crates/files/src/zone_file.rs"],
         "use nameward_base::time",
     ),
     (
@@ -111,14 +110,18 @@ pub fn layers(workspace: &Workspace) -> Faults {
     faults
 }
 
-/// tokio in crates that have no use for it, drivers of databases outside of store, roots without a word on unsafe code.
+/// tokio in crates that have no use for it, drivers of databases outside of their crates, roots without a word on unsafe code.
 pub fn places(workspace: &Workspace) -> Faults {
     let mut faults = Vec::new();
     for own in &workspace.crates {
         for dependency in own.dependencies() {
-            let is_driver = ["mysql_async", "tokio-postgres", "rusqlite"].contains(&dependency);
+            let owners: &[&str] = match dependency {
+                "mysql_async" | "tokio-postgres" => &["sql"],
+                "rusqlite" => &["sql", "state"],
+                _ => &[&own.name],
+            };
             let is_wrong = (dependency == "tokio" && WITHOUT_TOKIO.contains(&own.name.as_str()))
-                || (is_driver && own.name != "store");
+                || !owners.contains(&own.name.as_str());
             if is_wrong {
                 faults.push((format!("{}:{dependency}", own.name), 1));
             }

@@ -7,17 +7,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Octets of the option before the address: family, source prefix length, scope prefix length.
 const FIXED: usize = 4;
 
-/// The client subnet option of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SubnetOption<'a> {
-    /// The option is not there, or its sender is not believed.
-    Absent,
-    /// The option is there, not parsed.
-    Received(&'a [u8]),
-    /// The option of a sender that is believed; the reply has it, too. Set by the server, not by the parser.
-    Believed(ClientSubnet),
-}
-
 /// The network of a client. The prefix length 0 means that the client opted out (RFC 7871 section
 /// 7.1.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -64,13 +64,19 @@ impl OptRecord<'_> {
     /// Writes the record into `out`, which must have exactly its length.
     #[inline]
     pub(super) fn encode(&self, rcode: Rcode, out: &mut [u8]) {
-        let (fixed, mut rest) = out.split_at_mut(OPT_FIXED);
+        let (fixed, rest) = out.split_at_mut(OPT_FIXED);
         let (payload, extended) = (self.payload.to_be_bytes(), (rcode as u16 >> 4) as u8);
         let flags = u8::from(self.dnssec_ok) << 7 | u8::from(self.compact_ok) << 6;
         let len = (rest.len() as u16).to_be_bytes();
         fixed.copy_from_slice(&[
             0, 0, 41, payload[0], payload[1], extended, 0, flags, 0, len[0], len[1],
         ]);
+        if !rest.is_empty() {
+            self.encode_options(rest);
+        }
+    }
+
+    fn encode_options(&self, mut rest: &mut [u8]) {
         let mut option = |code: u8, value: &[u8]| {
             let (option, behind) = std::mem::take(&mut rest).split_at_mut(4 + value.len());
             let len = (value.len() as u16).to_be_bytes();

@@ -1,6 +1,7 @@
 //! Tests of requests: what is read, what is malformed, what is kept.
 
 use super::*;
+use crate::rtype::{Class, Opcode, Type};
 
 const PLAIN: &[u8] = b"\x12\x34\x01\x00\x00\x01\0\0\0\0\0\0\x03wWw\x07example\0\x00\x01\x00\x01";
 
@@ -35,10 +36,10 @@ fn edns_is_read() {
     let with_options =
         b"\0\x00\x29\x02\x00\x00\x01\x00\x00\x00\x10\x00\x03\0\0\x00\x0a\0\x08abcdefgh";
     let packet = with_additional(&[with_options]);
-    let edns = Query::parse(&packet).unwrap().edns.unwrap();
-    assert!(edns.nsid && edns.version == 1);
-    assert_eq!(edns.cookie, Some(&b"abcdefgh"[..]));
-    assert!(!Query::parse(&packet).unwrap().is_plain);
+    let query = Query::parse(&packet).unwrap();
+    assert!(query.edns.unwrap().nsid && query.edns.unwrap().version == 1);
+    assert_eq!(query.cookie(), Some(&b"abcdefgh"[..]));
+    assert!(query.has_cookie() && !query.is_plain);
 }
 
 #[test]
@@ -68,7 +69,7 @@ fn a_keepalive_option_is_read_with_or_without_a_value() {
         let query = Query::parse(&packet).unwrap();
         let edns = query.edns.unwrap();
         assert_eq!(query.is_plain, edns.keepalive == KeepaliveOption::Absent);
-        assert_eq!(edns.reply_keepalive, None);
+        assert_eq!(*query.reply_options, ReplyOptions::NONE);
         edns.keepalive
     };
     assert_eq!(keepalive(&[]), KeepaliveOption::Absent);

@@ -333,7 +333,18 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
     /// Writes the OPT record, for which room was kept.
     #[inline]
     pub fn opt(&mut self, opt: &OptRecord<'_>, rcode: Rcode) -> Result<(), MessageFull> {
-        let end = self.at + opt.octets();
+        self.opt_of_len(opt, opt.octets(), rcode)
+    }
+
+    /// Like [`MessageWriter::opt`], with the length of the record, which takes some time to compute.
+    #[inline]
+    pub fn opt_of_len(
+        &mut self,
+        opt: &OptRecord<'_>,
+        octets: usize,
+        rcode: Rcode,
+    ) -> Result<(), MessageFull> {
+        let end = self.at + octets;
         if end > self.limit {
             return Err(MessageFull);
         }
@@ -345,7 +356,7 @@ impl<'n, 'b> MessageWriter<'n, 'b> {
 
     /// Writes the header of a reply to `request`; returns the length of the message.
     #[inline]
-    pub fn finish(self, request: &[u8], flags: ReplyFlags) -> usize {
+    pub fn finish(&mut self, request: &[u8], flags: ReplyFlags) -> usize {
         write_reply_header(request, self.out, flags, self.counts);
         self.at
     }

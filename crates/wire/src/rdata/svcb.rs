@@ -87,14 +87,14 @@ pub(super) fn check(data: &[u8]) -> Result<(), RdataError> {
         rest = behind;
     }
     // Both lists are in ascending order, so one pass finds each mandatory key.
-    let mut wanted = mandatory.chunks_exact(2).peekable();
+    let mut missing = mandatory.chunks_exact(2).peekable();
     rest = data;
     while !rest.is_empty() {
         let (key, _, behind) = split_param(rest)?;
-        wanted.next_if(|wanted| **wanted == key.to_be_bytes());
+        missing.next_if(|missing| **missing == key.to_be_bytes());
         rest = behind;
     }
-    match wanted.next() {
+    match missing.next() {
         None => Ok(()),
         Some(_) => Err(RdataError::Value("a mandatory key that is not there")),
     }

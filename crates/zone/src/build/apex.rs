@@ -14,7 +14,7 @@ pub struct PackedApex {
     node: Box<[u8]>,
     /// The node, if its records name hosts, which are resolved for each zone separately.
     with_targets: Option<PlacedNode>,
-    places: RecordLocations,
+    locations: RecordLocations,
     soa_from: RecordLocation,
     records: u64,
 }
@@ -48,7 +48,7 @@ impl ZoneBuilder {
         Some(PackedApex {
             node: self.arena[FIRST_PLACE as usize * ALIGN..].into(),
             with_targets: self.with_targets.first().copied(),
-            places: self.places,
+            locations: self.locations,
             soa_from: self.soa_from,
             records: self.records,
         })
@@ -62,7 +62,7 @@ impl ZoneBuilder {
         put_slot(&mut self.slots, tag(hash), FIRST_PLACE);
         self.names = 1;
         self.with_targets.extend(apex.with_targets);
-        (self.places, self.soa_from) = (apex.places, apex.soa_from);
+        (self.locations, self.soa_from) = (apex.locations, apex.soa_from);
         self.records = apex.records;
     }
 }
@@ -138,7 +138,7 @@ mod tests {
                 for (owner, rtype, rdata) in records {
                     builder.add(&record(&name(owner), *rtype, rdata));
                 }
-                (builder.record_count(), builder.soa_place())
+                (builder.record_count(), builder.soa_location())
             };
             let counted = add_all(&mut builder);
             let (whole, findings) = builder.end();

@@ -53,7 +53,7 @@ impl ZoneBuilder {
     /// the fast path: its servers must then be resolved later.
     pub(crate) fn begin_cut(&mut self, place: u32, hash: u64, from: RecordLocation) -> bool {
         let is_child = self.current_key.labels() == self.apex_key().labels() + 1;
-        if self.is_tolerant || !self.places.are_plain() || !is_child {
+        if self.is_tolerant || !self.locations.are_plain() || !is_child {
             return false;
         }
         let base = place as usize * ALIGN;

@@ -103,11 +103,11 @@ fn zeroes(count: usize) -> Result<Vec<u64>, ZoneFull> {
 
 /// Shrinks the table to its final size: growth by doubling leaves up to two thirds of it empty.
 pub(crate) fn fitting_slots(slots: &mut Vec<u64>, names: usize) -> Result<Box<[u64]>, ZoneFull> {
-    let wanted = slots_for(names);
-    if (wanted..=wanted + wanted / ROOM_SHARE * 2).contains(&slots.len()) {
+    let slot_count = slots_for(names);
+    if (slot_count..=slot_count + slot_count / ROOM_SHARE * 2).contains(&slots.len()) {
         return Ok(std::mem::take(slots).into_boxed_slice());
     }
-    let mut fitting = zeroes(wanted)?.into_boxed_slice();
+    let mut fitting = zeroes(slot_count)?.into_boxed_slice();
     slots
         .drain(..)
         .filter(|&slot| slot != 0)
@@ -166,20 +166,23 @@ mod tests {
 
     #[test]
     fn a_table_grows_to_what_the_rest_of_the_text_will_need() {
-        let wanted = slots_for(NAMES as usize + 1);
+        let slot_count = slots_for(NAMES as usize + 1);
         let (count, sizes) = slots_of(u64::from(NAMES) * 10);
         // The table was never larger than necessary, and keeps its size at the end.
         assert_eq!(sizes.last(), Some(&count), "{sizes:?}");
-        assert!((wanted..wanted + wanted / 16).contains(&count), "{sizes:?}");
+        assert!(
+            (slot_count..slot_count + slot_count / 16).contains(&count),
+            "{sizes:?}"
+        );
     }
 
     #[test]
     fn a_table_is_right_however_wrong_the_size_of_the_text_is() {
-        let wanted = slots_for(NAMES as usize + 1);
+        let slot_count = slots_for(NAMES as usize + 1);
         for of in [0, 1, 100_000, 470_000, 600_000, 2_000_000, u64::MAX] {
             let (count, sizes) = slots_of(of);
             assert!(
-                (wanted..wanted + wanted / 16).contains(&count),
+                (slot_count..slot_count + slot_count / 16).contains(&count),
                 "{of}: {count}"
             );
             let steps = sizes.windows(2).map(|pair| pair[1] as f64 / pair[0] as f64);

@@ -71,11 +71,11 @@ impl ZoneBuilder {
         let node = self.node(place);
         // A delegation may already have its servers resolved, which overwrites the source
         // locations.
-        let has_places = self.places.are_plain() && !node.has(flags::CUT);
+        let has_locations = self.locations.are_plain() && !node.has(flags::CUT);
         for rrset in node.rrsets() {
             for record in rrset.records() {
-                let from = if has_places && record.place != 0 {
-                    self.places.place(record.place)
+                let from = if has_locations && record.place != 0 {
+                    self.locations.with_lower(record.place)
                 } else {
                     RecordLocation::NONE
                 };

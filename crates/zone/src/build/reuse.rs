@@ -57,7 +57,7 @@ impl ZoneBuilder {
             has_auto_hints: false,
             findings: Findings::default(),
             elsewhere: HashMap::new(),
-            places: RecordLocations::default(),
+            locations: RecordLocations::default(),
             last_cut: LastCut::default(),
             connected: Vec::new(),
             soa_from: RecordLocation::NONE,
@@ -114,7 +114,7 @@ impl ZoneBuilder {
             has_auto_hints,
             findings,
             elsewhere,
-            places,
+            locations,
             last_cut,
             connected,
             soa_from,
@@ -159,7 +159,7 @@ impl ZoneBuilder {
         (*names, *records, *octets_left) = (0, 0, usize::MAX);
         *text_read = None;
         (*cut_depths, *has_scripts) = (0, false);
-        (*places, *soa_from) = (RecordLocations::default(), RecordLocation::NONE);
+        (*locations, *soa_from) = (RecordLocations::default(), RecordLocation::NONE);
         (*limits, *script_check) = (ZoneLimits::default(), ScriptCheck::default());
         *current_in_zone = true;
         (*is_tolerant, *is_merging) = (false, false);

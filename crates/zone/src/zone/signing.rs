@@ -27,24 +27,24 @@ impl Zone {
     /// size of the zone, and follows changes from then on.
     pub fn chain_for(&self, signing: &Signing) -> Arc<DenialChain> {
         let kind = ChainKind::from_signing(signing);
-        let kept = &self.indexes().chain;
-        let mut kept = kept.lock();
-        if let Some(chain) = kept.as_ref().filter(|chain| chain.is_of(&kind)) {
+        let cached = &self.indexes().chain;
+        let mut cached = cached.lock();
+        if let Some(chain) = cached.as_ref().filter(|chain| chain.is_of(&kind)) {
             return Arc::clone(chain);
         }
         let chain = Arc::new(DenialChain::from_zone(self, kind));
-        *kept = Some(Arc::clone(&chain));
+        *cached = Some(Arc::clone(&chain));
         chain
     }
 
     pub(crate) fn kept_chain(&self) -> Option<Arc<DenialChain>> {
-        let kept = &self.indexes_if_made()?.chain;
-        kept.lock().clone()
+        let cached = &self.indexes_if_made()?.chain;
+        cached.lock().clone()
     }
 
     pub(crate) fn keep_chain(&self, chain: Option<Arc<DenialChain>>) {
-        let kept = &self.indexes().chain;
-        *kept.lock() = chain;
+        let cached = &self.indexes().chain;
+        *cached.lock() = chain;
     }
 
     /// Drops the denial chain: the zone is no longer signed.

@@ -3,9 +3,9 @@
 
 use nameward_base::time::now_seconds;
 use nameward_dnssec::SoaEdit;
-use nameward_maintain::keys::local::signing_keys;
-use nameward_maintain::keys::rollover::DsReadiness;
-use nameward_store::sql::write::StoredRecord;
+use nameward_keys::local::signing_keys;
+use nameward_keys::rollover::DsReadiness;
+use nameward_sql::write::StoredRecord;
 use nameward_wire::rdata::write_text;
 use nameward_wire::{NameBuf, Type};
 use serde::{Deserialize, Serialize};

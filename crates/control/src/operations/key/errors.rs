@@ -1,7 +1,7 @@
 //! Errors of key operations, for every storage of keys.
 
-use nameward_maintain::keys::local::ZoneKeysError;
-use nameward_store::sql::write::{KeyRefusal, WriteError};
+use nameward_keys::local::ZoneKeysError;
+use nameward_sql::write::{KeyRefusal, WriteError};
 use nameward_wire::NameBuf;
 
 use crate::operations::{Database, ErrorKind, OperationError};

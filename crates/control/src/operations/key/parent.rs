@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use nameward_maintain::keys::storage::KeyStorage;
+use nameward_keys::storage::KeyStorage;
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::RecordsAt as _;
 

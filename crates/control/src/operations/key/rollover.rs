@@ -2,8 +2,8 @@
 
 use nameward_base::time::now_seconds;
 use nameward_dnssec::rollover::{DsSight, KeyRole};
-use nameward_maintain::keys::local::{KeyProgress, ZoneKeysError};
-use nameward_maintain::keys::rollover::{NO_POLICY, NextStep, RolloverError, step_words};
+use nameward_keys::local::{KeyProgress, ZoneKeysError};
+use nameward_keys::rollover::{NO_POLICY, NextStep, RolloverError, step_words};
 use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 

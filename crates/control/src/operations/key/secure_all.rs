@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use nameward_maintain::keys::storage::RequestedSigning;
+use nameward_keys::storage::RequestedSigning;
 use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};

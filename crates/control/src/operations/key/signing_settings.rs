@@ -6,8 +6,8 @@
 
 use nameward_base::time::now_seconds;
 use nameward_dnssec::{Denial, DenialSettings, Nsec3, Nsec3Param, SoaEdit};
-use nameward_maintain::keys::local::{SigningSettings, ZoneKey};
-use nameward_maintain::keys::storage::{KeyStorage, RequestedSigning};
+use nameward_keys::local::{SigningSettings, ZoneKey};
+use nameward_keys::storage::{KeyStorage, RequestedSigning};
 use nameward_wire::NameBuf;
 
 use super::errors::zone_keys_error;

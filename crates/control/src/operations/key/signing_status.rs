@@ -2,9 +2,9 @@
 
 use nameward_base::time::now_seconds;
 use nameward_dnssec::{Denial, DenialStyle, Keys, SignatureCache, Signing, SigningPolicy};
-use nameward_maintain::keys::local::{ZoneKey, signing_keys};
-use nameward_maintain::keys::rollover::{ZoneSigningStatus, signatures_end};
-use nameward_maintain::keys::storage::KeyStorage;
+use nameward_keys::local::{ZoneKey, signing_keys};
+use nameward_keys::rollover::{ZoneSigningStatus, signatures_end};
+use nameward_keys::storage::KeyStorage;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::SigningState;
 use serde::{Deserialize, Serialize};
@@ -122,7 +122,7 @@ impl Operations {
             keys.iter()
                 .any(|key| key.number == number && key.usage.asks_ds)
         };
-        let wanted = listed.iter().filter(|key| has_ds(key.key));
+        let with_ds = listed.iter().filter(|key| has_ds(key.key));
         ListedSigning {
             signed: match &status {
                 Ok(status) if status.policy.is_some() => "policy",
@@ -133,7 +133,7 @@ impl Operations {
             denial,
             policy: status.as_ref().ok().and_then(|of| of.policy.clone()),
             keys: listed.iter().map(words).collect(),
-            ds: wanted.filter_map(|key| key.ds.clone()).collect(),
+            ds: with_ds.filter_map(|key| key.ds.clone()).collect(),
             next: status
                 .as_ref()
                 .ok()
@@ -185,7 +185,7 @@ impl Operations {
             let mut all = keys.iter().zip(signing_keys.list());
             all.any(|(key, made)| key.number == number && made.usage().asks_ds)
         };
-        let wanted: Vec<String> = listed
+        let with_ds: Vec<String> = listed
             .iter()
             .filter(|key| asks_ds(key.key))
             .filter_map(|key| key.ds.clone())
@@ -196,7 +196,7 @@ impl Operations {
             signed: "database".into(),
             denial: Some(of_memory.unwrap_or_else(|| live_denial_keyword(&signing).into())),
             keys: listed.iter().map(stored_key_text).collect(),
-            ds: wanted,
+            ds: with_ds,
             signature_expires: Some(signing.earliest_end(now_seconds())),
             ..ListedSigning::default()
         }))

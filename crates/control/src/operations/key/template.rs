@@ -4,8 +4,8 @@ use nameward_base::time::now_seconds;
 
 use nameward_dnssec::rollover::KeyRole;
 use nameward_dnssec::{PrivateKey, algorithm_number};
-use nameward_maintain::keys::local::{PrivateKeyLocation, ZoneKey};
-use nameward_maintain::keys::storage::manual_use;
+use nameward_keys::local::{PrivateKeyLocation, ZoneKey};
+use nameward_keys::storage::manual_use;
 
 use crate::operations::{KeyTemplate, OperationError, SecretText};
 

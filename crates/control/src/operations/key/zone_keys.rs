@@ -5,11 +5,9 @@ use nameward_base::text::counted;
 use nameward_base::time::now_seconds;
 use nameward_dnssec::rollover::KeyRole;
 use nameward_dnssec::{KeyUse, PrivateKey, SigningKey, algorithm_name};
-use nameward_maintain::keys::local::{ZoneKey, ZoneKeysError, signing_keys};
-use nameward_maintain::keys::rollover::KeyStatus;
-use nameward_maintain::keys::storage::{
-    KeyEntry, KeyStorage, RequestedSigning, UnusableKey, UseChange,
-};
+use nameward_keys::local::{ZoneKey, ZoneKeysError, signing_keys};
+use nameward_keys::rollover::KeyStatus;
+use nameward_keys::storage::{KeyEntry, KeyStorage, RequestedSigning, UnusableKey, UseChange};
 use nameward_wire::rdata::write_text;
 use nameward_wire::{NameBuf, Type};
 use serde::{Deserialize, Serialize};

@@ -6,8 +6,8 @@ use std::sync::mpsc::sync_channel;
 use std::time::SystemTime;
 
 use nameward_maintain::{CommitError, VersionSource};
-use nameward_store::sql::write::{AttributeChange, Committed, StoredRecord, WriteError};
-use nameward_store::state::{JournalOrigin, ZoneStorage};
+use nameward_sql::write::{AttributeChange, Committed, StoredRecord, WriteError};
+use nameward_state::{JournalOrigin, ZoneStorage};
 use nameward_wire::rdata::{canonicalise, write_text};
 use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::change::{

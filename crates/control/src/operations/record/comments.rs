@@ -1,7 +1,7 @@
 //! Operations on the comments that databases store with RRsets.
 
 use nameward_base::time::now_seconds;
-use nameward_store::sql::write::{AttributeChange, NewComment, StoredComment};
+use nameward_sql::write::{AttributeChange, NewComment, StoredComment};
 use serde::{Deserialize, Serialize};
 
 use super::{owner, read_type};

@@ -2,8 +2,8 @@
 //! converted to a list of such changes.
 
 use nameward_base::time::now_seconds;
-use nameward_store::sql::split_long_strings;
-use nameward_store::sql::write::{AttributeChange, NewComment, keeps_text};
+use nameward_sql::split_long_strings;
+use nameward_sql::write::{AttributeChange, NewComment, keeps_text};
 use nameward_wire::rdata::write_text;
 use nameward_wire::zonefile::{self, Options, Record, Severity};
 use nameward_wire::{NameBuf, Type};

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use nameward_store::sql::write::{AttributeChange, StoredMetadata};
+use nameward_sql::write::{AttributeChange, StoredMetadata};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{ChangeAuthor, Edit};
 use nameward_zone::{Serial, SerialRule};

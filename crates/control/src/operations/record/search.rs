@@ -1,6 +1,6 @@
 //! Searches the records of all zones, by owner or data.
 
-use nameward_store::sql::write::StoredRecord;
+use nameward_sql::write::StoredRecord;
 use nameward_wire::rdata::write_text;
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use nameward_base::time::now_seconds;
 use nameward_maintain::change_feed::FeedSettingChange;
-use nameward_store::state::{AUDIT_ENTRIES_MAX, AuditEntry, AuditFilter, StateChange};
+use nameward_state::{AUDIT_ENTRIES_MAX, AuditEntry, AuditFilter, StateChange};
 use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

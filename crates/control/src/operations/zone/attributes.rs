@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use nameward_base::time::now_seconds;
-use nameward_store::sql::ZoneRow;
-use nameward_store::sql::write::ZoneOverview;
+use nameward_sql::ZoneRow;
+use nameward_sql::write::ZoneOverview;
 use nameward_wire::NameBuf;
 use nameward_zone::{SigningState, Zone, ZoneKind};
 use serde::{Deserialize, Serialize};

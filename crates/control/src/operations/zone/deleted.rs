@@ -7,10 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use nameward_maintain::follow::place_of_rank;
 use nameward_maintain::policy::UNCONFIGURED_RANK;
-use nameward_store::sql::write::{CopyOrder, WriteError, ZoneCopy};
-use nameward_store::state::{
-    CopyBounds, DeletedCopy, DeletedZone, StateChange, StateError, StateStore,
-};
+use nameward_sql::write::{CopyOrder, WriteError, ZoneCopy};
+use nameward_state::{CopyBounds, DeletedCopy, DeletedZone, StateChange, StateError, StateStore};
 use nameward_wire::NameBuf;
 use nameward_zone::Serial;
 use serde::{Deserialize, Serialize};

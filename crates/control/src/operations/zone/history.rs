@@ -1,8 +1,8 @@
 //! The history of a zone, from its journal or from the table in its database: the list of versions, and the
 //! difference between two.
 
-use nameward_maintain::outgoing::condense;
-use nameward_store::state::{JournalEntry, JournalOrigin, JournalVersion};
+use nameward_peers::transfer_out::encode::condense;
+use nameward_state::{JournalEntry, JournalOrigin, JournalVersion};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::RecordList;
 use nameward_zone::change::Difference;

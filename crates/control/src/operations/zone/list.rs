@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use nameward_maintain::policy::{
     CONFIGURED_RANK, Policies, PolicySource, UNCONFIGURED_RANK, ZonePolicy,
 };
-use nameward_store::sql::ZoneRow;
-use nameward_store::sql::write::ZoneOverview;
+use nameward_sql::ZoneRow;
+use nameward_sql::write::ZoneOverview;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{SigningState, Zone, ZoneKind};
 

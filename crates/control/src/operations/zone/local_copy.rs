@@ -8,12 +8,14 @@ use nameward_base::time::now_seconds;
 use std::sync::Arc;
 
 use nameward_base::secret::Secret;
-use nameward_maintain::keys::local::KeysCopy;
+use nameward_files::zone_from_text;
+use nameward_keys::local::KeysCopy;
+use nameward_maintain::Moment;
+use nameward_maintain::SoaTimes;
+use nameward_maintain::contents_of;
 use nameward_maintain::policy::{DeclaredSettings, UNCONFIGURED_RANK};
 use nameward_maintain::sync::whole_text;
-use nameward_maintain::{Moment, contents_of, zone::SoaTimes};
-use nameward_store::file::zone_from_text;
-use nameward_store::state::{DeletedZone, StateChange};
+use nameward_state::{DeletedZone, StateChange};
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, Zone, ZoneKind};
 

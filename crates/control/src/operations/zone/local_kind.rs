@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nameward_maintain::follow::ServedFile;
 use nameward_maintain::policy::{DeclaredSettings, UNCONFIGURED_RANK};
 use nameward_maintain::read_contents;
-use nameward_store::state::{StateChange, ZoneStorage};
+use nameward_state::{StateChange, ZoneStorage};
 use nameward_wire::NameBuf;
 use nameward_zone::Zone;
 

@@ -4,7 +4,7 @@
 //! Everything is checked before anything is changed, and changes are undone if a later step fails.
 
 use nameward_dnssec::{Denial, DenialSettings, Nsec3Param, SoaEdit};
-use nameward_maintain::keys::storage::RequestedSigning;
+use nameward_keys::storage::RequestedSigning;
 use nameward_maintain::policy::{DeclaredSettings, UNCONFIGURED_RANK};
 use nameward_wire::NameBuf;
 use nameward_zone::change::ChangeAuthor;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nameward_store::sql::ZoneRow;
+use nameward_sql::ZoneRow;
 use nameward_wire::NameBuf;
 use nameward_zone::change::{RecordsAt as _, SignedBy};
 use nameward_zone::{SigningState, Zone, ZoneKind};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nameward_store::sql::write::{AttributeChange, MetadataEdit, StoredRecord};
+use nameward_sql::write::{AttributeChange, MetadataEdit, StoredRecord};
 use nameward_wire::Type;
 use nameward_zone::Serial;
 use nameward_zone::change::{ChangeAuthor, Edit, NewRecord, RrsetData};
@@ -20,7 +20,7 @@ use crate::operations::{
     zone_name,
 };
 use nameward_maintain::policy::POLICY_METADATA;
-use nameward_store::sql::ZoneRow;
+use nameward_sql::ZoneRow;
 
 /// Maximum length of `domainmetadata.kind`.
 const KIND_MAX: usize = 32;

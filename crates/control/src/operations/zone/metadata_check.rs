@@ -3,8 +3,8 @@
 
 use nameward_dnssec::{MAX_ITERATIONS, Nsec3Param, SigningPolicy};
 use nameward_maintain::policy::database::read_policy;
-use nameward_store::sql::write::{AttributeChange, MetadataEdit};
-use nameward_store::sql::{SettingItem, ZoneRow, term_kind};
+use nameward_sql::write::{AttributeChange, MetadataEdit};
+use nameward_sql::{SettingItem, ZoneRow, term_kind};
 use serde::{Deserialize, Serialize};
 
 use crate::operations::OperationError;

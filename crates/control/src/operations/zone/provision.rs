@@ -3,9 +3,9 @@
 
 use std::time::SystemTime;
 
+use nameward_keys::database::first_key;
 use nameward_maintain::follow::place_of_rank;
-use nameward_maintain::keys::database::first_key;
-use nameward_store::sql::write::{AttributeChange, NewZone};
+use nameward_sql::write::{AttributeChange, NewZone};
 use nameward_wire::rdata::write_text;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{Edit, RrsetData, set_soa_serial, soa_serial};

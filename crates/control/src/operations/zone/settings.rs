@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use nameward_maintain::keys::database::{first_key, removal};
-use nameward_store::sql::ZoneRow;
-use nameward_store::sql::write::{AttributeChange, MetadataEdit};
+use nameward_keys::database::{first_key, removal};
+use nameward_sql::ZoneRow;
+use nameward_sql::write::{AttributeChange, MetadataEdit};
 use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
 use nameward_zone::change::ChangeAuthor;

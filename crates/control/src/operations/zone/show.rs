@@ -3,8 +3,8 @@
 //! A database that does not respond only costs its own data: what this server and other databases know is shown.
 
 use nameward_maintain::policy::ZonePolicy;
-use nameward_store::sql::ZoneRow;
-use nameward_store::sql::write::{StoredRecord, WriteError};
+use nameward_sql::ZoneRow;
+use nameward_sql::write::{StoredRecord, WriteError};
 use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};

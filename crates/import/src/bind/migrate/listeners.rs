@@ -158,7 +158,7 @@ impl BindImporter {
     fn set_listeners(&mut self, found: FoundListeners) {
         let texts = |list: &[SocketAddr]| list.iter().map(ToString::to_string).collect();
         if let Some(spot) = found.first {
-            let place = self.place(spot);
+            let location = self.location(spot);
             let mut list: Vec<String> = texts(&found.plain);
             if list.is_empty() {
                 // An empty list would mean the default: all addresses.
@@ -166,33 +166,33 @@ impl BindImporter {
             }
             let value = ImportedValue::Texts(list);
             self.server
-                .take(&place, ("server", "listen"), value, "listen-on");
+                .take(&location, ("server", "listen"), value, "listen-on");
         }
         for (spot, setting, list) in [
             (found.first_tls, "listen_tls", &found.tls),
             (found.first_https, "listen_https", &found.https),
         ] {
             if let Some(spot) = spot {
-                let (place, value) = (self.place(spot), ImportedValue::Texts(texts(list)));
+                let (location, value) = (self.location(spot), ImportedValue::Texts(texts(list)));
                 self.server
-                    .take(&place, ("server", setting), value, "listen-on");
+                    .take(&location, ("server", setting), value, "listen-on");
             }
         }
         if let Some(spot) = found.first_tls.or(found.first_https) {
-            let place = self.place(spot);
+            let location = self.location(spot);
             if let Some(path) = found.path.filter(|path| path != HTTPS_PATH) {
                 let value = ImportedValue::Text(path);
-                self.server.set(Some(&place), ("https", "path"), value);
+                self.server.set(Some(&location), ("https", "path"), value);
             }
             if found.has_tls_1_2 {
                 let value = ImportedValue::Text("1.2".into());
                 self.server
-                    .set(Some(&place), ("tls", "minimum_version"), value);
+                    .set(Some(&location), ("tls", "minimum_version"), value);
             }
             let (certificates, keys) = found.files.into_iter().unzip();
             for (key, paths) in [("certificate", certificates), ("key", keys)] {
                 let value = ImportedValue::Texts(paths);
-                self.server.set(Some(&place), ("tls", key), value);
+                self.server.set(Some(&location), ("tls", key), value);
             }
         }
     }

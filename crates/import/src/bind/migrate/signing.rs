@@ -18,27 +18,30 @@ impl BindImporter {
         let switch = words.rfind(|(_, word, _)| word == "querylog");
         let is_off = |value: &str| ["no", "false", "0"].contains(&value);
         if let Some((spot, _, value)) = switch {
-            let place = self.place(*spot);
+            let location = self.location(*spot);
             let value = ImportedValue::Switch(!is_off(value));
             self.server
-                .take(&place, ("query_log", "enabled"), value, "querylog");
+                .take(&location, ("query_log", "enabled"), value, "querylog");
         }
         let Some(channel) = &statements.query_log else {
             return;
         };
-        let place = self.place(channel.spot);
+        let location = self.location(channel.spot);
         if switch.is_none() {
             let key = ("query_log", "enabled");
             self.server
-                .set(Some(&place), key, ImportedValue::Switch(true));
+                .set(Some(&location), key, ImportedValue::Switch(true));
         }
         if let Some(file) = &channel.file {
             let path = statements.directory.join(file);
             let value = ImportedValue::Text(path.to_string_lossy().into_owned());
-            self.server.set(Some(&place), ("query_log", "file"), value);
+            self.server
+                .set(Some(&location), ("query_log", "file"), value);
         }
         let text = "logging category queries: see [query_log]; the line format differs";
-        self.server.report.add(ImportVerdict::Changed, &place, text);
+        self.server
+            .report
+            .add(ImportVerdict::Changed, &location, text);
     }
 
     /// Checks whether the members of a catalog are transferred from the catalog's primaries, as they are here.
@@ -117,11 +120,11 @@ impl BindImporter {
             let text = format!("{text}: {}", changes.join("; "));
             self.note(ImportVerdict::Changed, spot, text);
         }
-        let place = self.place(spot);
+        let location = self.location(spot);
         self.server.policies.push(ImportedPolicy {
             name: name.to_string(),
             settings,
-            place,
+            location,
         });
         Ok(())
     }

@@ -34,7 +34,7 @@ impl BindImporter {
                     .map(|address| SocketAddr::new(*address, 0).to_string())
                     .collect(),
                 zones: Vec::new(),
-                place: self.place(view.spot),
+                location: self.location(view.spot),
             };
             for zone in zones {
                 match zone {

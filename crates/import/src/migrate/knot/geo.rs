@@ -110,7 +110,7 @@ impl KnotReader<'_> {
         let note = format!("mod-geoip {id}: LUA records in the zones that use it");
         self.server
             .report
-            .add(ImportVerdict::Taken, &item.place, note);
+            .add(ImportVerdict::Taken, &item.location, note);
         Ok(text + &scripts)
     }
 
@@ -178,8 +178,8 @@ impl KnotReader<'_> {
             .item
             .entry("config-file")
             .ok_or("mod-geoip has no config-file")?;
-        let path = directory_of(Path::new(&*file.place.file)).join(file.value());
-        let Some((label, text)) = self.texts.open(&path, &file.place) else {
+        let path = directory_of(Path::new(&*file.location.file)).join(file.value());
+        let Some((label, text)) = self.texts.open(&path, &file.location) else {
             return Err("its config-file cannot be read".into());
         };
         self.texts.close();
@@ -218,7 +218,7 @@ impl KnotReader<'_> {
         let Some(entry) = item.entry("geodb-file") else {
             return;
         };
-        let path = directory_of(Path::new(&*entry.place.file)).join(entry.value());
+        let path = directory_of(Path::new(&*entry.location.file)).join(entry.value());
         let path = path.to_string_lossy().into_owned();
         let key = ("geoip", "databases");
         let settings = self.server.settings.iter();
@@ -233,7 +233,7 @@ impl KnotReader<'_> {
         }
         let value = ImportedValue::Texts(files);
         self.server
-            .take(&entry.place, key, value, "geodb-file of mod-geoip");
+            .take(&entry.location, key, value, "geodb-file of mod-geoip");
     }
 }
 
@@ -335,7 +335,7 @@ impl GeoModule<'_> {
             let mut code = self.choice(branches);
             for (number, branch) in (1..).zip(branches) {
                 let value = find(&branch.sets).unwrap_or_else(|| {
-                    // An alias takes the place of all types.
+                    // An alias replaces all types.
                     if has_alias(&branch.sets) {
                         "{}".to_owned()
                     } else {

@@ -25,19 +25,19 @@ impl KnotReader<'_> {
         };
         let mut state = LineState::default();
         for (line, number) in text.lines().zip(1..) {
-            let place = ConfigLocation {
+            let location = ConfigLocation {
                 file: Arc::clone(&file),
                 line: number,
             };
             if self.texts.is_full() {
                 break;
             }
-            self.line(without_comment(line), &place, &mut state);
+            self.line(without_comment(line), &location, &mut state);
         }
         self.texts.close();
     }
 
-    fn line(&mut self, line: &str, place: &ConfigLocation, state: &mut LineState) {
+    fn line(&mut self, line: &str, location: &ConfigLocation, state: &mut LineState) {
         let text = line.trim();
         if text.is_empty() {
             return;
@@ -58,12 +58,12 @@ impl KnotReader<'_> {
             return self.entry(
                 rest_trimmed,
                 margin + text.len() - rest_trimmed.len(),
-                place,
+                location,
                 state,
             );
         }
         if margin > 0 {
-            return self.entry(text, margin, place, state);
+            return self.entry(text, margin, location, state);
         }
         match text.split_once(':') {
             Some((name, "")) => {
@@ -72,48 +72,55 @@ impl KnotReader<'_> {
                     ..LineState::default()
                 };
             }
-            Some(("include", value)) => self.include(unquoted(value.trim()), place),
+            Some(("include", value)) => self.include(unquoted(value.trim()), location),
             _ => {
                 let message = format!("expected a section such as zone:, found {text:?}");
-                self.texts.error(place, message);
+                self.texts.error(location, message);
             }
         }
     }
 
-    fn include(&mut self, value: &str, place: &ConfigLocation) {
-        let pattern = directory_of(Path::new(&*place.file)).join(value);
-        for path in self.texts.included(&pattern, place) {
-            self.file(&path, place);
+    fn include(&mut self, value: &str, location: &ConfigLocation) {
+        let pattern = directory_of(Path::new(&*location.file)).join(value);
+        for path in self.texts.included(&pattern, location) {
+            self.file(&path, location);
         }
     }
 
-    fn entry(&mut self, text: &str, margin: usize, place: &ConfigLocation, state: &mut LineState) {
+    fn entry(
+        &mut self,
+        text: &str,
+        margin: usize,
+        location: &ConfigLocation,
+        state: &mut LineState,
+    ) {
         let Some(section) = &state.section else {
-            return self
-                .texts
-                .error(place, "expected a section such as zone: before this line");
+            return self.texts.error(
+                location,
+                "expected a section such as zone: before this line",
+            );
         };
         let Some((key, value)) = text.split_once(':') else {
             let message = format!("expected key: value, found {text:?}");
-            return self.texts.error(place, message);
+            return self.texts.error(location, message);
         };
         self.count += 1;
         if self.count > ENTRIES_MAX {
             let message = format!("more than {ENTRIES_MAX} entries");
-            return self.texts.error(place, message);
+            return self.texts.error(location, message);
         }
         let values = match list(value.trim()) {
             Some(values) => values,
             None => {
                 let message = format!("expected ']' at the end of {:?}", value.trim());
-                return self.texts.error(place, message);
+                return self.texts.error(location, message);
             }
         };
         state.open_list = values.is_empty().then_some(margin);
         if !state.has_item {
             self.items.push(KnotItem {
                 section: section.clone(),
-                place: place.clone(),
+                location: location.clone(),
                 entries: Vec::new(),
             });
             state.has_item = true;
@@ -122,7 +129,7 @@ impl KnotReader<'_> {
             item.entries.push(KnotEntry {
                 key: key.trim().to_string(),
                 values,
-                place: place.clone(),
+                location: location.clone(),
             });
         }
     }

@@ -92,22 +92,22 @@ impl KnotReader<'_> {
         let list = list.map(|(address, port)| SocketAddr::new(address, port).to_string());
         let value = ImportedValue::Texts(list.collect());
         self.server
-            .take(&entry.place, ("server", setting), value, &entry.key);
+            .take(&entry.location, ("server", setting), value, &entry.key);
         for (name, path) in [("certificate", certificate), ("key", key)] {
             let value = ImportedValue::Text(path);
-            self.server.set(Some(&entry.place), ("tls", name), value);
+            self.server.set(Some(&entry.location), ("tls", name), value);
         }
     }
 
     fn server_entry(&mut self, entry: &KnotEntry) {
-        let (key, place) = (entry.key.as_str(), &entry.place);
+        let (key, location) = (entry.key.as_str(), &entry.location);
         if let Some((_, to, factor, least, most)) = NUMBERS.iter().find(|row| row.0 == key) {
             let number = entry.value().parse::<u64>().ok();
             let number = number.map(|number| number.saturating_mul(*factor));
             return match number.filter(|number| (*least..=*most).contains(number)) {
                 Some(number) => self
                     .server
-                    .take(place, *to, ImportedValue::Number(number), key),
+                    .take(location, *to, ImportedValue::Number(number), key),
                 None => self.wrong(entry, "a number"),
             };
         }
@@ -122,12 +122,13 @@ impl KnotReader<'_> {
             }
             "nsid" | "identity" => {
                 self.server
-                    .take(place, ("server", "nsid"), text(entry.value()), key);
+                    .take(location, ("server", "nsid"), text(entry.value()), key);
             }
             // An empty text means that such queries are refused, in both servers.
-            "version" => self
-                .server
-                .take(place, ("server", "version"), text(entry.value()), key),
+            "version" => {
+                self.server
+                    .take(location, ("server", "version"), text(entry.value()), key)
+            }
             _ if entry.is_off() => self.note(ImportVerdict::NotNeeded, "server", entry, "off"),
             key if NOT_NEEDED.contains(&key) => {
                 self.note(
@@ -149,7 +150,7 @@ impl KnotReader<'_> {
         };
         let value = ImportedValue::Texts(networks.concat());
         let key = ("server", "proxy_protocol_from");
-        self.server.set(Some(&entry.place), key, value);
+        self.server.set(Some(&entry.location), key, value);
         let reason = "proxy_protocol_from in [server]: these addresses must send a PROXY header";
         self.note(ImportVerdict::Changed, "server", entry, reason);
     }
@@ -174,7 +175,7 @@ impl KnotReader<'_> {
         }
         let value = ImportedValue::Texts(list);
         self.server
-            .take(&entry.place, ("server", "listen"), value, "listen");
+            .take(&entry.location, ("server", "listen"), value, "listen");
     }
 
     /// Sets loopback listeners: Knot listens nowhere by default, Nameward everywhere.
@@ -198,7 +199,7 @@ impl KnotReader<'_> {
                 "route-check" if entry.is_on() => {
                     let (key, value) = (("xdp", "route_check"), ImportedValue::Switch(true));
                     self.server
-                        .take(&entry.place, key, value, "route-check of xdp");
+                        .take(&entry.location, key, value, "route-check of xdp");
                 }
                 "udp" if is_off => {
                     let reason = "queries over UDP are received on these interfaces";
@@ -222,7 +223,8 @@ impl KnotReader<'_> {
         match names.collect::<Option<Vec<_>>>() {
             Some(names) => {
                 let (key, value) = (("xdp", "interfaces"), ImportedValue::Texts(names));
-                self.server.take(&entry.place, key, value, "listen of xdp");
+                self.server
+                    .take(&entry.location, key, value, "listen of xdp");
             }
             None => {
                 let reason = "addresses are not supported: name the interface in [xdp]";
@@ -242,7 +244,7 @@ impl KnotReader<'_> {
         };
         let value = ImportedValue::Text(path.into());
         self.server.take(
-            &sink.place,
+            &sink.location,
             ("dnstap", "socket"),
             value,
             "sink of mod-dnstap",
@@ -250,13 +252,14 @@ impl KnotReader<'_> {
         for (theirs, ours) in [("log-queries", "queries"), ("log-responses", "responses")] {
             if let Some(entry) = item.entry(theirs) {
                 let value = ImportedValue::Switch(entry.is_on());
-                self.server.set(Some(&entry.place), ("dnstap", ours), value);
+                self.server
+                    .set(Some(&entry.location), ("dnstap", ours), value);
             }
         }
         if let Some(entry) = item.entry("identity") {
             let value = ImportedValue::Text(entry.value().into());
             let key = ("dnstap", "identity");
-            self.server.set(Some(&entry.place), key, value);
+            self.server.set(Some(&entry.location), key, value);
         }
     }
 
@@ -273,8 +276,12 @@ impl KnotReader<'_> {
             match level.filter(|_| entry.key == "any") {
                 Some((_, level)) => {
                     let value = ImportedValue::Text((*level).into());
-                    self.server
-                        .take(&entry.place, ("server", "log_level"), value, "any of log");
+                    self.server.take(
+                        &entry.location,
+                        ("server", "log_level"),
+                        value,
+                        "any of log",
+                    );
                 }
                 None => self.note(
                     ImportVerdict::NotPossible,
@@ -297,24 +304,24 @@ impl KnotReader<'_> {
         let Some(name) = full_name(item.id()) else {
             return self
                 .texts
-                .error(&item.place, "key: expected id: with the key name");
+                .error(&item.location, "key: expected id: with the key name");
         };
         let Some(secret) = item.entry("secret") else {
             return self
                 .texts
-                .error(&item.place, format!("key {name}: expected secret:"));
+                .error(&item.location, format!("key {name}: expected secret:"));
         };
         let algorithm = item
             .entry("algorithm")
             .map_or("hmac-sha256", KnotEntry::value);
         self.server
             .report
-            .add(ImportVerdict::Taken, &item.place, format!("key {name}"));
+            .add(ImportVerdict::Taken, &item.location, format!("key {name}"));
         self.server.keys.push(ImportedKey {
             name,
             algorithm: algorithm.to_ascii_lowercase(),
             secret: secret.value().to_string(),
-            place: item.place.clone(),
+            location: item.location.clone(),
         });
     }
 }

@@ -113,22 +113,24 @@ impl KnotReader<'_> {
             Some(policy) => settings(policy, index)?,
             None => (split_keys(), Vec::new()),
         };
-        let place = policy.map_or(&user.place, |policy| &policy.place).clone();
+        let location = policy
+            .map_or(&user.location, |policy| &policy.location)
+            .clone();
         let report = &mut self.server.report;
         if changes.is_empty() {
             report.add(
                 ImportVerdict::Taken,
-                &place,
+                &location,
                 format!("policy {id}: [[dnssec_policy]]"),
             )
         } else {
             let text = format!("policy {id}: [[dnssec_policy]]: {}", changes.join("; "));
-            report.add(ImportVerdict::Changed, &place, text);
+            report.add(ImportVerdict::Changed, &location, text);
         }
         self.server.policies.push(ImportedPolicy {
             name: id.to_string(),
             settings,
-            place,
+            location,
         });
         Ok(())
     }

@@ -113,7 +113,7 @@ impl KnotReader<'_> {
                 (ImportVerdict::NotNeeded, "unused")
             };
             let text = format!("{section} {id}: {end}");
-            self.server.report.add(verdict, &item.place, text);
+            self.server.report.add(verdict, &item.location, text);
         }
     }
 
@@ -162,7 +162,7 @@ impl KnotReader<'_> {
                 let text = "global-module mod-dnstap: [dnstap]";
                 self.server
                     .report
-                    .add(ImportVerdict::Taken, &entry.place, text);
+                    .add(ImportVerdict::Taken, &entry.location, text);
                 continue;
             }
             let (verdict, reason) = if QUIET_MODULES.contains(&name) {
@@ -174,14 +174,14 @@ impl KnotReader<'_> {
                 )
             };
             let text = format!("global-module {name}: {reason}");
-            self.server.report.add(verdict, &entry.place, text);
+            self.server.report.add(verdict, &entry.location, text);
         }
     }
 
     fn zone(&mut self, item: &KnotItem, index: &KnotIndex<'_>) {
         let Some(name) = full_name(item.id()) else {
             let message = format!("invalid zone name {:?}", item.id());
-            return self.texts.error(&item.place, message);
+            return self.texts.error(&item.location, message);
         };
         let template = match item.entry("template") {
             Some(entry) => match index.find("template", entry.value()) {
@@ -225,17 +225,17 @@ impl KnotReader<'_> {
                     file: file.filter(|_| !is_producer),
                     terms,
                     signing,
-                    place: item.place.clone(),
+                    location: item.location.clone(),
                 });
             }
             Err(refusal) if refusal.is_mistake => {
-                self.texts.error(&refusal.entry.place, refusal.reason)
+                self.texts.error(&refusal.entry.location, refusal.reason)
             }
             Err(refusal) => {
                 let text = format!("zone {name} omitted: {}", refusal.reason);
                 self.server
                     .report
-                    .add(ImportVerdict::Breaks, &refusal.entry.place, text);
+                    .add(ImportVerdict::Breaks, &refusal.entry.location, text);
             }
         }
     }
@@ -349,7 +349,7 @@ impl KnotReader<'_> {
                     format!("module {module} of zone {name}: modules are not supported"),
                 ),
             };
-            self.server.report.add(verdict, &entry.place, text);
+            self.server.report.add(verdict, &entry.location, text);
         }
         Ok(())
     }

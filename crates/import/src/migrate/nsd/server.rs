@@ -128,7 +128,7 @@ impl NsdReader<'_> {
         let value = ImportedValue::Texts(vec![interface.value().into()]);
         let key = ("xdp", "interfaces");
         self.server
-            .take(&interface.place, key, value, "xdp-interface");
+            .take(&interface.location, key, value, "xdp-interface");
     }
 
     fn dnstap(&mut self, clause: &NsdClause) {
@@ -143,24 +143,25 @@ impl NsdReader<'_> {
         let path = ImportedValue::Text(socket.value().into());
         let from = "dnstap-socket-path";
         self.server
-            .take(&socket.place, ("dnstap", "socket"), path, from);
+            .take(&socket.location, ("dnstap", "socket"), path, from);
         for (name, key) in [
             ("dnstap-log-auth-query-messages", "queries"),
             ("dnstap-log-auth-response-messages", "responses"),
         ] {
             let value = ImportedValue::Switch(is_on(name));
-            self.server.set(Some(&clause.place), ("dnstap", key), value);
+            self.server
+                .set(Some(&clause.location), ("dnstap", key), value);
         }
         if let Some(identity) = clause.attribute("dnstap-identity") {
             let value = ImportedValue::Text(identity.value().into());
             let key = ("dnstap", "identity");
-            self.server.set(Some(&identity.place), key, value);
+            self.server.set(Some(&identity.location), key, value);
         }
     }
 
     fn whole(&mut self, clause: &NsdClause, verdict: ImportVerdict, reason: &str) {
         let text = format!("{}: {reason}", clause.word);
-        self.server.report.add(verdict, &clause.place, text);
+        self.server.report.add(verdict, &clause.location, text);
     }
 
     fn server_clause(&mut self, clause: &NsdClause) {
@@ -170,14 +171,15 @@ impl NsdReader<'_> {
     }
 
     fn server_attribute(&mut self, attribute: &NsdAttribute) {
-        let (name, place) = (attribute.name.as_str(), &attribute.place);
+        let (name, location) = (attribute.name.as_str(), &attribute.location);
         if let Some((_, key, factor, least, most)) = NUMBERS.iter().find(|row| row.0 == name) {
             let number = attribute.value().parse::<u64>().ok();
             let number = number.map(|number| number.saturating_mul(*factor));
             return match number.filter(|number| (*least..=*most).contains(number)) {
-                Some(number) => self
-                    .server
-                    .take(place, *key, ImportedValue::Number(number), name),
+                Some(number) => {
+                    self.server
+                        .take(location, *key, ImportedValue::Number(number), name)
+                }
                 None => self.wrong(attribute, "a number"),
             };
         }
@@ -218,7 +220,7 @@ impl NsdReader<'_> {
             _ => return self.other(attribute),
         };
         match taken {
-            Some((key, value)) => self.server.take(place, key, value, name),
+            Some((key, value)) => self.server.take(location, key, value, name),
             None => self.note(
                 ImportVerdict::Taken,
                 attribute,
@@ -288,7 +290,7 @@ impl NsdReader<'_> {
         };
         let (mut list, mut tls_list) = (Vec::new(), Vec::new());
         let mut has_tls = false;
-        let mut place: Option<ConfigLocation> = port.map(|port| port.place.clone());
+        let mut location: Option<ConfigLocation> = port.map(|port| port.location.clone());
         for attribute in &attributes {
             if !["ip-address", "interface"].contains(&attribute.name.as_str()) {
                 continue;
@@ -311,7 +313,7 @@ impl NsdReader<'_> {
                     "interface names are not supported: list the addresses",
                 ),
             }
-            place = Some(attribute.place.clone());
+            location = Some(attribute.location.clone());
         }
         // Without addresses, NSD listens on all addresses of the enabled families.
         let is_off = |name: &str| {
@@ -320,7 +322,7 @@ impl NsdReader<'_> {
         };
         let (no_v4, no_v6) = (is_off("do-ip4"), is_off("do-ip6"));
         if let Some(switch) = no_v4.or(no_v6) {
-            place = place.or_else(|| Some(switch.place.clone()));
+            location = location.or_else(|| Some(switch.location.clone()));
         }
         if list.is_empty() && has_tls {
             let loopback = [
@@ -338,10 +340,10 @@ impl NsdReader<'_> {
             list = on.map(|(_, all)| listener(*all, number)).collect();
         }
         self.listen_tls(tls, tls_list);
-        if let Some(place) = place.filter(|_| !list.is_empty()) {
+        if let Some(location) = location.filter(|_| !list.is_empty()) {
             let value = ImportedValue::Listeners(list);
             self.server
-                .take(&place, ("server", "listen"), value, "ip-address");
+                .take(&location, ("server", "listen"), value, "ip-address");
         }
         self.report_listen(&attributes);
         self.clauses = clauses;
@@ -369,15 +371,16 @@ impl NsdReader<'_> {
 
     /// Converts the addresses with TLS.
     fn listen_tls(&mut self, tls: NsdTlsListeners, list: Vec<ImportedListener>) {
-        let Some((certificate, key, place)) = tls.certificate.filter(|_| !list.is_empty()) else {
+        let Some((certificate, key, location)) = tls.certificate.filter(|_| !list.is_empty())
+        else {
             return;
         };
         let value = ImportedValue::Listeners(list);
         self.server
-            .take(&place, ("server", "listen_tls"), value, "tls-port");
+            .take(&location, ("server", "listen_tls"), value, "tls-port");
         for (name, path) in [("certificate", certificate), ("key", key)] {
             let value = ImportedValue::Text(path);
-            self.server.set(Some(&place), ("tls", name), value);
+            self.server.set(Some(&location), ("tls", name), value);
         }
     }
 
@@ -391,11 +394,11 @@ impl NsdReader<'_> {
             }
             if ["tls-port", "tls-service-key", "tls-service-pem"].contains(&name) {
                 let text = format!("{name}: part of listen_tls in [server] and of [tls]");
-                self.server.report.add_used(&attribute.place, text);
+                self.server.report.add_used(&attribute.location, text);
             }
             if ["ip-address", "interface", "port", "do-ip4", "do-ip6"].contains(&name) {
                 let text = format!("{name}: part of listen in [server]");
-                self.server.report.add_used(&attribute.place, text);
+                self.server.report.add_used(&attribute.location, text);
             }
         }
     }
@@ -410,12 +413,12 @@ impl NsdReader<'_> {
         let Some(name) = name.as_deref().and_then(full_name) else {
             return self
                 .texts
-                .error(&clause.place, "key: expected name: with the key name");
+                .error(&clause.location, "key: expected name: with the key name");
         };
         let Some(secret) = secret else {
             return self
                 .texts
-                .error(&clause.place, format!("key {name}: expected secret:"));
+                .error(&clause.location, format!("key {name}: expected secret:"));
         };
         let algorithm = algorithm
             .unwrap_or_else(|| "hmac-sha256".into())
@@ -427,24 +430,24 @@ impl NsdReader<'_> {
         let text = format!("key {name}");
         self.server
             .report
-            .add(ImportVerdict::Taken, &clause.place, text);
+            .add(ImportVerdict::Taken, &clause.location, text);
         self.server.keys.push(ImportedKey {
             name,
             algorithm,
             secret,
-            place: clause.place.clone(),
+            location: clause.location.clone(),
         });
     }
 
     pub(super) fn note(&mut self, verdict: ImportVerdict, attribute: &NsdAttribute, reason: &str) {
         let text = format!("{}: {reason}", attribute.name);
-        self.server.report.add(verdict, &attribute.place, text);
+        self.server.report.add(verdict, &attribute.location, text);
     }
 
     pub(super) fn wrong(&mut self, attribute: &NsdAttribute, expected: &str) {
         let found = attribute.values.join(" ");
         let message = format!("{}: expected {expected}, found {found:?}", attribute.name);
-        self.texts.error(&attribute.place, message);
+        self.texts.error(&attribute.location, message);
     }
 }
 
@@ -469,12 +472,12 @@ impl NsdTlsListeners {
             ports.push(TLS_PORT);
         }
         let files = path("tls-service-pem").zip(path("tls-service-key"));
-        let place = last("tls-service-pem").map(|found| found.place.clone());
+        let location = last("tls-service-pem").map(|found| found.location.clone());
         NsdTlsListeners {
             ports,
             certificate: files
-                .zip(place)
-                .map(|((certificate, key), place)| (certificate, key, place)),
+                .zip(location)
+                .map(|((certificate, key), location)| (certificate, key, location)),
         }
     }
 }

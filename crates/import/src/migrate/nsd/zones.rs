@@ -63,10 +63,10 @@ impl NsdReader<'_> {
         }
         for clause in clauses.iter().filter(|clause| clause.word == "zone") {
             match clause.attribute("name").map(|name| name.value()) {
-                Some(name) => self.zone(name, &clause.place, &clause.attributes, &clauses),
+                Some(name) => self.zone(name, &clause.location, &clause.attributes, &clauses),
                 None => self
                     .texts
-                    .error(&clause.place, "zone: expected name: with the zone name"),
+                    .error(&clause.location, "zone: expected name: with the zone name"),
             }
         }
         self.added_zones(&clauses);
@@ -79,7 +79,7 @@ impl NsdReader<'_> {
                     (ImportVerdict::NotNeeded, "unused")
                 };
                 let text = format!("pattern {name}: {end}");
-                self.server.report.add(verdict, &clause.place, text);
+                self.server.report.add(verdict, &clause.location, text);
             }
         }
     }
@@ -105,16 +105,16 @@ impl NsdReader<'_> {
         for (line, number) in text.lines().zip(1..) {
             let words: Vec<&str> = line.split_whitespace().collect();
             if let ["add", name, pattern] = words[..] {
-                let place = ConfigLocation {
+                let location = ConfigLocation {
                     file: path.to_string_lossy().into(),
                     line: number,
                 };
                 let include = NsdAttribute {
                     name: "include-pattern".into(),
                     values: vec![pattern.into()],
-                    place: place.clone(),
+                    location: location.clone(),
                 };
-                self.zone(name, &place, &[include], clauses);
+                self.zone(name, &location, &[include], clauses);
             }
         }
     }
@@ -122,14 +122,14 @@ impl NsdReader<'_> {
     fn zone(
         &mut self,
         text: &str,
-        place: &ConfigLocation,
+        location: &ConfigLocation,
         attributes: &[NsdAttribute],
         clauses: &[NsdClause],
     ) {
         let Some(name) = full_name(text) else {
             return self
                 .texts
-                .error(place, format!("invalid zone name {text:?}"));
+                .error(location, format!("invalid zone name {text:?}"));
         };
         let mut zone = NsdZone {
             name,
@@ -147,7 +147,7 @@ impl NsdReader<'_> {
             refusal: None,
         };
         self.zone_attributes(&mut zone, attributes, clauses, 0);
-        self.finish(zone, place);
+        self.finish(zone, location);
     }
 
     fn zone_attributes(
@@ -164,7 +164,7 @@ impl NsdReader<'_> {
                 // Only once: callers of this function get here, too.
                 if zone.attributes == ZONE_ATTRIBUTES_MAX + 1 {
                     let message = format!("zone {}: too many attributes from patterns", zone.name);
-                    self.texts.error(&attribute.place, message);
+                    self.texts.error(&attribute.location, message);
                 }
                 return;
             }
@@ -180,7 +180,7 @@ impl NsdReader<'_> {
                 }
                 Some(_) => self
                     .texts
-                    .error(&attribute.place, "patterns include each other"),
+                    .error(&attribute.location, "patterns include each other"),
                 None => self.wrong(attribute, "a pattern name"),
             }
         }
@@ -266,7 +266,8 @@ impl NsdReader<'_> {
                 attribute.name,
                 attribute.values.join(" ")
             );
-            zone.refusal.get_or_insert((attribute.place.clone(), text));
+            zone.refusal
+                .get_or_insert((attribute.location.clone(), text));
         };
         let (address, key, auth) = match &attribute.values[..] {
             [address, key] => (address, key, None),
@@ -347,7 +348,8 @@ impl NsdReader<'_> {
                 Some(tls) => Some(tls.clone()),
                 None => {
                     let text = format!("{}: no tls-auth {name:?} with a name", attribute.name);
-                    zone.refusal.get_or_insert((attribute.place.clone(), text));
+                    zone.refusal
+                        .get_or_insert((attribute.location.clone(), text));
                     return None;
                 }
             },
@@ -365,10 +367,10 @@ impl NsdReader<'_> {
         })
     }
 
-    fn finish(&mut self, mut zone: NsdZone, place: &ConfigLocation) {
-        if let Some((place, reason)) = zone.refusal {
+    fn finish(&mut self, mut zone: NsdZone, at: &ConfigLocation) {
+        if let Some((at, reason)) = zone.refusal {
             let text = format!("zone {} omitted: {reason}", zone.name);
-            return self.server.report.add(ImportVerdict::Breaks, &place, text);
+            return self.server.report.add(ImportVerdict::Breaks, &at, text);
         }
         let [transfer, notify, query] = zone.blocked;
         let terms = &mut zone.terms;
@@ -399,7 +401,7 @@ impl NsdReader<'_> {
                 "zone {} omitted: no request-xfr; it would never be transferred",
                 zone.name
             );
-            return self.server.report.add(ImportVerdict::Breaks, place, text);
+            return self.server.report.add(ImportVerdict::Breaks, at, text);
         }
         let file = zone.file;
         let file = file.map(|file| self.zones_directory.join(expanded(&file, &zone.name)));
@@ -407,7 +409,7 @@ impl NsdReader<'_> {
         let file = file.filter(|_| kind == ImportedKind::Primary);
         if kind == ImportedKind::Primary && file.is_none() {
             let text = format!("zone {} omitted: no zonefile", zone.name);
-            return self.server.report.add(ImportVerdict::Breaks, place, text);
+            return self.server.report.add(ImportVerdict::Breaks, at, text);
         }
         self.server.take_zone(ImportedZone {
             name: zone.name,
@@ -417,7 +419,7 @@ impl NsdReader<'_> {
             signing: None,
             catalog_file,
             text: None,
-            place: place.clone(),
+            location: at.clone(),
         });
     }
 }

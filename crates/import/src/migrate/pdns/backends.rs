@@ -14,9 +14,12 @@ use crate::bind;
 impl PdnsReader<'_> {
     pub(super) fn backends(&mut self) {
         let Some(launch) = self.used("launch").filter(|launch| launch.is_on()) else {
-            let place = self.first.clone();
+            let location = self.first.clone();
             let text = "launch: no backend, so there are no zones";
-            return self.server.report.add(ImportVerdict::Breaks, &place, text);
+            return self
+                .server
+                .report
+                .add(ImportVerdict::Breaks, &location, text);
         };
         for word in super::words(&launch.value) {
             let (engine, instance) = word.split_once(':').unwrap_or((word, ""));
@@ -42,11 +45,11 @@ impl PdnsReader<'_> {
     fn sqlite(&mut self, launch: &PdnsSetting, prefix: &str) {
         let Some(path) = self.used(&format!("{prefix}-database")) else {
             let text = format!("{prefix}-database is missing");
-            return self.texts.error(&launch.place, text);
+            return self.texts.error(&launch.location, text);
         };
         let value = self.path(&path.value).to_string_lossy().into_owned();
         let settings = vec![("path", ImportedValue::Text(value))];
-        self.backend("sqlite", settings, &path.place, prefix);
+        self.backend("sqlite", settings, &path.location, prefix);
     }
 
     fn database(&mut self, launch: &PdnsSetting, prefix: &str, scheme: &'static str) {
@@ -58,7 +61,7 @@ impl PdnsReader<'_> {
         let extra = value("extra-connection-parameters");
         let Some(name) = name else {
             let text = format!("{prefix}-dbname is missing");
-            return self.texts.error(&launch.place, text);
+            return self.texts.error(&launch.location, text);
         };
         if let Some(group) = group.filter(|group| group.value != "client") {
             let text = "my.cnf groups are not read: put the settings into the url";
@@ -111,24 +114,24 @@ impl PdnsReader<'_> {
             self.note(ImportVerdict::Changed, &extra, text);
         }
         let settings = vec![("url", ImportedValue::Text(url))];
-        self.backend(scheme, settings, &name.place, prefix);
+        self.backend(scheme, settings, &name.location, prefix);
     }
 
     fn backend(
         &mut self,
         kind: &'static str,
         settings: Vec<(&'static str, ImportedValue)>,
-        place: &ConfigLocation,
+        location: &ConfigLocation,
         prefix: &str,
     ) {
         let text = format!(
             "{prefix}: [[backend]] of type {kind}; zones, DNSSEC keys, TSIG keys and metadata stay in the database"
         );
-        self.server.report.add(ImportVerdict::Taken, place, text);
+        self.server.report.add(ImportVerdict::Taken, location, text);
         self.server.backends.push(ImportedBackend {
             kind,
             settings,
-            place: place.clone(),
+            location: location.clone(),
         });
     }
 
@@ -136,7 +139,7 @@ impl PdnsReader<'_> {
     fn zone_files(&mut self, launch: &PdnsSetting, prefix: &str) {
         let Some(config) = self.used(&format!("{prefix}-config")) else {
             let text = format!("{prefix}-config is missing");
-            return self.texts.error(&launch.place, text);
+            return self.texts.error(&launch.location, text);
         };
         if let Some(keys) = self.used(&format!("{prefix}-dnssec-db"))
             && keys.is_on()
@@ -168,7 +171,7 @@ impl PdnsReader<'_> {
                 );
                 self.server
                     .report
-                    .add(ImportVerdict::Breaks, &zone.place, text);
+                    .add(ImportVerdict::Breaks, &zone.location, text);
                 continue;
             }
             let terms = ImportedSettings {

@@ -97,7 +97,7 @@ impl PdnsReader<'_> {
         ];
         let Some(setting) = self.used_of(&[&names[0], &names[1]]) else {
             let text = format!("{prefix}-zones-file is missing");
-            return self.texts.error(&launch.place, text);
+            return self.texts.error(&launch.location, text);
         };
         if !cfg!(feature = "lua") {
             let text = format!("{prefix}-zones-file: this build has no LUA records");
@@ -108,7 +108,7 @@ impl PdnsReader<'_> {
         );
         self.note(ImportVerdict::Taken, &setting, &text);
         let path = self.path(&setting.value);
-        let Some((file, text)) = self.texts.open(&path, &setting.place) else {
+        let Some((file, text)) = self.texts.open(&path, &setting.location) else {
             return;
         };
         self.texts.close();
@@ -142,7 +142,7 @@ impl PdnsReader<'_> {
             let name = format!("{prefix}-database-files");
             let value = ImportedValue::Texts(files);
             self.server
-                .take(&setting.place, ("geoip", "databases"), value, &name);
+                .take(&setting.location, ("geoip", "databases"), value, &name);
         }
     }
 
@@ -164,15 +164,17 @@ impl PdnsReader<'_> {
         }
     }
 
-    fn geoip_note(&mut self, verdict: ImportVerdict, place: &ConfigLocation, text: String) {
-        self.server.report.add(verdict, place, text);
+    fn geoip_note(&mut self, verdict: ImportVerdict, location: &ConfigLocation, text: String) {
+        self.server.report.add(verdict, location, text);
     }
 
     fn geoip_domain(&mut self, node: &YamlNode, document: &YamlNode, file: &Arc<str>) {
-        let place = at(file, node.line);
+        let location = at(file, node.line);
         let name = node.get("domain").and_then(YamlNode::text);
         let Some(name) = name.and_then(full_name) else {
-            return self.texts.error(&place, "expected a domain with its name");
+            return self
+                .texts
+                .error(&location, "expected a domain with its name");
         };
         for (key, value) in node.pairs() {
             let known = [
@@ -192,7 +194,7 @@ impl PdnsReader<'_> {
         let Some(ttl) = ttl else {
             return self
                 .texts
-                .error(&place, "expected a number of seconds as ttl");
+                .error(&location, "expected a number of seconds as ttl");
         };
         let mut domain = GeoDomain {
             name: name.clone(),
@@ -210,9 +212,9 @@ impl PdnsReader<'_> {
         let has_soa = domain.names.get(name.trim_end_matches('.'));
         if !has_soa.is_some_and(|sets| sets.iter().any(|(rtype, _)| *rtype == Type::SOA)) {
             let reason = format!("zone {name} omitted: it has no SOA record");
-            return self.geoip_note(ImportVerdict::Breaks, &place, reason);
+            return self.geoip_note(ImportVerdict::Breaks, &location, reason);
         }
-        self.write_records(&domain, &mut text, &place);
+        self.write_records(&domain, &mut text, &location);
         if let Some(services) = node.get("services") {
             for (owner, formats) in services.pairs() {
                 self.write_service(&domain, &mut text, (owner, formats));
@@ -229,15 +231,17 @@ impl PdnsReader<'_> {
             },
             signing: None,
             catalog_file: None,
-            place,
+            location,
         });
     }
 
     /// Reads the records of one name.
     fn geoip_records(&mut self, domain: &mut GeoDomain, owner: &str, list: &YamlNode) {
-        let place = at(&domain.file, list.line);
+        let location = at(&domain.file, list.line);
         let Some(name) = full_name(&owner.to_ascii_lowercase()) else {
-            return self.texts.error(&place, format!("invalid name {owner:?}"));
+            return self
+                .texts
+                .error(&location, format!("invalid name {owner:?}"));
         };
         let (zone, name) = (
             domain.name.trim_end_matches('.'),
@@ -245,13 +249,13 @@ impl PdnsReader<'_> {
         );
         if name != zone && !name.ends_with(&format!(".{zone}")) {
             let text = format!("{owner}: outside domain {}", domain.name);
-            return self.geoip_note(ImportVerdict::NotPossible, &place, text);
+            return self.geoip_note(ImportVerdict::NotPossible, &location, text);
         }
         for (key, value) in list.items().iter().flat_map(YamlNode::pairs) {
-            let place = at(&domain.file, value.line);
+            let location = at(&domain.file, value.line);
             let Some(rtype) = Type::from_text(key.to_ascii_uppercase().as_bytes()) else {
                 self.texts
-                    .error(&place, format!("unknown record type {key:?}"));
+                    .error(&location, format!("unknown record type {key:?}"));
                 continue;
             };
             let (content, ttl, weight) = match &value.value {
@@ -266,10 +270,10 @@ impl PdnsReader<'_> {
             let (ttl, weight) = (ttl.flatten(), weight.flatten());
             let Some(content) = content.filter(|_| !is_wrong) else {
                 let message = format!("{key} of {owner}: expected content, ttl and weight");
-                self.texts.error(&place, message);
+                self.texts.error(&location, message);
                 continue;
             };
-            let text = self.template(content, domain, &place);
+            let text = self.template(content, domain, &location);
             let sets = domain.names.entry(name.to_owned()).or_default();
             let ttl = ttl.unwrap_or(domain.ttl);
             match sets.iter_mut().find(|(known, _)| *known == rtype) {
@@ -286,7 +290,12 @@ impl PdnsReader<'_> {
     }
 
     /// Reads text with placeholders.
-    fn template(&mut self, text: &str, domain: &GeoDomain, place: &ConfigLocation) -> ScriptText {
+    fn template(
+        &mut self,
+        text: &str,
+        domain: &GeoDomain,
+        location: &ConfigLocation,
+    ) -> ScriptText {
         let mut pieces = Vec::new();
         let mut rest = text;
         while let Some((before, _)) = rest.split_once('%') {
@@ -302,7 +311,7 @@ impl PdnsReader<'_> {
             }
             if code == Some("m()") && domain.mapping.is_none() {
                 let reason = format!("%mp in domain {}: there is no mapping", domain.name);
-                self.geoip_note(ImportVerdict::Breaks, place, reason);
+                self.geoip_note(ImportVerdict::Breaks, location, reason);
             }
             pieces.extend(code.map(TextPiece::Computed));
             rest = &rest[before.len() + length..];
@@ -313,7 +322,7 @@ impl PdnsReader<'_> {
         ScriptText(pieces)
     }
 
-    fn write_records(&mut self, domain: &GeoDomain, out: &mut String, place: &ConfigLocation) {
+    fn write_records(&mut self, domain: &GeoDomain, out: &mut String, location: &ConfigLocation) {
         for (name, sets) in &domain.names {
             let owner = format!("{name}.");
             // RFC 1035 section 5.2: the SOA record is the first one.
@@ -330,7 +339,7 @@ impl PdnsReader<'_> {
                         write_script(out, owner, *rtype, &code)
                     }
                 };
-                self.report_fault(written, name, place);
+                self.report_fault(written, name, location);
             }
         }
     }
@@ -339,11 +348,11 @@ impl PdnsReader<'_> {
         &mut self,
         written: Result<(), GeoRecordFault>,
         name: &str,
-        place: &ConfigLocation,
+        location: &ConfigLocation,
     ) {
         if let Err(fault) = written {
             let text = format!("{name}: {fault}");
-            self.geoip_note(ImportVerdict::Breaks, place, text);
+            self.geoip_note(ImportVerdict::Breaks, location, text);
         }
     }
 }

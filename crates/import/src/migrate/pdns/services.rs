@@ -69,12 +69,12 @@ impl PdnsReader<'_> {
         };
         let is_shared = setting.value == "shared";
         let is_on = is_shared || setting.is_switch_on();
-        let (place, name) = (&setting.place, "enable-lua-records");
+        let (location, name) = (&setting.location, "enable-lua-records");
         let value = ImportedValue::Switch(is_on);
-        self.server.take(place, ("lua", "records"), value, name);
+        self.server.take(location, ("lua", "records"), value, name);
         if is_shared {
             let value = ImportedValue::Switch(true);
-            self.server.set(Some(place), ("lua", "shared"), value);
+            self.server.set(Some(location), ("lua", "shared"), value);
         }
     }
 
@@ -90,7 +90,7 @@ impl PdnsReader<'_> {
         self.note(ImportVerdict::Changed, &setting, text);
         let value = ImportedValue::Number(limit.min(INSTRUCTIONS_MAX));
         let key = ("lua", "instructions_max");
-        self.server.set(Some(&setting.place), key, value);
+        self.server.set(Some(&setting.location), key, value);
     }
 
     pub(super) fn web(&mut self) {
@@ -141,38 +141,38 @@ impl PdnsReader<'_> {
             } else {
                 "webserver-password"
             };
-            self.server.take(&setting.place, name, value, from);
+            self.server.take(&setting.location, name, value, from);
         }
         let host = address
             .as_ref()
             .map_or("127.0.0.1".into(), |found| found.value.clone());
         let number = port.as_ref().and_then(|found| self.number(found));
-        let place = address.or(port).map(|setting| setting.place);
-        let place = place.unwrap_or_else(|| self.first.clone());
+        let location = address.or(port).map(|setting| setting.location);
+        let location = location.unwrap_or_else(|| self.first.clone());
         match colon_port(&host, number.unwrap_or(8081) as u16) {
             Some((address, port)) => {
                 let listen = std::net::SocketAddr::new(address, port).to_string();
                 let value = ImportedValue::Text(listen);
                 if api.is_some() && key.as_ref().is_some_and(PdnsSetting::is_on) {
                     self.server
-                        .set(Some(&place), ("api", "listen"), value.clone());
+                        .set(Some(&location), ("api", "listen"), value.clone());
                 }
                 let key = ("web", "listen");
-                self.server.take(&place, key, value, "webserver-address");
+                self.server.take(&location, key, value, "webserver-address");
             }
             None => self
                 .texts
-                .error(&place, "webserver-address: expected an address"),
+                .error(&location, "webserver-address: expected an address"),
         }
         if let Some(setting) = from {
             let list = ImportedValue::Texts(self.networks(&setting));
             if api.is_some() {
                 let key = ("api", "allow_from");
-                self.server.set(Some(&setting.place), key, list.clone());
+                self.server.set(Some(&setting.location), key, list.clone());
             }
             let key = ("web", "allow_from");
             self.server
-                .take(&setting.place, key, list, "webserver-allow-from");
+                .take(&setting.location, key, list, "webserver-allow-from");
         }
     }
 
@@ -184,7 +184,7 @@ impl PdnsReader<'_> {
             let word = setting.value.to_ascii_uppercase();
             let is_signed = signed
                 .as_ref()
-                .is_some_and(|one| one.place == setting.place);
+                .is_some_and(|one| one.location == setting.location);
             let name = if is_signed {
                 "default-soa-edit-signed"
             } else {
@@ -240,10 +240,10 @@ impl PdnsReader<'_> {
                 None => self.wrong(forwarder, "an address"),
             }
         }
-        let place = forwarder.place.clone();
+        let location = forwarder.location.clone();
         let key = ("recursor", "address");
         self.server
-            .take(&place, key, ImportedValue::Texts(list), "resolver");
+            .take(&location, key, ImportedValue::Texts(list), "resolver");
         // `resolver` is only for ALIAS; `recursor`, up to PowerDNS 4.0, was for clients too.
         let from = match (&recursor, &allowed) {
             (Some(_), Some(allowed)) => self.networks(allowed),

@@ -142,8 +142,9 @@ impl PdnsReader<'_> {
         if let Some(setting) = self.used("proxy-protocol-from") {
             let value = ImportedValue::Texts(self.networks(&setting));
             let key = ("server", "proxy_protocol_from");
-            let place = setting.place.clone();
-            self.server.take(&place, key, value, "proxy-protocol-from");
+            let location = setting.location.clone();
+            self.server
+                .take(&location, key, value, "proxy-protocol-from");
         }
         let port = self.used("local-port");
         let port = match &port {
@@ -161,13 +162,13 @@ impl PdnsReader<'_> {
                 }
             }
         }
-        let place = address.as_ref().or(address6.as_ref());
+        let location = address.as_ref().or(address6.as_ref());
         let value = |list: Vec<SocketAddr>| {
             ImportedValue::Texts(list.iter().map(ToString::to_string).collect())
         };
-        match place {
+        match location {
             Some(setting) => self.server.take(
-                &setting.place.clone(),
+                &setting.location.clone(),
                 ("server", "listen"),
                 value(list),
                 "local-address",
@@ -201,7 +202,7 @@ impl PdnsReader<'_> {
             };
             let value = ImportedValue::Text(value.into());
             self.server
-                .take(&setting.place, ("server", "nsid"), value, "server-id");
+                .take(&setting.location, ("server", "nsid"), value, "server-id");
         }
         if let Some(setting) = self.used("version-string") {
             let value = match setting.value.as_str() {
@@ -214,7 +215,7 @@ impl PdnsReader<'_> {
                     let key = ("server", "version");
                     let value = ImportedValue::Text(text);
                     self.server
-                        .take(&setting.place, key, value, "version-string");
+                        .take(&setting.location, key, value, "version-string");
                 }
                 None => self.note(
                     ImportVerdict::Changed,
@@ -231,8 +232,12 @@ impl PdnsReader<'_> {
                 _ => "debug",
             };
             let value = ImportedValue::Text(level.into());
-            self.server
-                .take(&setting.place, ("server", "log_level"), value, "loglevel");
+            self.server.take(
+                &setting.location,
+                ("server", "log_level"),
+                value,
+                "loglevel",
+            );
         }
     }
 
@@ -247,7 +252,7 @@ impl PdnsReader<'_> {
             let value = number.saturating_mul(*factor);
             if (*least..=*most).contains(&value) {
                 self.server
-                    .take(&setting.place, *key, ImportedValue::Number(value), name);
+                    .take(&setting.location, *key, ImportedValue::Number(value), name);
             } else {
                 // Zero means "no limit" there.
                 self.note(
@@ -404,12 +409,12 @@ impl PdnsReader<'_> {
     pub(super) fn wrong(&mut self, setting: &PdnsSetting, expected: &str) {
         let found = &setting.value;
         self.texts.error(
-            &setting.place,
+            &setting.location,
             format!("expected {expected}, found {found:?}"),
         );
     }
 
     pub(super) fn note(&mut self, verdict: ImportVerdict, setting: &PdnsSetting, text: &str) {
-        self.server.report.add(verdict, &setting.place, text);
+        self.server.report.add(verdict, &setting.location, text);
     }
 }

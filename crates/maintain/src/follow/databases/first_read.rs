@@ -2,7 +2,7 @@
 
 use crate::commit::Commits;
 use crate::reconcile::Reconciler;
-use nameward_store::state::ZoneStorage;
+use nameward_state::ZoneStorage;
 use nameward_zone::TableChange;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

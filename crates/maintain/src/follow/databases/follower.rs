@@ -20,9 +20,9 @@ use crate::change_feed::LiveChange;
 use crate::commit::Commits;
 use crate::follow::contested;
 use crate::policy::CONFIGURED_RANK;
+use nameward_sql::{Change, SqlBackend, SqlError};
+use nameward_state::{JournalOrigin, ZoneStorage};
 use nameward_stats::LogThrottle;
-use nameward_store::sql::{Change, SqlBackend, SqlError};
-use nameward_store::state::{JournalOrigin, ZoneStorage};
 use nameward_wire::NameBuf;
 use nameward_zone::{Contest, TableChange};
 use own_changes::OwnChanges;
@@ -49,7 +49,7 @@ const FAILURE_REASONS: usize = 8;
 /// Maximum number of log lines about zones per round.
 const LINES_MAX: usize = 100;
 /// How long the first list is waited for before the zones known from the last run are used.
-const PATIENCE: Duration = Duration::from_millis(250);
+const FIRST_LIST_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Follows one database.
 pub(super) struct DatabaseFollower {
@@ -184,7 +184,7 @@ impl DatabaseFollower {
             let _ = has_started.await;
             ListedZones::read(&backend, served_from).await
         });
-        let listed = match timeout(PATIENCE, &mut listing).await {
+        let listed = match timeout(FIRST_LIST_TIMEOUT, &mut listing).await {
             Ok(Ok(list)) => Ok(list),
             Ok(Err(error)) => {
                 self.restore_list();

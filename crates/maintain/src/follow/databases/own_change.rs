@@ -1,7 +1,7 @@
 //! The changes that this server made in a database, on their way to its follower.
 
 use nameward_base::sync::Mutex;
-use nameward_store::sql::{SqlError, write::CommitMark};
+use nameward_sql::{SqlError, write::CommitMark};
 use nameward_zone::change::{ChangeAuthor, Difference};
 use std::collections::HashMap;
 use std::sync::Arc;

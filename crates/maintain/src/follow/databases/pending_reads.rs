@@ -1,6 +1,6 @@
 //! The reads that a follower still has to make, in order of urgency.
 
-use nameward_store::sql::Change;
+use nameward_sql::Change;
 use std::collections::HashMap;
 
 /// Maximum number of single-zone changes; more become a change of all.

@@ -44,79 +44,79 @@ pub struct DatabaseZoneFaults {
 
 /// The faulty zones of one database.
 #[derive(Default)]
-pub(super) struct ZoneFaultLog(Mutex<KnownZoneFaults>);
+pub(super) struct ZoneFaultLog(Mutex<RecordedZoneFaults>);
 
 #[derive(Default)]
-struct KnownZoneFaults {
+struct RecordedZoneFaults {
     refused: BTreeMap<Box<[u8]>, String>,
     unsigned: BTreeSet<Box<[u8]>>,
     without_records: NamedZones,
 }
 
 impl ZoneFaultLog {
-    fn known(&self) -> MutexGuard<'_, KnownZoneFaults> {
+    fn lock(&self) -> MutexGuard<'_, RecordedZoneFaults> {
         self.0.lock()
     }
 
     /// Records the result of reading a zone into memory: the error that keeps its rows from being served, and whether
     /// it lacks its expected signatures.
     pub(super) fn note_read(&self, zone: &[u8], error: Option<String>, is_unsigned: bool) {
-        let mut known = self.known();
+        let mut faults = self.lock();
         match error {
             Some(error) => {
-                let error = if known.refused.len() < ERRORS_MAX {
+                let error = if faults.refused.len() < ERRORS_MAX {
                     error
                 } else {
                     String::new()
                 };
-                known.refused.insert(zone.into(), error);
+                faults.refused.insert(zone.into(), error);
             }
             None => {
-                known.refused.remove(zone);
+                faults.refused.remove(zone);
             }
         }
         if is_unsigned {
-            known.unsigned.insert(zone.into());
+            faults.unsigned.insert(zone.into());
         } else {
-            known.unsigned.remove(zone);
+            faults.unsigned.remove(zone);
         }
     }
 
     /// Removes a zone that the database no longer has.
     pub(super) fn forget(&self, zone: &[u8]) {
-        let mut known = self.known();
-        known.refused.remove(zone);
-        known.unsigned.remove(zone);
+        let mut faults = self.lock();
+        faults.refused.remove(zone);
+        faults.unsigned.remove(zone);
     }
 
     /// Replaces the zones that have no SOA.
     pub(super) fn set_without_records(&self, zones: NamedZones) {
-        self.known().without_records = zones;
+        self.lock().without_records = zones;
     }
 
     /// Checks whether a zone without a SOA is known.
     pub(super) fn has_without_records(&self) -> bool {
-        self.known().without_records.number > 0
+        self.lock().without_records.number > 0
     }
 
     /// Adds the faults of this database to those of others.
     pub(super) fn add_to(&self, all: &mut DatabaseZoneFaults) {
-        let known = self.known();
-        for (zone, error) in &known.refused {
+        let faults = self.lock();
+        for (zone, error) in &faults.refused {
             if all.refused.len() == NAMED_MAX {
                 break;
             }
             all.refused
                 .extend(name(zone).map(|zone| (zone, error.clone())));
         }
-        for zone in known.unsigned.iter().filter_map(|zone| name(zone)) {
+        for zone in faults.unsigned.iter().filter_map(|zone| name(zone)) {
             all.unsigned.add(zone);
         }
-        let named = known.without_records.first.iter();
+        let named = faults.without_records.first.iter();
         for zone in named {
             all.without_records.add(*zone);
         }
-        let unnamed = known.without_records.number - known.without_records.first.len();
+        let unnamed = faults.without_records.number - faults.without_records.first.len();
         all.without_records.number += unnamed;
     }
 }

@@ -5,8 +5,8 @@ use super::super::file_copies::last_good;
 use crate::commit::Commits;
 use crate::policy::PolicyTable;
 use crate::reconcile::Reconciler;
-use nameward_store::file::ZoneTarget;
-use nameward_store::state::ZoneStorage;
+use nameward_files::ZoneTarget;
+use nameward_state::ZoneStorage;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{
     AccessRules, AccessSource, Contest, TableChange, ViewRule, ViewSource, Zone, ZoneTable,

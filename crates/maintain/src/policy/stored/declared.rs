@@ -4,7 +4,7 @@
 //! `template pool`, `catalog catalog.example.`, `transfer-key key.example.`, `soa-edit-api DEFAULT`.
 
 use crate::policy::{PolicyFragment, RemoteServer, ZoneKind};
-use nameward_store::state::StoredItem;
+use nameward_state::StoredItem;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessEntry, AccessList, AccessWord};
 use std::collections::HashMap;

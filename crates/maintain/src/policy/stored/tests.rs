@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::policy::ZoneKind;
-use nameward_store::state::JournalBounds;
+use nameward_state::JournalBounds;
 
 fn bounds() -> JournalBounds {
     JournalBounds {

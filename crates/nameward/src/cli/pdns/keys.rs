@@ -119,7 +119,7 @@ fn keys(zone: Option<String>, overrides: &Overrides) -> Result<Vec<ListedZoneKey
         }
     });
     match listed {
-        Err(CommandError::Ask(ControlError::Failed(error)))
+        Err(CommandError::Control(ControlError::Failed(error)))
             if error.kind == ErrorKind::NotFound => {}
         listed => drop(listed?),
     }
@@ -265,8 +265,8 @@ fn metadata(zone: &str, overrides: &Overrides) -> Result<Vec<(String, String)>, 
     });
     match listed {
         // File zones have none.
-        Err(CommandError::Ask(ControlError::Failed(error))) if error.kind == ErrorKind::Refused => {
-        }
+        Err(CommandError::Control(ControlError::Failed(error)))
+            if error.kind == ErrorKind::Refused => {}
         listed => drop(listed?),
     }
     Ok(items)

@@ -56,14 +56,14 @@ pub(super) fn answer(step: ToolStep, overrides: &Overrides) -> Result<String, Co
 
 fn generate_key(flags: u16, words: &[String]) -> Result<String, OperationError> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let asked = template(Default::default(), &words);
-    let algorithm = match asked.algorithm.as_deref() {
+    let requested = template(Default::default(), &words);
+    let algorithm = match requested.algorithm.as_deref() {
         None => DEFAULT_ALGORITHM,
         Some(word) => algorithm_number(word).ok_or_else(|| {
             OperationError::invalid(format!("unknown or unsupported algorithm {word:?}"))
         })?,
     };
-    let bits = asked.bits.unwrap_or(DEFAULT_BITS) as usize;
+    let bits = requested.bits.unwrap_or(DEFAULT_BITS) as usize;
     let key = PrivateKey::generate(algorithm, bits)
         .map_err(|error| OperationError::invalid(error.to_string()))?;
     let role = if flags & 1 == 1 { "KSK" } else { "ZSK" };
@@ -135,7 +135,9 @@ fn hashing(zone: &str, overrides: &Overrides) -> Result<Option<(Nsec3, bool)>, C
     });
     match listed {
         // A zone that is not in a database has no metadata.
-        Err(CommandError::Ask(ControlError::Failed(error))) if error.kind == ErrorKind::Refused => {
+        Err(CommandError::Control(ControlError::Failed(error)))
+            if error.kind == ErrorKind::Refused =>
+        {
             let show = OperationRequest::ZoneShow { zone: zone.into() };
             let OperationResult::Zone(details) = remote::send(show, overrides, &mut drop)? else {
                 return Err(CommandError::Interrupted);

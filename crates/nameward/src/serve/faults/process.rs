@@ -4,7 +4,8 @@
 use nameward_base::text::{counted, utc_text};
 use nameward_base::time::now_seconds;
 use nameward_control::operations::{FaultKind, ServerFault, ServerStatus};
-use nameward_serve::outgoing::{PeerRole, PeerTlsFault};
+use nameward_peers::connections::PeerRole;
+use nameward_peers::connections::PeerTlsFault;
 use nameward_serve::scripts::FailingScript;
 use nameward_serve::tls::TlsFault;
 use nameward_steering::geo::GeoFault;

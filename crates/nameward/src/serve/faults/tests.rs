@@ -76,9 +76,9 @@ fn every_fault_has_a_description_an_effect_and_a_remedy() {
         path: "/tls/api.pem".into(),
         at: 86_400,
     };
-    let peers = [nameward_serve::outgoing::PeerTlsFault {
+    let peers = [nameward_peers::connections::PeerTlsFault {
         server: "192.0.2.1:853 (TLS)".into(),
-        role: nameward_serve::outgoing::PeerRole::Primary,
+        role: nameward_peers::connections::PeerRole::Primary,
         reason: "certificate expired".into(),
         since: 86_400,
     }];
@@ -117,12 +117,12 @@ fn every_fault_has_a_description_an_effect_and_a_remedy() {
             number: 1,
             overdue: 1,
             looked_up: 1,
-            first: vec![nameward_maintain::secondary::UntransferredZone { name, error: None }],
+            first: vec![nameward_peers::secondary::UntransferredZone { name, error: None }],
         },
         databases: &databases,
         secondaries: &SecondariesSummary {
             behind: 2,
-            first_behind: Some(nameward_maintain::secondary::BehindPrimary {
+            first_behind: Some(nameward_peers::secondary::BehindPrimary {
                 zone: name,
                 here: nameward_zone::Serial(5),
                 there: nameward_zone::Serial(3),

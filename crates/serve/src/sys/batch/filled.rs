@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use super::{BATCH, DatagramBatch, LocalAddressFrom, QUERY_MAX, encode_address};
+use super::{BATCH, DatagramBatch, LocalAddressSource, QUERY_MAX, encode_address};
 use crate::listen::UdpListener;
 use crate::xdp::Inbound;
 
@@ -29,7 +29,7 @@ impl DatagramBatch {
     /// Empties the batch, for datagrams from an XDP ring to a listener.
     pub(crate) fn begin(&mut self, listener: &UdpListener) {
         self.is_in_ring = true;
-        self.arm(LocalAddressFrom::Bound);
+        self.arm(LocalAddressSource::Bound);
         self.set_listener(listener);
     }
 

@@ -18,9 +18,11 @@ impl PdnsReader<'_> {
         out: &mut String,
         (owner, formats): (&str, &YamlNode),
     ) {
-        let place = at(&domain.file, formats.line);
+        let location = at(&domain.file, formats.line);
         let Some(name) = full_name(&owner.to_ascii_lowercase()) else {
-            return self.texts.error(&place, format!("invalid name {owner:?}"));
+            return self
+                .texts
+                .error(&location, format!("invalid name {owner:?}"));
         };
         let Some(networks) = self.service_networks(domain, formats) else {
             return;
@@ -48,12 +50,12 @@ impl PdnsReader<'_> {
         let ttl = ttls.iter().copied().min().unwrap_or(domain.ttl);
         if ttls.iter().any(|other| *other != ttl) {
             let text = format!("service {name}: all answers have the lowest TTL, {ttl} seconds");
-            self.geoip_note(ImportVerdict::Changed, &place, text);
+            self.geoip_note(ImportVerdict::Changed, &location, text);
         }
         for rtype in types {
             let code = domain.service_script(rtype, &networks);
             let written = write_script(out, (&name, ttl), rtype, &domain.script(&code));
-            self.report_fault(written, &name, &place);
+            self.report_fault(written, &name, &location);
         }
     }
 
@@ -75,13 +77,13 @@ impl PdnsReader<'_> {
         };
         let mut networks = Vec::new();
         for (network, node) in entries {
-            let place = at(&domain.file, node.line);
+            let location = at(&domain.file, node.line);
             let length = match network {
                 None => None,
                 Some(network) => {
                     let Some(length) = prefix_length(network) else {
                         let message = format!("expected a network or default, found {network:?}");
-                        self.texts.error(&place, message);
+                        self.texts.error(&location, message);
                         return None;
                     };
                     Some(length)
@@ -91,7 +93,7 @@ impl PdnsReader<'_> {
             let texts: Vec<String> = texts.map(str::to_ascii_lowercase).collect();
             let texts = texts
                 .iter()
-                .map(|text| self.template(text.trim_end_matches('.'), domain, &place));
+                .map(|text| self.template(text.trim_end_matches('.'), domain, &location));
             networks.push((
                 length,
                 network.map(str::to_owned),

@@ -3,7 +3,7 @@
 use super::{DatabaseFollower, LINES_MAX};
 use crate::follow::databases::followed_zones::ReadContents;
 use nameward_base::text::zone_text;
-use nameward_store::sql::{LOADED_AT_ONCE, LiveZone, LoadReport, RowError, SqlError, row_error};
+use nameward_sql::{LOADED_AT_ONCE, LiveZone, LoadReport, RowError, SqlError, row_error};
 use nameward_wire::{NameBuf, zonefile::Severity};
 use nameward_zone::{TableChange, Zone, ZoneBuilder};
 

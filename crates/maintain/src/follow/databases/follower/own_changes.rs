@@ -11,8 +11,8 @@ use crate::follow::databases::{
     followed_zones::ReadContents,
     own_change::{Done, OwnChange},
 };
-use nameward_store::sql::{Change, SqlError, write::CommitMark};
-use nameward_store::state::{JournalOrigin, ZoneStorage};
+use nameward_sql::{Change, SqlError, write::CommitMark};
+use nameward_state::{JournalOrigin, ZoneStorage};
 use nameward_wire::NameBuf;
 use nameward_zone::change::Difference;
 use std::{

@@ -11,7 +11,7 @@ use crate::policy::{
     database_templates::DatabaseTemplates,
 };
 use nameward_dnssec::tsig::TsigKey;
-use nameward_store::sql::{
+use nameward_sql::{
     PackedZones, SettingItem, SettingItems, SqlBackend, SqlError, StoredAutoprimary, StoredTsigKey,
     ZoneRow,
 };

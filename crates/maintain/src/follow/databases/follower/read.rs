@@ -8,7 +8,7 @@ use crate::follow::databases::{
 use crate::follow::unknown;
 use nameward_base::text::counted;
 use nameward_base::text::zone_text;
-use nameward_store::sql::{Change, PackedZones, SqlBackend, SqlError, ZoneRow, db};
+use nameward_sql::{Change, PackedZones, SqlBackend, SqlError, ZoneRow, db};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{TableChange, Zone, ZoneKind};
 use std::{

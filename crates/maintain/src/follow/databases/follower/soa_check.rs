@@ -11,7 +11,7 @@ use crate::follow::databases::zone_faults::{NamedZones, ZoneFaultLog};
 use crate::policy::PolicyTable;
 use nameward_base::sync::Mutex;
 use nameward_base::text::counted;
-use nameward_store::sql::{SqlBackend, write::ZoneProgressList};
+use nameward_sql::{SqlBackend, write::ZoneProgressList};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
