@@ -81,12 +81,6 @@ unsafe extern "C" {
 pub fn give_back() {
     // SAFETY: it takes no pointers and may be called from any thread at any time.
     unsafe { mi_collect(true) }
-    // SQLite has the allocator of the C library.
-    #[cfg(target_env = "gnu")]
-    // SAFETY: it takes a number and may be called from any thread at any time.
-    unsafe {
-        libc::malloc_trim(0);
-    }
 }
 
 /// The allocator's variable: with 0 it turns huge pages off for the process, with 1 the policy of the system applies.
