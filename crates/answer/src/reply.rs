@@ -1,4 +1,4 @@
-//! What the pipeline learns about a written reply: its length, its kind, and whether it has to wait for something.
+//! The description of a written reply: its length, its kind, and whether it has to wait for something.
 
 use nameward_wire::Rcode;
 
