@@ -35,7 +35,7 @@ pub use api_keys::{ApiKeyTemplate, ListedApiKey};
 pub use caller::Caller;
 pub use catalogs::{AutoprimaryTemplate, ListedAutoprimary, ListedCatalog, ListedMember};
 pub use cookies::{COOKIE_OVERLAP, ListedCookieSecret, cookie_secret_id};
-pub use error::{ErrorKind, OperationError};
+pub use error::{ErrorKind, OperationError, Outcome};
 pub use key::ds_advice::{DsAdvice, DsTime, ListedSecondary};
 pub use key::parent::{DsLookup, FindDs, NoParent};
 pub use key::rollover::{KeySteps, ListedStep};
@@ -209,7 +209,7 @@ impl Operations {
         author: Option<&Arc<ChangeAuthor>>,
         request: &OperationRequest,
         items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         use OperationRequest as Request;
         match request {
             Request::ZoneList => self.list_zones(items),
@@ -326,7 +326,7 @@ impl Operations {
     }
 
     /// Finds the database that serves a zone, and the zone's row there.
-    fn locate(&self, name: &NameBuf) -> Result<(&Database, ZoneRow), OperationError> {
+    fn locate(&self, name: &NameBuf) -> Outcome<(&Database, ZoneRow)> {
         let find = |database: &Database| {
             let find = database.backend.find_zone(name.as_name());
             self.runtime
@@ -358,11 +358,7 @@ impl Operations {
     }
 
     /// Makes a committed change visible; returns warnings for the operator.
-    fn publish(
-        &self,
-        database: &Database,
-        committed: &Committed,
-    ) -> Result<Vec<String>, OperationError> {
+    fn publish(&self, database: &Database, committed: &Committed) -> Outcome<Vec<String>> {
         let waiting = database.backend.await_replica(committed);
         let is_there = self.runtime.block_on(waiting);
         (database.publish)(committed).map_err(|error| {
@@ -381,21 +377,21 @@ impl Operations {
 }
 
 /// Parses the name of a zone; the final dot is optional.
-pub fn zone_name(text: &str) -> Result<NameBuf, OperationError> {
+pub fn zone_name(text: &str) -> Outcome<NameBuf> {
     check_ascii(text)?;
     NameBuf::zone_from_text(text)
         .map_err(|error| OperationError::invalid(format!("invalid zone name {text:?}: {error}")))
 }
 
 /// Parses a domain name that is not the name of a zone version; the final dot is optional.
-pub fn domain_name(text: &str) -> Result<NameBuf, OperationError> {
+pub fn domain_name(text: &str) -> Outcome<NameBuf> {
     check_ascii(text)?;
     NameBuf::from_text(text.as_bytes(), Name::ROOT)
         .map_err(|error| OperationError::invalid(format!("invalid name {text:?}: {error}")))
 }
 
 /// Internationalized names must be given in their ASCII form (RFC 5891), which is what is looked up.
-fn check_ascii(text: &str) -> Result<(), OperationError> {
+fn check_ascii(text: &str) -> Outcome<()> {
     if text.is_ascii() {
         Ok(())
     } else {

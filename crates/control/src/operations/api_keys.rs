@@ -13,7 +13,7 @@ use super::tsig::write_first;
 use super::{Columns, TableRow};
 use super::{
     Database, ErrorKind, ItemSink, KeyScope, ListedItem, OperationError, OperationResult,
-    Operations, source_text, zone_name,
+    Operations, Outcome, source_text, zone_name,
 };
 use nameward_base::text::utc_text;
 
@@ -116,10 +116,7 @@ impl From<ApiKeyError> for OperationError {
 
 impl Operations {
     /// Creates a key. Its text is in the result and stored nowhere.
-    pub fn create_api_key(
-        &self,
-        template: &ApiKeyTemplate,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn create_api_key(&self, template: &ApiKeyTemplate) -> Outcome {
         let now = now_seconds();
         if template.zones.len() > ZONES_MAX {
             return Err(OperationError::invalid(format!(
@@ -155,7 +152,7 @@ impl Operations {
     }
 
     /// Stores a key in the first writable database if servers share their keys, otherwise in the state store.
-    fn store_api_key(&self, mut key: ApiKey) -> Result<Arc<ApiKey>, OperationError> {
+    fn store_api_key(&self, mut key: ApiKey) -> Outcome<Arc<ApiKey>> {
         let databases = self.databases.iter();
         let databases = databases.filter(|_| self.api_keys.is_shared());
         let shared = key.to_shared();
@@ -187,7 +184,7 @@ impl Operations {
     }
 
     /// Deletes a key from the database that has it; `None` if none does.
-    fn unshare_api_key(&self, id: &str) -> Result<Option<()>, OperationError> {
+    fn unshare_api_key(&self, id: &str) -> Outcome<Option<()>> {
         if !self.api_keys.is_shared() {
             return Ok(None);
         }
@@ -213,7 +210,7 @@ impl Operations {
     }
 
     /// Lists all keys, oldest first.
-    pub fn list_api_keys(&self, items: ItemSink<'_>) -> Result<OperationResult, OperationError> {
+    pub fn list_api_keys(&self, items: ItemSink<'_>) -> Outcome {
         let mut keys = self.api_keys.all();
         keys.sort_by_key(|key| key.created);
         let count = keys.len() as u64;
@@ -224,7 +221,7 @@ impl Operations {
     }
 
     /// Deletes a key; the next request with it is refused.
-    pub fn delete_api_key(&self, id: &str) -> Result<OperationResult, OperationError> {
+    pub fn delete_api_key(&self, id: &str) -> Outcome {
         let is_deleted = self.api_keys.delete(id)?.is_some() || self.unshare_api_key(id)?.is_some();
         if is_deleted {
             tracing::info!("deleted API key {id}");

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Columns, TableRow, dash_if_empty, or_dash};
 use super::{
-    ItemSink, ListedItem, OperationError, OperationResult, Operations, domain_name, zone_name,
+    ItemSink, ListedItem, OperationError, OperationResult, Operations, Outcome, domain_name,
+    zone_name,
 };
 
 /// A catalog that is produced or consumed here.
@@ -125,7 +126,7 @@ pub struct AutoprimaryTemplate {
 
 impl AutoprimaryTemplate {
     /// Checks the fields, and converts them to the format of the table.
-    fn row(&self) -> Result<AutoprimaryRow, OperationError> {
+    fn row(&self) -> Outcome<AutoprimaryRow> {
         let address: IpAddr = self.address.parse().map_err(|_| {
             OperationError::invalid(format!(
                 "invalid address {:?}: expected one such as 192.0.2.1 or 2001:db8::1",
@@ -152,7 +153,7 @@ impl AutoprimaryTemplate {
 
 impl Operations {
     /// Lists the catalogs that are produced or consumed here, by name.
-    pub fn list_catalogs(&self, items: ItemSink<'_>) -> Result<OperationResult, OperationError> {
+    pub fn list_catalogs(&self, items: ItemSink<'_>) -> Outcome {
         let (policies, table) = (self.policies.load(), self.commits.table().load());
         let mut catalogs: Vec<ListedCatalog> = Vec::new();
         for (zone, policy) in policies.zones() {
@@ -185,11 +186,7 @@ impl Operations {
     }
 
     /// Lists the members of a catalog, by name.
-    pub fn list_members(
-        &self,
-        catalog: &str,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn list_members(&self, catalog: &str, items: ItemSink<'_>) -> Outcome {
         let name = zone_name(catalog)?;
         let table = self.commits.table().load();
         let read = self.read_served_catalog(&name)?;
@@ -213,7 +210,7 @@ impl Operations {
         Ok(OperationResult::Listed { items: count })
     }
 
-    fn read_served_catalog(&self, name: &NameBuf) -> Result<Catalog, OperationError> {
+    fn read_served_catalog(&self, name: &NameBuf) -> Outcome<Catalog> {
         let kind = self.policies.load().own(name.as_name()).map(|own| own.kind);
         if !matches!(kind, Some(ZoneKind::Producer | ZoneKind::Consumer)) {
             return Err(match (self.rank_of)(name.as_name()) {
@@ -233,10 +230,7 @@ impl Operations {
     }
 
     /// Lists the autoprimaries in the configuration and in databases.
-    pub fn list_autoprimaries(
-        &self,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn list_autoprimaries(&self, items: ItemSink<'_>) -> Outcome {
         let policies = self.policies.load();
         let configured = policies.autoprimaries().iter();
         let mut listed: Vec<ListedAutoprimary> = configured
@@ -269,10 +263,7 @@ impl Operations {
     }
 
     /// Adds an autoprimary to a database.
-    pub fn add_autoprimary(
-        &self,
-        template: &AutoprimaryTemplate,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn add_autoprimary(&self, template: &AutoprimaryTemplate) -> Outcome {
         let (row, database) = (template.row()?, self.database(template.backend)?);
         let added = self
             .runtime
@@ -295,10 +286,7 @@ impl Operations {
     }
 
     /// Removes an autoprimary from a database; if none is given, from all that have it.
-    pub fn remove_autoprimary(
-        &self,
-        template: &AutoprimaryTemplate,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn remove_autoprimary(&self, template: &AutoprimaryTemplate) -> Outcome {
         let row = template.row()?;
         let mut removed_from = Vec::new();
         for database in &self.databases {

@@ -16,7 +16,7 @@ use super::tsig::{stored_policy_error, write_first};
 use super::{Columns, TableRow};
 use super::{
     Database, ErrorKind, ItemSink, ListedItem, OperationError, OperationResult, Operations,
-    source_text,
+    Outcome, source_text,
 };
 
 /// How long a secret verifies cookies after its replacement, in seconds: a cookie is valid for an hour (RFC 9018
@@ -80,11 +80,7 @@ pub fn cookie_secret_id(secret: &[u8]) -> String {
 
 impl Operations {
     /// Stores a new secret, which is used after a delay in seconds. With `revoke` it replaces all others at once.
-    pub fn roll_cookies(
-        &self,
-        delay: Option<u64>,
-        revoke: bool,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn roll_cookies(&self, delay: Option<u64>, revoke: bool) -> Outcome {
         if (self.cookies)().iter().any(|one| one.source == CONFIGURED) {
             return Err(OperationError::refused(
                 "cookies.secrets is configured: change the list there",
@@ -126,7 +122,7 @@ impl Operations {
     }
 
     /// Lists the secrets whose cookies are accepted.
-    pub fn list_cookies(&self, items: ItemSink<'_>) -> Result<OperationResult, OperationError> {
+    pub fn list_cookies(&self, items: ItemSink<'_>) -> Outcome {
         let listed = (self.cookies)();
         let count = listed.len() as u64;
         let _ = listed
@@ -142,7 +138,7 @@ impl Operations {
         secret: &Secret<Vec<u8>>,
         old: &[RolledCookieSecret],
         start: impl Fn(u64) -> u64,
-    ) -> Result<PolicySource, OperationError> {
+    ) -> Outcome<PolicySource> {
         let new = |default| RolledCookieSecret {
             active_from: start(default),
             secret: secret.clone(),

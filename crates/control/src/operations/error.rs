@@ -4,6 +4,8 @@ use nameward_sql::SqlError;
 use nameward_sql::write::WriteError;
 use serde::{Deserialize, Serialize};
 
+use super::OperationResult;
+
 /// The kind of an error, which determines the exit code of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -64,6 +66,9 @@ pub struct OperationError {
     /// The zone or object, the reason and what to do, for people.
     pub message: String,
 }
+
+/// The outcome of an operation, or of a step of it.
+pub type Outcome<T = OperationResult> = Result<T, OperationError>;
 
 impl OperationError {
     /// Creates an error of a kind.

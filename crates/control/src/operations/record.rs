@@ -20,7 +20,7 @@ use nameward_zone::{Node, Zone};
 
 use super::zone::location::ZoneLocation;
 use super::{
-    ItemSink, ListedItem, ListedRecord, OperationError, OperationResult, Operations,
+    ItemSink, ListedItem, ListedRecord, OperationError, OperationResult, Operations, Outcome,
     RecordTemplate, check_ascii, zone_name,
 };
 use batch::BatchRecords;
@@ -36,7 +36,7 @@ impl Operations {
         name: Option<&str>,
         rtype: Option<&str>,
         items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         let location = self.location(&zone_name(zone)?)?;
         let owner = name.map(|text| owner(text, &location.name())).transpose()?;
         let rtype = rtype.map(read_type).transpose()?;
@@ -67,8 +67,8 @@ impl Operations {
         &self,
         zone: &str,
         author: Option<&Arc<ChangeAuthor>>,
-        edit: impl FnOnce(&NameBuf) -> Result<Edit, OperationError>,
-    ) -> Result<OperationResult, OperationError> {
+        edit: impl FnOnce(&NameBuf) -> Outcome<Edit>,
+    ) -> Outcome {
         let location = self.location(&zone_name(zone)?)?;
         let apex = location.name();
         let change = OperatorChange {
@@ -151,17 +151,14 @@ pub(super) fn listed(record: StoredRecord) -> ListedRecord {
 }
 
 impl RecordTemplate {
-    pub(super) fn read(&self, apex: &NameBuf) -> Result<RrsetData, OperationError> {
+    pub(super) fn read(&self, apex: &NameBuf) -> Outcome<RrsetData> {
         let owner_and_type = (self.name.as_str(), self.rtype.as_str());
         read_records(owner_and_type, self.ttl, &self.content, apex)
     }
 }
 
 /// Reads the records of a step.
-pub(super) fn read_rrset(
-    records: &BatchRecords,
-    apex: &NameBuf,
-) -> Result<RrsetData, OperationError> {
+pub(super) fn read_rrset(records: &BatchRecords, apex: &NameBuf) -> Outcome<RrsetData> {
     let owner_and_type = (records.name.as_str(), records.rtype.as_str());
     read_records(owner_and_type, records.ttl, &records.content, apex)
 }
@@ -171,7 +168,7 @@ fn read_records(
     ttl: u32,
     content: &[String],
     apex: &NameBuf,
-) -> Result<RrsetData, OperationError> {
+) -> Outcome<RrsetData> {
     let rtype = read_type(rtype)?;
     let records = content.iter().map(|text| {
         Ok(NewRecord {
@@ -180,7 +177,7 @@ fn read_records(
             disabled: false,
         })
     });
-    let records = records.collect::<Result<Vec<_>, OperationError>>()?;
+    let records = records.collect::<Outcome<Vec<_>>>()?;
     if records.is_empty() {
         return Err(OperationError::invalid("missing record data"));
     }
@@ -198,7 +195,7 @@ pub(super) fn read_deletion(
     rtype: Option<&str>,
     contents: &[String],
     apex: &NameBuf,
-) -> Result<Edit, OperationError> {
+) -> Outcome<Edit> {
     let name = owner(name, apex)?;
     let Some(rtype) = rtype.map(read_type).transpose()? else {
         if name.as_name() == apex.as_name().zone() {
@@ -222,7 +219,7 @@ pub(super) fn read_deletion(
 
 /// Reads the owner of a record: `@` is the zone, a name that ends like the zone is absolute, others are relative to
 /// it.
-pub(super) fn owner(text: &str, apex: &NameBuf) -> Result<NameBuf, OperationError> {
+pub(super) fn owner(text: &str, apex: &NameBuf) -> Outcome<NameBuf> {
     let wrong = |error| OperationError::invalid(format!("invalid name {text:?}: {error}"));
     let apex = NameBuf::from(apex.as_name().zone());
     if text == "@" {
@@ -238,7 +235,7 @@ pub(super) fn owner(text: &str, apex: &NameBuf) -> Result<NameBuf, OperationErro
     }
 }
 
-pub(super) fn read_type(text: &str) -> Result<Type, OperationError> {
+pub(super) fn read_type(text: &str) -> Outcome<Type> {
     Type::from_text(text.as_bytes()).ok_or_else(|| {
         OperationError::invalid(format!(
             "unknown record type {text:?}; expected a type such as A, AAAA, MX or TYPE65280"
@@ -248,7 +245,7 @@ pub(super) fn read_type(text: &str) -> Result<Type, OperationError> {
 
 /// Reads the data of one record. Names in it must be absolute: it is unclear whether `mail` is meant to be in the
 /// zone.
-pub(super) fn read_content(rtype: Type, text: &str) -> Result<Vec<u8>, OperationError> {
+pub(super) fn read_content(rtype: Type, text: &str) -> Outcome<Vec<u8>> {
     // A shell removes the quotes; one string is meant, not one for each word.
     let quoted;
     let text = if matches!(rtype, Type::TXT | SPF) && !text.contains('"') {

@@ -9,7 +9,7 @@ use super::record::search::RESULTS_MAX;
 use super::server::audit::LIMIT_MAX;
 use super::{
     AuditRequest, ErrorKind, ItemSink, ListedItem, OperationError, OperationRequest,
-    OperationResult, RequestEffect, RequestSubject, zone_name,
+    OperationResult, Outcome, RequestEffect, RequestSubject, zone_name,
 };
 use crate::key_scope::KeyScope;
 
@@ -23,7 +23,7 @@ impl KeyScope {
     }
 
     /// Rejects requests that concern the whole server.
-    pub fn require_server(&self) -> Result<(), OperationError> {
+    pub fn require_server(&self) -> Outcome<()> {
         if self.is_limited() {
             Err(forbidden(
                 "this API key is limited to some zones, and this concerns the whole server",
@@ -34,7 +34,7 @@ impl KeyScope {
     }
 
     /// Checks whether a request is permitted.
-    pub fn check(&self, request: &OperationRequest) -> Result<(), OperationError> {
+    pub fn check(&self, request: &OperationRequest) -> Outcome<()> {
         match (self.is_read_only(), request.effect()) {
             (false, _) | (true, RequestEffect::Read) => {}
             (true, RequestEffect::ReadSecret) => {
@@ -67,8 +67,8 @@ impl KeyScope {
         &self,
         request: &OperationRequest,
         items: ItemSink<'_>,
-        run: impl FnOnce(&OperationRequest, ItemSink<'_>) -> Result<OperationResult, OperationError>,
-    ) -> Result<OperationResult, OperationError> {
+        run: impl FnOnce(&OperationRequest, ItemSink<'_>) -> Outcome,
+    ) -> Outcome {
         self.check(request)?;
         if !self.is_limited() {
             return run(request, items);

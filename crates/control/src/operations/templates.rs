@@ -3,7 +3,7 @@
 use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};
 
-use super::{BatchRecords, OperationError};
+use super::{BatchRecords, OperationError, Outcome};
 
 /// A key to generate or import.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,7 +135,7 @@ impl ListedKind {
     }
 
     /// Reads the keyword for a kind; those of PowerDNS before 4.5 are accepted too.
-    pub fn from_name(text: &str) -> Result<Self, OperationError> {
+    pub fn from_name(text: &str) -> Outcome<Self> {
         let known = match text.to_ascii_lowercase().as_str() {
             "master" => Some(ZoneKind::Primary),
             "slave" => Some(ZoneKind::Secondary),
@@ -165,7 +165,7 @@ impl From<ListedKind> for &'static str {
 impl TryFrom<String> for ListedKind {
     type Error = OperationError;
 
-    fn try_from(text: String) -> Result<Self, OperationError> {
+    fn try_from(text: String) -> Outcome<Self> {
         ListedKind::from_name(&text)
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use super::{Columns, SecretText, TableRow, or_dash};
 use super::{
     Database, ErrorKind, ItemSink, ListedItem, OperationError, OperationRequest, OperationResult,
-    Operations,
+    Operations, Outcome,
 };
 
 /// Minimum length of a secret in octets: half of the shortest hash, as for MACs (RFC 8945 section 5.2.2.1).
@@ -75,7 +75,7 @@ impl Operations {
         &self,
         request: &OperationRequest,
         items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         match request {
             OperationRequest::TsigGenerate {
                 name,
@@ -109,7 +109,7 @@ impl Operations {
         name: &str,
         algorithm: Option<&str>,
         storage: TsigKeyStorage,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         let algorithm = read_algorithm(algorithm)?;
         let mut secret = Secret::new(vec![0; algorithm.mac_len()]);
         aws_lc_rs::rand::fill(secret.reveal_mut())
@@ -124,7 +124,7 @@ impl Operations {
         algorithm: Option<&str>,
         secret: &SecretText,
         storage: TsigKeyStorage,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         let algorithm = read_algorithm(algorithm)?;
         let secret = read_secret(secret.reveal());
         let secret =
@@ -144,7 +144,7 @@ impl Operations {
         algorithm: TsigAlgorithm,
         secret: Secret<Vec<u8>>,
         storage: TsigKeyStorage,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         let key = StoredKeyRow {
             name: key_name(name)?,
             algorithm,
@@ -193,7 +193,7 @@ impl Operations {
         key: &StoredKeyRow,
         backend: Option<u32>,
         replace: bool,
-    ) -> Result<PolicySource, OperationError> {
+    ) -> Outcome<PolicySource> {
         let in_store = || {
             self.stored_policies
                 .set_key(key)
@@ -264,11 +264,7 @@ impl Operations {
     }
 
     /// Lists all keys, sorted by name; with the secrets of those in the state store and in databases if requested.
-    pub fn list_keys(
-        &self,
-        has_secrets: bool,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn list_keys(&self, has_secrets: bool, items: ItemSink<'_>) -> Outcome {
         let secrets = if has_secrets {
             self.secrets()?
         } else {
@@ -297,7 +293,7 @@ impl Operations {
     }
 
     /// Reads the secrets that are stored here, as base64.
-    fn secrets(&self) -> Result<Secrets, OperationError> {
+    fn secrets(&self) -> Outcome<Secrets> {
         let mut secrets = Secrets::new();
         match self.stored_policies.keys() {
             Ok(keys) => {
@@ -325,7 +321,7 @@ impl Operations {
     }
 
     /// Removes a key from the state store and from every database that has it.
-    pub fn remove_key(&self, name: &str) -> Result<OperationResult, OperationError> {
+    pub fn remove_key(&self, name: &str) -> Outcome {
         let name = key_name(name)?;
         let sources = self.key_sources(name.as_name());
         let mut removed = Vec::new();
@@ -406,7 +402,7 @@ impl KeyWriteError {
 pub(super) fn write_first<'d, T>(
     databases: impl Iterator<Item = &'d Database>,
     write: impl Fn(&Database) -> Result<T, WriteError>,
-) -> Result<Option<T>, OperationError> {
+) -> Outcome<Option<T>> {
     for database in databases {
         match write(database) {
             Ok(written) => return Ok(Some(written)),
@@ -429,7 +425,7 @@ pub fn source_text(source: PolicySource) -> String {
     }
 }
 
-fn read_algorithm(word: Option<&str>) -> Result<TsigAlgorithm, OperationError> {
+fn read_algorithm(word: Option<&str>) -> Outcome<TsigAlgorithm> {
     let Some(word) = word else {
         return Ok(TsigAlgorithm::HmacSha256);
     };
@@ -439,7 +435,7 @@ fn read_algorithm(word: Option<&str>) -> Result<TsigAlgorithm, OperationError> {
     })
 }
 
-fn key_name(text: &str) -> Result<NameBuf, OperationError> {
+fn key_name(text: &str) -> Outcome<NameBuf> {
     let name = NameBuf::from_text(text.as_bytes(), Name::ROOT);
     let mut name =
         name.map_err(|error| OperationError::invalid(format!("invalid name {text:?}: {error}")))?;

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::result::dash_if_empty;
 use super::{
-    Columns, ItemSink, ListedItem, OperationError, OperationResult, Operations, TableRow, zone_name,
+    Columns, ItemSink, ListedItem, OperationError, OperationResult, Operations, Outcome, TableRow,
+    zone_name,
 };
 
 /// A zone version that was added to or removed from a view.
@@ -107,7 +108,7 @@ impl ListedView {
 
 impl Operations {
     /// Lists the views.
-    pub fn list_views(&self, items: ItemSink<'_>) -> Result<OperationResult, OperationError> {
+    pub fn list_views(&self, items: ItemSink<'_>) -> Outcome {
         let table = self.commits.table().load();
         let views = table.views();
         let rules = views.map_or(&[][..], |views| views.rules());
@@ -131,7 +132,7 @@ impl Operations {
     }
 
     /// Lists the networks of all views, in the order of their addresses.
-    pub fn list_networks(&self, items: ItemSink<'_>) -> Result<OperationResult, OperationError> {
+    pub fn list_networks(&self, items: ItemSink<'_>) -> Outcome {
         let table = self.commits.table().load();
         let rules = table.views().map_or(&[][..], |views| views.rules());
         let of_view = |rule: &nameward_zone::ViewRule| {
@@ -152,7 +153,7 @@ impl Operations {
     }
 
     /// Adds a zone version to a view.
-    pub fn add_view_zone(&self, view: &str, zone: &str) -> Result<OperationResult, OperationError> {
+    pub fn add_view_zone(&self, view: &str, zone: &str) -> Outcome {
         let version = zone_name(zone)?;
         self.views
             .add_zone(view, &version)
@@ -166,11 +167,7 @@ impl Operations {
     }
 
     /// Removes a zone version from a view.
-    pub fn remove_view_zone(
-        &self,
-        view: &str,
-        zone: &str,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn remove_view_zone(&self, view: &str, zone: &str) -> Outcome {
         let version = zone_name(zone)?;
         if !self
             .views
@@ -190,11 +187,7 @@ impl Operations {
     }
 
     /// Sets the view of a network.
-    pub fn set_network(
-        &self,
-        network: &str,
-        view: Option<&str>,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn set_network(&self, network: &str, view: Option<&str>) -> Outcome {
         let read = network.parse::<IpNet>();
         let network = read
             .map_err(|_| {

@@ -42,8 +42,8 @@ use nameward_zone::{Serial, ZoneKind};
 
 use super::record::read_rrset;
 use super::{
-    Database, ListedKind, OperationError, OperationResult, Operations, ZoneTemplate, domain_name,
-    zone_name,
+    Database, ListedKind, OperationError, OperationResult, Operations, Outcome, ZoneTemplate,
+    domain_name, zone_name,
 };
 use local::read_primaries;
 use settings::check_version;
@@ -55,7 +55,7 @@ const TIMES: [u32; 4] = [10_800, 3_600, 604_800, 3_600];
 
 impl Operations {
     /// Creates a zone with its SOA and NS records.
-    pub fn create_zone(&self, template: &ZoneTemplate) -> Result<OperationResult, OperationError> {
+    pub fn create_zone(&self, template: &ZoneTemplate) -> Outcome {
         let name = zone_name(&template.zone)?;
         let kind = creatable(template.kind)?;
         check_version(&name, Some(template.kind), "")?;
@@ -93,7 +93,7 @@ impl Operations {
     }
 
     /// Returns the database for a new zone; `None` if the given backend is not a database, or there is none.
-    fn database_for(&self, number: Option<u32>) -> Result<Option<&Database>, OperationError> {
+    fn database_for(&self, number: Option<u32>) -> Outcome<Option<&Database>> {
         match number {
             None => Ok(self.databases.first()),
             Some(number) => {
@@ -104,7 +104,7 @@ impl Operations {
     }
 
     /// Finds the database with this number; by default the first one.
-    pub(super) fn database(&self, number: Option<u32>) -> Result<&Database, OperationError> {
+    pub(super) fn database(&self, number: Option<u32>) -> Outcome<&Database> {
         let Some(number) = number else {
             return self.databases.first().ok_or_else(|| {
                 OperationError::refused(
@@ -133,7 +133,7 @@ impl Operations {
 }
 
 /// Reads the kind of a new zone.
-pub(super) fn creatable(kind: ListedKind) -> Result<ZoneKind, OperationError> {
+pub(super) fn creatable(kind: ListedKind) -> Outcome<ZoneKind> {
     match kind {
         ListedKind::OfZone(kind) => Ok(kind),
         ListedKind::File => Err(OperationError::invalid(
@@ -143,10 +143,7 @@ pub(super) fn creatable(kind: ListedKind) -> Result<ZoneKind, OperationError> {
 }
 
 /// Reads a mailbox in SOA format (RFC 1035 section 8): `joe.smith@example.org` is `joe\.smith.example.org.`
-fn mailbox(
-    text: &str,
-    host: &impl Fn(&str) -> Result<NameBuf, OperationError>,
-) -> Result<NameBuf, OperationError> {
+fn mailbox(text: &str, host: &impl Fn(&str) -> Outcome<NameBuf>) -> Outcome<NameBuf> {
     match text.split_once('@') {
         Some((user, domain)) if !user.is_empty() && !domain.is_empty() => {
             host(&format!("{}.{domain}", user.replace('.', "\\.")))
@@ -157,9 +154,7 @@ fn mailbox(
 
 /// Reads primaries, and returns them in the format of `domains.master`. A database has one key for all primaries of a
 /// zone.
-pub(super) fn stored_primaries(
-    texts: &[String],
-) -> Result<(String, Option<NameBuf>), OperationError> {
+pub(super) fn stored_primaries(texts: &[String]) -> Outcome<(String, Option<NameBuf>)> {
     let servers = read_primaries(texts)?;
     let key = servers.first().and_then(|server| server.key);
     if servers.iter().any(|server| server.key != key) {
@@ -208,7 +203,7 @@ pub(super) fn new_zone_warnings(name: &NameBuf, rrsets: &[RrsetData]) -> Vec<Str
 }
 
 impl ZoneTemplate {
-    fn read(&self, name: NameBuf, kind: ZoneKind) -> Result<NewZone, OperationError> {
+    fn read(&self, name: NameBuf, kind: ZoneKind) -> Outcome<NewZone> {
         let now = SystemTime::now();
         let (primaries, key, rrsets) = match kind.is_transferred() {
             true => {
@@ -235,11 +230,7 @@ impl ZoneTemplate {
     }
 
     /// Returns the first records of a zone: those of the request, or a generated SOA and NS RRset.
-    pub(super) fn rrsets(
-        &self,
-        name: &NameBuf,
-        now: SystemTime,
-    ) -> Result<Vec<RrsetData>, OperationError> {
+    pub(super) fn rrsets(&self, name: &NameBuf, now: SystemTime) -> Outcome<Vec<RrsetData>> {
         // The owner names are those of the zone, not of its version.
         let apex = NameBuf::from(name.as_name().zone());
         if self.records.is_empty() {
@@ -250,7 +241,7 @@ impl ZoneTemplate {
     }
 
     /// Refuses records for a zone that is transferred or generated here.
-    pub(super) fn check_no_records(&self) -> Result<(), OperationError> {
+    pub(super) fn check_no_records(&self) -> Outcome<()> {
         if self.name_servers.is_empty() && self.hostmaster.is_none() && self.records.is_empty() {
             Ok(())
         } else {
@@ -261,7 +252,7 @@ impl ZoneTemplate {
     }
 
     /// Returns the records in the request.
-    fn given_records(&self, name: &NameBuf) -> Result<Vec<RrsetData>, OperationError> {
+    fn given_records(&self, name: &NameBuf) -> Outcome<Vec<RrsetData>> {
         let rrsets = self.records.iter().map(|records| read_rrset(records, name));
         let rrsets = rrsets.collect::<Result<Vec<_>, _>>()?;
         let has = |rtype| {
@@ -278,7 +269,7 @@ impl ZoneTemplate {
     }
 
     /// Returns the primaries in the format of `domains.master`, and the key for transfers from them.
-    fn stored_primaries(&self) -> Result<(String, Option<NameBuf>), OperationError> {
+    fn stored_primaries(&self) -> Outcome<(String, Option<NameBuf>)> {
         self.check_no_records()?;
         if self.primaries.is_empty() {
             return Err(OperationError::invalid(
@@ -288,11 +279,7 @@ impl ZoneTemplate {
         stored_primaries(&self.primaries)
     }
 
-    fn first_records(
-        &self,
-        name: &NameBuf,
-        now: SystemTime,
-    ) -> Result<Vec<RrsetData>, OperationError> {
+    fn first_records(&self, name: &NameBuf, now: SystemTime) -> Outcome<Vec<RrsetData>> {
         let host = |text: &str| {
             domain_name(text).map_err(|_| {
                 OperationError::invalid(format!("invalid name server or mailbox name {text:?}"))

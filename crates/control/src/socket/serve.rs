@@ -26,7 +26,7 @@ use tokio::{
 use super::{CLIENT_TIMEOUT, ControlSocket};
 use crate::operations::{
     ControlRequest, ErrorKind, ItemSink, OperationError, OperationRequest, OperationResult,
-    ReplyLine, Urgency,
+    Outcome, ReplyLine, Urgency,
 };
 
 /// Maximum length of a request line in octets: a batch of some hundred thousand records. Only the owner of the server
@@ -54,20 +54,11 @@ pub struct ControlPeer {
 /// Runs the operations that clients request. Called on a thread that may block.
 pub trait Commands: Send + Sync + 'static {
     /// Runs an operation requested by `peer`; the items of a listing are passed to `items`.
-    fn run(
-        &self,
-        request: &ControlRequest,
-        peer: ControlPeer,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError>;
+    fn run(&self, request: &ControlRequest, peer: ControlPeer, items: ItemSink<'_>) -> Outcome;
 
     /// Hands the server over to the process at the other end of the connection. Returns when that process serves, or
     /// has given up.
-    fn hand_over(
-        &self,
-        _request: &ControlRequest,
-        _stream: &BlockingStream,
-    ) -> Result<(), OperationError> {
+    fn hand_over(&self, _request: &ControlRequest, _stream: &BlockingStream) -> Outcome<()> {
         Err(OperationError::refused("this server cannot be taken over"))
     }
 }
@@ -270,7 +261,7 @@ impl ControlServer {
     async fn wait_for_slot(
         &self,
         request: &ControlRequest,
-    ) -> Result<Option<[OwnedSemaphorePermit; 2]>, OperationError> {
+    ) -> Outcome<Option<[OwnedSemaphorePermit; 2]>> {
         let (seats, what) = match request.request.urgency() {
             Urgency::Immediate => return Ok(None),
             Urgency::Reload => (
@@ -291,7 +282,7 @@ impl ControlServer {
 }
 
 /// Reads one request line; `None` if none arrives.
-async fn read_request(stream: &mut UnixStream) -> Option<Result<ControlRequest, OperationError>> {
+async fn read_request(stream: &mut UnixStream) -> Option<Outcome<ControlRequest>> {
     let mut line = Vec::new();
     let mut reader = BufReader::new(stream.take(REQUEST_MAX));
     match timeout(CLIENT_TIMEOUT, reader.read_until(b'\n', &mut line)).await {

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::errors::zone_keys_error;
 use crate::operations::{
-    ItemSink, ListedItem, ListedRecord, OperationError, OperationResult, Operations, zone_name,
+    ItemSink, ListedItem, ListedRecord, OperationResult, Operations, Outcome, zone_name,
 };
 
 /// A secondary and its serial.
@@ -70,11 +70,7 @@ const SHOWN_TTL: u32 = 3600;
 
 impl Operations {
     /// Lists DS, DNSKEY, CDS and CDNSKEY as zone file lines.
-    pub(in crate::operations) fn list_ds(
-        &self,
-        zone: &str,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    pub(crate) fn list_ds(&self, zone: &str, items: ItemSink<'_>) -> Outcome {
         let name = zone_name(zone)?;
         let all = self.keys_of(&name)?;
         let mut count = 0;
@@ -109,7 +105,7 @@ impl Operations {
     }
 
     /// Adds to the result of `zone secure` whether the DS may be sent to the parent.
-    pub(in crate::operations) fn with_advice(&self, result: OperationResult) -> OperationResult {
+    pub(crate) fn with_advice(&self, result: OperationResult) -> OperationResult {
         match result {
             OperationResult::ZoneSecured { zone, key, .. } => OperationResult::ZoneSecured {
                 advice: zone_name(&zone).ok().map(|name| self.ds_advice(&name)),
@@ -122,7 +118,7 @@ impl Operations {
 
     /// Determines whether the DS of a zone may be sent to the parent. Queries the secondaries, so it may take some
     /// seconds.
-    pub(in crate::operations) fn ds_advice(&self, name: &NameBuf) -> DsAdvice {
+    pub(crate) fn ds_advice(&self, name: &NameBuf) -> DsAdvice {
         let serial = self.shown_serial(name);
         let secondaries = self.secondaries_of(name, serial);
         let caches = match self.rollover.ds_readiness(name.as_name(), now_seconds()) {

@@ -7,9 +7,7 @@ use nameward_wire::NameBuf;
 use crate::operations::{Database, ErrorKind, OperationError};
 
 /// Converts a key error to an operation error for a zone.
-pub(in crate::operations) fn zone_keys_error(
-    name: &NameBuf,
-) -> impl Fn(ZoneKeysError) -> OperationError {
+pub(crate) fn zone_keys_error(name: &NameBuf) -> impl Fn(ZoneKeysError) -> OperationError {
     let name = *name;
     move |error| {
         let kind = match &error {
@@ -52,7 +50,7 @@ pub(in crate::operations) fn zone_keys_error(
 }
 
 /// Creates the error for a change that a database rejected.
-pub(in crate::operations) fn attribute_write_error(
+pub(crate) fn attribute_write_error(
     database: &Database,
     name: &NameBuf,
     error: &WriteError,
@@ -85,14 +83,14 @@ fn last_key(name: &NameBuf, number: i64) -> OperationError {
     ))
 }
 
-pub(in crate::operations) fn no_keys(name: &NameBuf) -> OperationError {
+pub(crate) fn no_keys(name: &NameBuf) -> OperationError {
     OperationError::not_found(format!(
         "zone {name} has no keys; create one with `nameward zone secure {name}`"
     ))
 }
 
 /// Returns the error for a zone that already has keys.
-pub(in crate::operations) fn signed_already(name: &NameBuf) -> OperationError {
+pub(crate) fn signed_already(name: &NameBuf) -> OperationError {
     OperationError::conflict(format!(
         "zone {name} is already signed; see `nameward key list {name}`, add keys with `nameward key add`, and use \
          --denial or --soa-edit without --algorithm to change how it is signed"

@@ -7,7 +7,7 @@ use nameward_keys::storage::KeyStorage;
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::RecordsAt as _;
 
-use crate::operations::{OperationError, Operations};
+use crate::operations::{OperationError, Operations, Outcome};
 
 /// The key tags of the DS records at each server of a parent; `None` for one that did not answer.
 pub type DsLookup = Vec<Option<Vec<u16>>>;
@@ -22,11 +22,7 @@ pub struct NoParent(pub &'static str);
 
 impl Operations {
     /// Refuses to continue while the parent of a zone has a DS, or may have one.
-    pub(in crate::operations) fn check_no_ds(
-        &self,
-        name: &NameBuf,
-        storage: &dyn KeyStorage,
-    ) -> Result<(), OperationError> {
+    pub(crate) fn check_no_ds(&self, name: &NameBuf, storage: &dyn KeyStorage) -> Outcome<()> {
         let refused = |reason: String| {
             Err(OperationError::refused(format!(
                 "zone {name}: {reason}; while the parent has a DS, resolvers treat the unsigned zone as bogus. Remove \

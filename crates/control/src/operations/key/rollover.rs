@@ -8,7 +8,9 @@ use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 
 use super::errors::zone_keys_error;
-use crate::operations::{DsReport, OperationError, OperationResult, Operations, zone_name};
+use crate::operations::{
+    DsReport, OperationError, OperationResult, Operations, Outcome, zone_name,
+};
 
 /// The steps taken by an operation on managed keys, and the next one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,11 +47,7 @@ impl From<NextStep> for ListedStep {
 
 impl Operations {
     /// Replaces keys by new ones.
-    pub(in crate::operations) fn roll_keys(
-        &self,
-        zone: &str,
-        role: Option<&str>,
-    ) -> Result<OperationResult, OperationError> {
+    pub(crate) fn roll_keys(&self, zone: &str, role: Option<&str>) -> Outcome {
         let name = zone_name(zone)?;
         let role = match role {
             None => None,
@@ -75,12 +73,7 @@ impl Operations {
     }
 
     /// Records the DS state at the parent, as observed by an operator.
-    pub(in crate::operations) fn report_ds(
-        &self,
-        zone: &str,
-        key: Option<u32>,
-        report: DsReport,
-    ) -> Result<OperationResult, OperationError> {
+    pub(crate) fn report_ds(&self, zone: &str, key: Option<u32>, report: DsReport) -> Outcome {
         let name = zone_name(zone)?;
         let sight = match report {
             DsReport::Seen => DsSight::Seen,
@@ -99,12 +92,7 @@ impl Operations {
         self.key_steps(&name, keys, &progress)
     }
 
-    fn key_steps(
-        &self,
-        name: &NameBuf,
-        keys: Vec<u32>,
-        progress: &KeyProgress,
-    ) -> Result<OperationResult, OperationError> {
+    fn key_steps(&self, name: &NameBuf, keys: Vec<u32>, progress: &KeyProgress) -> Outcome {
         (self.keys_changed)(*name);
         let status = self.rollover.status(name.as_name(), now_seconds());
         let status = status.map_err(rollover_error(name))?;
@@ -120,10 +108,7 @@ impl Operations {
     }
 
     /// Refuses names of unknown policies.
-    pub(in crate::operations) fn check_policies(
-        &self,
-        names: &[String],
-    ) -> Result<(), OperationError> {
+    pub(crate) fn check_policies(&self, names: &[String]) -> Outcome<()> {
         let unknown = names.iter().find(|name| !self.rollover.knows_policy(name));
         match unknown {
             None => Ok(()),
@@ -134,10 +119,7 @@ impl Operations {
     }
 
     /// Refuses manual changes of managed keys.
-    pub(in crate::operations) fn check_manual_change(
-        &self,
-        name: &NameBuf,
-    ) -> Result<(), OperationError> {
+    pub(crate) fn check_manual_change(&self, name: &NameBuf) -> Outcome<()> {
         let rank = (self.rank_of)(name.as_name());
         let policy = self.rollover.manager(name.as_name(), rank, now_seconds());
         match policy {

@@ -8,7 +8,9 @@ use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};
 
 use crate::operations::{Columns, TableRow, or_dash};
-use crate::operations::{ItemSink, ListedItem, OperationError, OperationResult, Operations};
+use crate::operations::{
+    ItemSink, ListedItem, OperationError, OperationResult, Operations, Outcome,
+};
 
 /// A zone among those to be signed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,10 +44,7 @@ impl TableRow for SecuredZone {
 impl Operations {
     /// Signs all zones of databases and files that have no keys. Transferred zones and catalogs are left alone. A
     /// failure does not affect other zones; it stops early if the client disconnects.
-    pub(in crate::operations) fn secure_all(
-        &self,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    pub(crate) fn secure_all(&self, items: ItemSink<'_>) -> Outcome {
         let zones = self.unsigned_zones()?;
         let (of, mut secured) = (zones.len() as u64, 0);
         for (number, zone) in (1..).zip(&zones) {
@@ -71,7 +70,7 @@ impl Operations {
     }
 
     /// Lists the unsigned zones that are maintained here, by name.
-    fn unsigned_zones(&self) -> Result<Vec<NameBuf>, OperationError> {
+    fn unsigned_zones(&self) -> Outcome<Vec<NameBuf>> {
         let signed: HashSet<NameBuf> = self.zones_with_keys()?.into_iter().collect();
         let is_made_here = |kind: ZoneKind| matches!(kind, ZoneKind::Native | ZoneKind::Primary);
         let mut found = BTreeMap::new();

@@ -13,17 +13,17 @@ use nameward_wire::NameBuf;
 use super::errors::zone_keys_error;
 use crate::operations::zone::metadata_check::{MetadataSpec, check_item};
 use crate::operations::{
-    MetadataChange, MetadataRequest, OperationError, OperationResult, Operations,
+    MetadataChange, MetadataRequest, OperationError, OperationResult, Operations, Outcome,
 };
 
 /// An algorithm of validators without NSEC3, so that its zones must use NSEC (RFC 5155 section 2).
 const RSASHA1: u8 = 5;
 
 /// Reads the signing settings that an operator requests.
-pub(in crate::operations) fn read_signing(
+pub(crate) fn read_signing(
     denial: Option<&str>,
     soa_edit: Option<&str>,
-) -> Result<RequestedSigning, OperationError> {
+) -> Outcome<RequestedSigning> {
     Ok(RequestedSigning {
         denial: denial.map(read_denial).transpose()?,
         soa_edit: soa_edit.map(read_soa_edit).transpose()?,
@@ -31,11 +31,11 @@ pub(in crate::operations) fn read_signing(
 }
 
 /// Refuses a denial method that the keys or the name of a zone do not allow.
-pub(in crate::operations) fn check_signing(
+pub(crate) fn check_signing(
     name: &NameBuf,
     request: &RequestedSigning,
     keys: &[ZoneKey],
-) -> Result<(), OperationError> {
+) -> Outcome<()> {
     match &request.denial {
         Some(denial) if denial.denial != Denial::Nsec => check_nsec3(name, keys),
         _ => Ok(()),
@@ -44,12 +44,12 @@ pub(in crate::operations) fn check_signing(
 
 impl Operations {
     /// Refuses invalid signing metadata for a zone.
-    pub(in crate::operations) fn check_signing_item(
+    pub(crate) fn check_signing_item(
         &self,
         name: &NameBuf,
         kind: &str,
         request: &MetadataRequest,
-    ) -> Result<(), OperationError> {
+    ) -> Outcome<()> {
         let content = match (request.change, &request.content[..]) {
             (MetadataChange::Remove, _) | (MetadataChange::Set, []) => return Ok(()),
             (MetadataChange::Set, [content]) => content,
@@ -72,11 +72,7 @@ impl Operations {
     }
 
     /// Restores how a zone with keys in the state store was signed.
-    pub(in crate::operations) fn restore_signing(
-        &self,
-        name: &NameBuf,
-        before: SigningSettings,
-    ) -> Result<(), OperationError> {
+    pub(crate) fn restore_signing(&self, name: &NameBuf, before: SigningSettings) -> Outcome<()> {
         let restore = |stored: &mut SigningSettings| {
             let serial = stored.serial;
             *stored = before;
@@ -89,12 +85,12 @@ impl Operations {
     }
 
     /// Changes how a zone with keys is signed.
-    pub(in crate::operations) fn change_signing(
+    pub(crate) fn change_signing(
         &self,
         name: &NameBuf,
         storage: &dyn KeyStorage,
         signing: &RequestedSigning,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         check_signing(
             name,
             signing,
@@ -126,10 +122,7 @@ impl Operations {
 }
 
 /// Warns of NSEC3 iterations in metadata.
-pub(in crate::operations) fn iterations_advice(
-    kind: &str,
-    request: &MetadataRequest,
-) -> Option<String> {
+pub(crate) fn iterations_advice(kind: &str, request: &MetadataRequest) -> Option<String> {
     let is_set = kind == "NSEC3PARAM" && request.change != MetadataChange::Remove;
     let content = request.content.first().filter(|_| is_set)?;
     let param = Nsec3Param::read(content).ok()?;
@@ -143,11 +136,11 @@ pub(in crate::operations) fn iterations_advice(
 }
 
 /// Refuses NSEC3 metadata of a new zone that its key or name do not allow.
-pub(in crate::operations) fn check_denial_item(
+pub(crate) fn check_denial_item(
     name: &NameBuf,
     item: &MetadataSpec,
     keys: &[ZoneKey],
-) -> Result<(), OperationError> {
+) -> Outcome<()> {
     if item.kind != "NSEC3PARAM" || item.content.is_empty() {
         return Ok(());
     }
@@ -155,10 +148,7 @@ pub(in crate::operations) fn check_denial_item(
 }
 
 /// Refuses NSEC3 for keys or a zone name that do not allow it.
-pub(in crate::operations) fn check_nsec3(
-    name: &NameBuf,
-    keys: &[ZoneKey],
-) -> Result<(), OperationError> {
+pub(crate) fn check_nsec3(name: &NameBuf, keys: &[ZoneKey]) -> Outcome<()> {
     if keys.iter().any(|key| key.private.algorithm() == RSASHA1) {
         return Err(OperationError::refused(format!(
             "zone {name}: NSEC3 is not possible with a key of algorithm 5 (RSASHA1, RFC 5155 section 2): replace the \
@@ -173,14 +163,14 @@ pub(in crate::operations) fn check_nsec3(
     }
 }
 
-fn read_denial(word: &str) -> Result<DenialSettings, OperationError> {
+fn read_denial(word: &str) -> Outcome<DenialSettings> {
     DenialSettings::read(word).ok_or_else(|| {
         let words = DenialSettings::WORDS.join(", ");
         OperationError::invalid(format!("expected denial {words}, found {word:?}"))
     })
 }
 
-fn read_soa_edit(word: &str) -> Result<SoaEdit, OperationError> {
+fn read_soa_edit(word: &str) -> Outcome<SoaEdit> {
     SoaEdit::read(word).ok_or_else(|| {
         OperationError::invalid(format!(
             "expected INCREMENT-WEEKS, INCEPTION-EPOCH, INCEPTION-INCREMENT, EPOCH or NONE, found {word:?}"

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::errors::zone_keys_error;
 use super::zone_keys::listed_keys;
-use crate::operations::{ErrorKind, ListedStep, ListedZoneKey, OperationError, Operations};
+use crate::operations::{ErrorKind, ListedStep, ListedZoneKey, Operations, Outcome};
 
 /// How a zone is signed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -148,7 +148,7 @@ impl Operations {
         &self,
         name: &NameBuf,
         storage: &dyn KeyStorage,
-    ) -> Result<Option<ListedSigning>, OperationError> {
+    ) -> Outcome<Option<ListedSigning>> {
         let Some(policy) = storage.stored_policy().map_err(zone_keys_error(name))? else {
             return Ok(None);
         };

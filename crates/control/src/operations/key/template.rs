@@ -7,7 +7,7 @@ use nameward_dnssec::{PrivateKey, algorithm_number};
 use nameward_keys::local::{PrivateKeyLocation, ZoneKey};
 use nameward_keys::storage::manual_use;
 
-use crate::operations::{KeyTemplate, OperationError, SecretText};
+use crate::operations::{KeyTemplate, OperationError, Outcome, SecretText};
 
 /// The default key algorithm (RFC 8624 section 3.1 recommends it).
 const DEFAULT_ALGORITHM: u8 = 13;
@@ -18,17 +18,14 @@ const ENTRY_POINT: u16 = 257;
 const ZONE_SIGNING: u16 = 256;
 
 impl KeyTemplate {
-    pub(in crate::operations) fn generate(&self) -> Result<PrivateKey, OperationError> {
+    pub(crate) fn generate(&self) -> Outcome<PrivateKey> {
         let bits = self.bits.unwrap_or(DEFAULT_BITS);
         PrivateKey::generate(self.algorithm()?, bits as usize)
             .map_err(|error| OperationError::invalid(error.to_string()))
     }
 
     /// Reads a private key in either format.
-    pub(in crate::operations) fn read(
-        &self,
-        text: &SecretText,
-    ) -> Result<PrivateKey, OperationError> {
+    pub(crate) fn read(&self, text: &SecretText) -> Outcome<PrivateKey> {
         let octets = text.reveal().as_bytes();
         let read = if text.reveal().contains("-----BEGIN ") {
             PrivateKey::from_pem(octets, self.algorithm()?)
@@ -38,7 +35,7 @@ impl KeyTemplate {
         read.map_err(|error| OperationError::invalid(error.to_string()))
     }
 
-    fn algorithm(&self) -> Result<u8, OperationError> {
+    fn algorithm(&self) -> Outcome<u8> {
         let Some(word) = &self.algorithm else {
             return Ok(DEFAULT_ALGORITHM);
         };
@@ -50,10 +47,7 @@ impl KeyTemplate {
         })
     }
 
-    pub(in crate::operations) fn key(
-        &self,
-        private: PrivateKey,
-    ) -> Result<ZoneKey, OperationError> {
+    pub(crate) fn key(&self, private: PrivateKey) -> Outcome<ZoneKey> {
         let role = match self.role.as_deref().unwrap_or("csk") {
             "csk" => KeyRole::Combined,
             "ksk" => KeyRole::KeySigning,

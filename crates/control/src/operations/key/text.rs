@@ -34,7 +34,7 @@ fn usage(key: &ListedZoneKey) -> String {
 }
 
 /// Formats a key as one line: zone, number, tag, role, algorithm, use.
-pub(in crate::operations) fn line(key: &ListedZoneKey) -> String {
+pub(crate) fn line(key: &ListedZoneKey) -> String {
     let usage = usage(key);
     let ListedZoneKey {
         zone,
@@ -48,12 +48,12 @@ pub(in crate::operations) fn line(key: &ListedZoneKey) -> String {
 }
 
 /// The removal of a key.
-pub(in crate::operations) fn removed(zone: &str, key: u32) -> String {
+pub(crate) fn removed(zone: &str, key: u32) -> String {
     format!("zone {}: key {key} removed\n", zone_text(zone))
 }
 
 /// Formats the steps of an operation on keys under a policy, and the next one.
-pub(in crate::operations) fn steps(steps: &KeySteps) -> String {
+pub(crate) fn steps(steps: &KeySteps) -> String {
     let zone = zone_text(&steps.zone);
     let mut text = String::new();
     for step in &steps.steps {
@@ -67,7 +67,7 @@ pub(in crate::operations) fn steps(steps: &KeySteps) -> String {
 }
 
 /// Formats a future step, with its time.
-pub(in crate::operations) fn next_text(next: &ListedStep) -> String {
+pub(crate) fn next_text(next: &ListedStep) -> String {
     match next.at {
         Some(at) => format!("{} at {}", next.step, utc_text(at)),
         None => next.step.clone(),
@@ -75,11 +75,7 @@ pub(in crate::operations) fn next_text(next: &ListedStep) -> String {
 }
 
 /// Formats how a zone is signed from now on.
-pub(in crate::operations) fn changed(
-    zone: &str,
-    denial: Option<&str>,
-    soa_edit: Option<&str>,
-) -> String {
+pub(crate) fn changed(zone: &str, denial: Option<&str>, soa_edit: Option<&str>) -> String {
     let denial = denial.map(|word| format!("denial {word}"));
     let soa_edit = soa_edit.map(|word| format!("SOA-EDIT {word}"));
     let words: Vec<String> = denial.into_iter().chain(soa_edit).collect();
@@ -91,11 +87,7 @@ pub(in crate::operations) fn changed(
 }
 
 /// Formats the first key of a zone, and the DS that its parent needs.
-pub(in crate::operations) fn secured(
-    zone: &str,
-    key: &ListedZoneKey,
-    advice: Option<&DsAdvice>,
-) -> String {
+pub(crate) fn secured(zone: &str, key: &ListedZoneKey, advice: Option<&DsAdvice>) -> String {
     let (short, algorithm, tag) = (zone_text(zone), &key.algorithm, key.tag);
     let ds = key.ds.as_deref().unwrap_or_default();
     let mut text = format!("zone {short}: signed with a new key, {algorithm}, key tag {tag}\n");
@@ -105,7 +97,7 @@ pub(in crate::operations) fn secured(
 }
 
 /// Formats whether the DS may be sent to the parent, as zone file comments.
-pub(in crate::operations) fn ds_advice(zone: &str, advice: &DsAdvice) -> String {
+pub(crate) fn ds_advice(zone: &str, advice: &DsAdvice) -> String {
     let zone = zone_text(zone);
     let mut reasons = Vec::new();
     let serial = match advice.serial {

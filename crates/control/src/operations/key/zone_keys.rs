@@ -16,7 +16,7 @@ use super::errors::{no_keys, signed_already, zone_keys_error};
 use super::signing_settings::{check_nsec3, check_signing, read_signing};
 use crate::operations::{
     ItemSink, KeyChange, KeyTemplate, ListedItem, OperationError, OperationRequest,
-    OperationResult, Operations, SecretText, zone_name,
+    OperationResult, Operations, Outcome, SecretText, zone_name,
 };
 
 /// A key of a zone.
@@ -66,11 +66,7 @@ pub struct ListedZoneKey {
 }
 
 impl Operations {
-    pub(in crate::operations) fn run_on_keys(
-        &self,
-        request: &OperationRequest,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    pub(crate) fn run_on_keys(&self, request: &OperationRequest, items: ItemSink<'_>) -> Outcome {
         match request {
             OperationRequest::ZoneSecure {
                 zone,
@@ -103,12 +99,12 @@ impl Operations {
     }
 
     /// Signs a zone from now on, or changes how a zone is signed.
-    pub(in crate::operations) fn secure_zone(
+    pub(crate) fn secure_zone(
         &self,
         zone: &str,
         algorithm: Option<&str>,
         signing: &RequestedSigning,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         let (name, storage) = self.signable(zone)?;
         if storage.has_keys().map_err(zone_keys_error(&name))? {
             return match (algorithm, signing.is_empty()) {
@@ -138,11 +134,7 @@ impl Operations {
     }
 
     /// Ends the signing of a zone.
-    pub(in crate::operations) fn unsecure_zone(
-        &self,
-        zone: &str,
-        is_forced: bool,
-    ) -> Result<OperationResult, OperationError> {
+    pub(crate) fn unsecure_zone(&self, zone: &str, is_forced: bool) -> Outcome {
         let name = zone_name(zone)?;
         self.check_manual_change(&name)?;
         let storage = self.key_storage(&name)?;
@@ -162,11 +154,7 @@ impl Operations {
     }
 
     /// Lists the keys of a zone, or of all.
-    fn list_zone_keys(
-        &self,
-        zone: Option<&str>,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    fn list_zone_keys(&self, zone: Option<&str>, items: ItemSink<'_>) -> Outcome {
         let zones = match zone {
             Some(zone) => vec![zone_name(zone)?],
             None => self.zones_with_keys()?,
@@ -184,7 +172,7 @@ impl Operations {
     }
 
     /// Lists all zones that have keys.
-    pub(in crate::operations) fn zones_with_keys(&self) -> Result<Vec<NameBuf>, OperationError> {
+    pub(crate) fn zones_with_keys(&self) -> Outcome<Vec<NameBuf>> {
         let zones = self
             .rollover
             .storages()
@@ -204,12 +192,7 @@ impl Operations {
         Ok(served.map(|(name, _)| name).collect())
     }
 
-    fn add_zone_key(
-        &self,
-        template: &KeyTemplate,
-        private: PrivateKey,
-        is_new: bool,
-    ) -> Result<OperationResult, OperationError> {
+    fn add_zone_key(&self, template: &KeyTemplate, private: PrivateKey, is_new: bool) -> Outcome {
         let (name, storage) = self.signable(&template.zone)?;
         let key = template.key(private)?;
         if is_new && !template.force && key.role != KeyRole::Combined && key.usage.is_active() {
@@ -225,12 +208,7 @@ impl Operations {
         self.key_changed(&name, &*storage, number)
     }
 
-    fn export_key(
-        &self,
-        zone: &str,
-        number: u32,
-        is_pem: bool,
-    ) -> Result<OperationResult, OperationError> {
+    fn export_key(&self, zone: &str, number: u32, is_pem: bool) -> Outcome {
         let name = zone_name(zone)?;
         let mut keys = self.keys_of(&name)?.into_iter();
         let key = keys.find(|key| key.number == number);
@@ -244,12 +222,7 @@ impl Operations {
         Ok(OperationResult::ZoneKeyText { private })
     }
 
-    fn change_key(
-        &self,
-        zone: &str,
-        number: u32,
-        change: KeyChange,
-    ) -> Result<OperationResult, OperationError> {
+    fn change_key(&self, zone: &str, number: u32, change: KeyChange) -> Outcome {
         let name = zone_name(zone)?;
         self.check_manual_change(&name)?;
         let storage = self.key_storage(&name)?;
@@ -264,7 +237,7 @@ impl Operations {
         self.key_changed(&name, &*storage, number)
     }
 
-    fn remove_zone_key(&self, zone: &str, number: u32) -> Result<OperationResult, OperationError> {
+    fn remove_zone_key(&self, zone: &str, number: u32) -> Outcome {
         let name = zone_name(zone)?;
         self.check_manual_change(&name)?;
         let removed = self.key_storage(&name)?.remove(number, now_seconds());
@@ -277,12 +250,7 @@ impl Operations {
         })
     }
 
-    fn key_changed(
-        &self,
-        name: &NameBuf,
-        storage: &dyn KeyStorage,
-        number: u32,
-    ) -> Result<OperationResult, OperationError> {
+    fn key_changed(&self, name: &NameBuf, storage: &dyn KeyStorage, number: u32) -> Outcome {
         (self.keys_changed)(*name);
         let key = listed_key(name, storage, number)?;
         let (tag, active, published) = (key.tag, key.active, key.published);
@@ -293,27 +261,21 @@ impl Operations {
     }
 
     /// Returns the storage of a zone's keys.
-    pub(in crate::operations) fn key_storage(
-        &self,
-        name: &NameBuf,
-    ) -> Result<Box<dyn KeyStorage + '_>, OperationError> {
+    pub(crate) fn key_storage(&self, name: &NameBuf) -> Outcome<Box<dyn KeyStorage + '_>> {
         let rank = (self.rank_of)(name.as_name());
         let found = self.rollover.storages().find(name.as_name(), rank);
         found.map_err(zone_keys_error(name))
     }
 
     /// Checks whether a zone has keys.
-    pub(in crate::operations) fn has_keys(&self, name: &NameBuf) -> Result<bool, OperationError> {
+    pub(crate) fn has_keys(&self, name: &NameBuf) -> Outcome<bool> {
         self.key_storage(name)?
             .has_keys()
             .map_err(zone_keys_error(name))
     }
 
     /// Reads the keys of a zone that has some.
-    pub(in crate::operations) fn keys_of(
-        &self,
-        name: &NameBuf,
-    ) -> Result<Vec<ZoneKey>, OperationError> {
+    pub(crate) fn keys_of(&self, name: &NameBuf) -> Outcome<Vec<ZoneKey>> {
         let keys = self
             .key_storage(name)?
             .keys()
@@ -326,7 +288,7 @@ impl Operations {
     }
 
     /// Returns the name of a zone that this server can sign with its own keys, and their storage.
-    fn signable(&self, zone: &str) -> Result<(NameBuf, Box<dyn KeyStorage + '_>), OperationError> {
+    fn signable(&self, zone: &str) -> Outcome<(NameBuf, Box<dyn KeyStorage + '_>)> {
         let name = zone_name(zone)?;
         let storage = self.key_storage(&name)?;
         storage.check_signable().map_err(zone_keys_error(&name))?;
@@ -336,10 +298,7 @@ impl Operations {
 }
 
 /// Lists the keys of a zone that has some; those in databases even if they cannot be read.
-pub(super) fn listed_keys(
-    name: &NameBuf,
-    storage: &dyn KeyStorage,
-) -> Result<Vec<ListedZoneKey>, OperationError> {
+pub(super) fn listed_keys(name: &NameBuf, storage: &dyn KeyStorage) -> Outcome<Vec<ListedZoneKey>> {
     let entries = storage.list().map_err(zone_keys_error(name))?;
     if entries.is_empty() {
         return Err(no_keys(name));
@@ -356,22 +315,14 @@ pub(super) fn listed_keys(
     listed.collect()
 }
 
-fn listed_key(
-    name: &NameBuf,
-    storage: &dyn KeyStorage,
-    number: u32,
-) -> Result<ListedZoneKey, OperationError> {
+fn listed_key(name: &NameBuf, storage: &dyn KeyStorage, number: u32) -> Outcome<ListedZoneKey> {
     let mut keys = listed_keys(name, storage)?.into_iter();
     let key = keys.find(|key| key.key == number);
     key.ok_or_else(|| zone_keys_error(name)(ZoneKeysError::NotThere(number)))
 }
 
 /// Refuses a new key that signs only the keys or only the zone, if no other key signs the rest.
-fn check_completes(
-    name: &NameBuf,
-    others: &[ZoneKey],
-    key: &ZoneKey,
-) -> Result<(), OperationError> {
+fn check_completes(name: &NameBuf, others: &[ZoneKey], key: &ZoneKey) -> Outcome<()> {
     if others.iter().any(|other| other.usage.is_active()) {
         return Ok(());
     }
@@ -417,11 +368,7 @@ fn role_keyword(role: KeyRole, usage: KeyUse) -> &'static str {
     }
 }
 
-pub(in crate::operations) fn listed(
-    name: &NameBuf,
-    key: &ZoneKey,
-    all: &[ZoneKey],
-) -> Result<ListedZoneKey, OperationError> {
+pub(crate) fn listed(name: &NameBuf, key: &ZoneKey, all: &[ZoneKey]) -> Outcome<ListedZoneKey> {
     let made = key.key().map_err(zone_keys_error(name))?;
     let keys = signing_keys(all).map_err(zone_keys_error(name))?;
     let mut with_use = all.iter().zip(keys.list());

@@ -11,7 +11,7 @@ const WARNINGS_MAX: usize = 5;
 
 /// Warns of steps whose records would not have the intended effect. `is_zone` checks whether a name is a separate
 /// zone here, `is_server` whether the delegation at the first name has the second as name server.
-pub(in crate::operations) fn edit_warnings(
+pub(crate) fn edit_warnings(
     apex: &NameBuf,
     edits: &[Edit],
     checker: &ScriptCheck,
@@ -58,7 +58,7 @@ pub(in crate::operations) fn edit_warnings(
 }
 
 /// Warns of a serial that goes back: secondaries would not accept the new version.
-pub(in crate::operations) fn serial_warning(difference: &Difference) -> Option<String> {
+pub(crate) fn serial_warning(difference: &Difference) -> Option<String> {
     let (from, to) = difference.serials()?;
     (!to.is_after(from)).then(|| {
         format!(

@@ -11,7 +11,8 @@ use nameward_zone::change::{ChangeAuthor, Edit};
 use super::change::{ChangeMode, ChangeOutcome, OperatorChange, listed_difference};
 use super::{read_deletion, read_rrset};
 use crate::operations::{
-    ItemSink, ListedChange, ListedItem, OperationError, OperationResult, Operations, zone_name,
+    ItemSink, ListedChange, ListedItem, OperationError, OperationResult, Operations, Outcome,
+    zone_name,
 };
 
 /// Changes of zones, each all or nothing.
@@ -90,23 +91,23 @@ impl Operations {
         request: &BatchRequest,
         author: Option<&Arc<ChangeAuthor>>,
         items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         let changes = request.zones.iter().map(|batch| {
             let change = self.read_batch(batch)?;
             let author = author.cloned();
             Ok(OperatorChange { author, ..change })
         });
-        let changes = changes.collect::<Result<Vec<_>, OperationError>>()?;
+        let changes = changes.collect::<Outcome<Vec<_>>>()?;
         self.make_changes(&changes, (request.dry_run, request.differences), items)
     }
 
     /// Makes changes of several zones, each once, or tries them.
-    pub(in crate::operations) fn make_changes(
+    pub(crate) fn make_changes(
         &self,
         changes: &[OperatorChange],
         (is_trial, differences): (bool, bool),
         items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         if changes.is_empty() {
             return Err(OperationError::invalid("the batch has no changes"));
         }
@@ -152,7 +153,7 @@ impl Operations {
         })
     }
 
-    fn read_batch(&self, batch: &ZoneBatch) -> Result<OperatorChange, OperationError> {
+    fn read_batch(&self, batch: &ZoneBatch) -> Outcome<OperatorChange> {
         let apex = zone_name(&batch.zone)?;
         let edits = batch.steps.iter().map(|step| match step {
             BatchStep::Set(records) => Ok(Edit::Replace(read_rrset(records, &apex)?)),
@@ -169,7 +170,7 @@ impl Operations {
                 content,
             }) => read_deletion(name, rtype.as_deref(), content, &apex),
         });
-        let edits = edits.collect::<Result<Vec<_>, OperationError>>();
+        let edits = edits.collect::<Outcome<Vec<_>>>();
         let edits = edits.map_err(|mut error| {
             error.message = format!("zone {apex}: {}", error.message);
             error

@@ -20,13 +20,13 @@ use super::advice;
 use crate::operations::key::errors::attribute_write_error;
 use crate::operations::zone::location::{MemoryZone, ZoneLocation};
 use crate::operations::{
-    Database, ErrorKind, ListedDifference, OperationError, OperationResult, Operations,
+    Database, ErrorKind, ListedDifference, OperationError, OperationResult, Operations, Outcome,
     RecordChange, ZoneChanged,
 };
 
 /// Whether a change is made, or only tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::operations) enum ChangeMode {
+pub(crate) enum ChangeMode {
     /// The change is durable and served when the call returns.
     Make,
     /// The change is checked completely, and nothing of it is stored.
@@ -35,7 +35,7 @@ pub(in crate::operations) enum ChangeMode {
 
 /// How an operator's change raises the serial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::operations) enum RequestedSerial {
+pub(crate) enum RequestedSerial {
     /// By default; a SOA is stored as given.
     Default,
     /// By this rule, which also applies to a SOA among the edits.
@@ -60,28 +60,28 @@ impl RequestedSerial {
 
 /// A zone change requested by an operator.
 #[derive(Clone)]
-pub(in crate::operations) struct OperatorChange {
+pub(crate) struct OperatorChange {
     /// The zone.
-    pub(in crate::operations) apex: NameBuf,
+    pub(crate) apex: NameBuf,
     /// Its steps.
-    pub(in crate::operations) edits: Vec<Edit>,
+    pub(crate) edits: Vec<Edit>,
     /// The serial that the zone must have, if given, so that it was not changed in the meantime.
-    pub(in crate::operations) serial: Option<Serial>,
+    pub(crate) serial: Option<Serial>,
     /// Whether everything that is deleted must exist.
-    pub(in crate::operations) is_strict: bool,
+    pub(crate) is_strict: bool,
     /// The current time, for serials that are dates.
-    pub(in crate::operations) now: SystemTime,
+    pub(crate) now: SystemTime,
     /// The author, and the reason.
-    pub(in crate::operations) author: Option<Arc<ChangeAuthor>>,
+    pub(crate) author: Option<Arc<ChangeAuthor>>,
     /// How the serial is raised.
-    pub(in crate::operations) serial_rule: RequestedSerial,
+    pub(crate) serial_rule: RequestedSerial,
     /// Attributes that are stored in the same transaction; database zones only.
-    pub(in crate::operations) attributes: Vec<AttributeChange>,
+    pub(crate) attributes: Vec<AttributeChange>,
 }
 
 impl OperatorChange {
     /// Creates an unconditional change.
-    pub(in crate::operations) fn new(apex: NameBuf, edits: Vec<Edit>) -> Self {
+    pub(crate) fn new(apex: NameBuf, edits: Vec<Edit>) -> Self {
         OperatorChange {
             apex,
             edits,
@@ -241,18 +241,18 @@ fn canonical(rtype: Type, rdata: &[u8]) -> Vec<u8> {
 }
 
 /// The outcome of a change.
-pub(in crate::operations) struct ChangeOutcome {
+pub(crate) struct ChangeOutcome {
     /// The zone, its serial, and warnings.
-    pub(in crate::operations) changed: ZoneChanged,
+    pub(crate) changed: ZoneChanged,
     /// The removed and added records; `None` if unknown.
-    pub(in crate::operations) difference: Option<Difference>,
+    pub(crate) difference: Option<Difference>,
     /// False if the zone already had this state.
-    pub(in crate::operations) is_changed: bool,
+    pub(crate) is_changed: bool,
 }
 
 impl ChangeOutcome {
     /// Returns the result of the operation.
-    pub(in crate::operations) fn result(self) -> OperationResult {
+    pub(crate) fn result(self) -> OperationResult {
         if self.is_changed {
             OperationResult::ZoneChanged(self.changed)
         } else {
@@ -265,12 +265,12 @@ impl ChangeOutcome {
 
 impl Operations {
     /// Makes a change, or tries it.
-    pub(in crate::operations) fn make_change(
+    pub(crate) fn make_change(
         &self,
         location: &ZoneLocation<'_>,
         change: &OperatorChange,
         mode: ChangeMode,
-    ) -> Result<ChangeOutcome, OperationError> {
+    ) -> Outcome<ChangeOutcome> {
         let mut outcome = match location {
             ZoneLocation::Database(database, _) => self.change_rows(database, change, mode),
             ZoneLocation::Memory(zone) => self.change_in_memory(zone, change, mode),
@@ -324,7 +324,7 @@ impl Operations {
         database: &Database,
         change: &OperatorChange,
         mode: ChangeMode,
-    ) -> Result<ChangeOutcome, OperationError> {
+    ) -> Outcome<ChangeOutcome> {
         let backend = &database.backend;
         let committed = self.runtime.block_on(async {
             match mode {
@@ -361,7 +361,7 @@ impl Operations {
         zone: &MemoryZone,
         change: &OperatorChange,
         mode: ChangeMode,
-    ) -> Result<ChangeOutcome, OperationError> {
+    ) -> Outcome<ChangeOutcome> {
         self.check_changeable(zone)?;
         let (serial, difference) = match mode {
             ChangeMode::Make => self.commit_in_memory(zone, change)?,
@@ -386,7 +386,7 @@ impl Operations {
         &self,
         zone: &MemoryZone,
         change: &OperatorChange,
-    ) -> Result<(Serial, Difference), OperationError> {
+    ) -> Outcome<(Serial, Difference)> {
         let source = VersionSource {
             zone: change.apex,
             rank: zone.version.rank(),
@@ -412,10 +412,7 @@ impl Operations {
 }
 
 /// Returns the serial and the difference that a change would make.
-fn try_in_memory(
-    zone: &MemoryZone,
-    change: &OperatorChange,
-) -> Result<(Serial, Difference), OperationError> {
+fn try_in_memory(zone: &MemoryZone, change: &OperatorChange) -> Outcome<(Serial, Difference)> {
     let tip = &zone.version;
     let of_error = |error: CommitError| commit_error(&change.apex, error);
     let records = UnsignedRecords {
@@ -465,7 +462,7 @@ fn commit_error(zone: &NameBuf, error: CommitError) -> OperationError {
 }
 
 /// Lists the records of a difference, removed ones first.
-pub(in crate::operations) fn listed_difference(
+pub(crate) fn listed_difference(
     zone: &NameBuf,
     difference: &Difference,
 ) -> impl Iterator<Item = ListedDifference> {

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{owner, read_type};
 use crate::operations::{Columns, TableRow, dash_if_empty};
-use crate::operations::{ItemSink, ListedItem, OperationError, OperationResult, Operations};
+use crate::operations::{
+    ItemSink, ListedItem, OperationError, OperationResult, Operations, Outcome,
+};
 
 /// A comment of an RRset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,7 +76,7 @@ impl From<StoredComment> for ListedComment {
 
 impl Operations {
     /// Sets the comment of an RRset.
-    pub fn comment(&self, request: &RecordComment) -> Result<OperationResult, OperationError> {
+    pub fn comment(&self, request: &RecordComment) -> Outcome {
         let (database, row) = self.stored(&request.zone)?;
         let name = owner(&request.name, &row.name)?;
         if !name.as_name().is_at_or_below(row.name.as_name().zone()) {
@@ -100,11 +102,7 @@ impl Operations {
     }
 
     /// Lists the comments of a zone.
-    pub fn list_comments(
-        &self,
-        zone: &str,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn list_comments(&self, zone: &str, items: ItemSink<'_>) -> Outcome {
         let (database, row) = self.stored(zone)?;
         let listing = self
             .runtime

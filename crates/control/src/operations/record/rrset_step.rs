@@ -11,7 +11,7 @@ use nameward_zone::change::{Edit, NewRecord, RrsetData};
 use serde::{Deserialize, Serialize};
 
 use super::{owner, read_content, read_type};
-use crate::operations::{OperationError, default_ttl};
+use crate::operations::{OperationError, Outcome, default_ttl};
 
 /// Maximum number of records in a posted zone file.
 const POSTED_RECORDS_MAX: usize = 1_000_000;
@@ -81,10 +81,7 @@ pub struct CommentSpec {
 
 impl RrsetStep {
     /// Returns the edit of the records; `None` if the step only concerns comments.
-    pub(in crate::operations) fn edit(
-        &self,
-        apex: &NameBuf,
-    ) -> Result<Option<Edit>, OperationError> {
+    pub(crate) fn edit(&self, apex: &NameBuf) -> Outcome<Option<Edit>> {
         let (name, rtype) = (owner(&self.name, apex)?, read_type(&self.rtype)?);
         let records = match (self.change, &self.records) {
             (RrsetChange::Delete, _) => return Ok(Some(Edit::DeleteRrset { name, rtype })),
@@ -100,7 +97,7 @@ impl RrsetStep {
                 let (rdata, _) = read_data(rtype, &record.content)?;
                 Ok(rdata)
             });
-            let rdata = rdata.collect::<Result<_, OperationError>>()?;
+            let rdata = rdata.collect::<Outcome<_>>()?;
             return Ok(Some(Edit::DeleteRecords { name, rtype, rdata }));
         }
         let rrset = self.rrset(name, rtype, records)?;
@@ -110,12 +107,7 @@ impl RrsetStep {
         }))
     }
 
-    fn rrset(
-        &self,
-        name: NameBuf,
-        rtype: Type,
-        records: &[RecordSpec],
-    ) -> Result<RrsetData, OperationError> {
+    fn rrset(&self, name: NameBuf, rtype: Type, records: &[RecordSpec]) -> Outcome<RrsetData> {
         let records = records.iter().map(|record| {
             let (rdata, text) = read_data(rtype, &record.content)?;
             Ok(NewRecord {
@@ -128,15 +120,12 @@ impl RrsetStep {
             name,
             rtype,
             ttl: self.ttl,
-            records: records.collect::<Result<_, OperationError>>()?,
+            records: records.collect::<Outcome<_>>()?,
         })
     }
 
     /// Returns the change of the comments. A deleted RRset loses them, unless the request has new ones.
-    pub(in crate::operations) fn comments_change(
-        &self,
-        apex: &NameBuf,
-    ) -> Result<Option<AttributeChange>, OperationError> {
+    pub(crate) fn comments_change(&self, apex: &NameBuf) -> Outcome<Option<AttributeChange>> {
         let is_deleted = match self.change {
             RrsetChange::Delete => true,
             RrsetChange::Replace => self.records.as_ref().is_some_and(Vec::is_empty),
@@ -169,7 +158,7 @@ impl RrsetStep {
 
 /// Parses data, and keeps its text for types that clients expect to read back as written. Strings of more than 255
 /// octets are split.
-fn read_data(rtype: Type, content: &str) -> Result<(Vec<u8>, Option<Box<str>>), OperationError> {
+fn read_data(rtype: Type, content: &str) -> Outcome<(Vec<u8>, Option<Box<str>>)> {
     if !keeps_text(rtype) {
         return Ok((read_content(rtype, content)?, None));
     }
@@ -180,10 +169,7 @@ fn read_data(rtype: Type, content: &str) -> Result<(Vec<u8>, Option<Box<str>>), 
 }
 
 /// Parses a posted zone file. `$INCLUDE` is refused, and `$GENERATE` is limited.
-pub(in crate::operations) fn read_zone_file(
-    name: &NameBuf,
-    text: &str,
-) -> Result<Vec<RrsetStep>, OperationError> {
+pub(crate) fn read_zone_file(name: &NameBuf, text: &str) -> Outcome<Vec<RrsetStep>> {
     let mut options = Options::new(*name);
     options.default_ttl = Some(default_ttl());
     options.max_generate = POSTED_RECORDS_MAX as u64;

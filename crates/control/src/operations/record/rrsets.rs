@@ -19,8 +19,8 @@ use super::{owner, read_type};
 use crate::operations::zone::location::ZoneLocation;
 use crate::operations::zone::metadata_check::MetadataSpec;
 use crate::operations::{
-    ItemSink, ListedDifference, ListedItem, OperationError, OperationResult, Operations,
-    RecordChange, domain_name, zone_name,
+    ItemSink, ListedDifference, ListedItem, OperationError, Operations, Outcome, RecordChange,
+    domain_name, zone_name,
 };
 
 /// Changes of RRsets of one zone, all or nothing.
@@ -92,7 +92,7 @@ impl Operations {
         &self,
         request: &RrsetsRequest,
         author: Option<&Arc<ChangeAuthor>>,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         let (location, change) = self.read_rrsets(request, author)?;
         let outcome = self.make_change(&location, &change, ChangeMode::Make)?;
         Ok(outcome.result())
@@ -106,7 +106,7 @@ impl Operations {
         dry_run: bool,
         author: Option<&Arc<ChangeAuthor>>,
         items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         let changes = zones.iter().map(|zone| self.read_rrsets(zone, author));
         let changes = changes.collect::<Result<Vec<_>, _>>()?;
         let changes: Vec<OperatorChange> = changes.into_iter().map(|(_, change)| change).collect();
@@ -118,7 +118,7 @@ impl Operations {
         &self,
         request: &RrsetsRequest,
         author: Option<&Arc<ChangeAuthor>>,
-    ) -> Result<(ZoneLocation<'_>, OperatorChange), OperationError> {
+    ) -> Outcome<(ZoneLocation<'_>, OperatorChange)> {
         let location = self.location(&zone_name(&request.zone)?)?;
         let mut change = self.rrsets_change(&location, request, &[])?;
         change.author = author.cloned();
@@ -126,12 +126,12 @@ impl Operations {
     }
 
     /// Returns the change for a request. Metadata in the same request already determines the serial.
-    pub(in crate::operations) fn rrsets_change(
+    pub(crate) fn rrsets_change(
         &self,
         location: &ZoneLocation<'_>,
         request: &RrsetsRequest,
         metadata: &[MetadataSpec],
-    ) -> Result<OperatorChange, OperationError> {
+    ) -> Outcome<OperatorChange> {
         let apex = location.name();
         let (mut edits, mut attributes) = (Vec::new(), Vec::new());
         let read;
@@ -185,11 +185,7 @@ impl Operations {
     }
 
     /// Deletes all RRsets of a zone that a request does not contain.
-    fn deletions_of_others(
-        &self,
-        steps: &[RrsetStep],
-        apex: &NameBuf,
-    ) -> Result<Vec<Edit>, OperationError> {
+    fn deletions_of_others(&self, steps: &[RrsetStep], apex: &NameBuf) -> Outcome<Vec<Edit>> {
         let mut named = HashSet::new();
         for step in steps {
             let mut name = owner(&step.name, apex)?;
@@ -232,11 +228,11 @@ fn is_empty_comment_list(change: &AttributeChange) -> bool {
 }
 
 /// Refuses attributes that only databases store.
-pub(in crate::operations) fn refuse_stored_only(
+pub(crate) fn refuse_stored_only(
     zone: &NameBuf,
     edits: &[Edit],
     attributes: &[AttributeChange],
-) -> Result<(), OperationError> {
+) -> Outcome<()> {
     let has_disabled = edits.iter().any(|edit| match edit {
         Edit::Replace(rrset) | Edit::Add(rrset) => {
             rrset.records.iter().any(|record| record.disabled)

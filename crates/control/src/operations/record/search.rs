@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::listed;
 use crate::operations::{
     ItemSink, ListedComment, ListedItem, ListedRecord, OperationError, OperationResult, Operations,
+    Outcome,
 };
 
 /// Maximum number of results.
-pub(in crate::operations) const RESULTS_MAX: u64 = 100_000;
+pub(crate) const RESULTS_MAX: u64 = 100_000;
 
 /// A record found by a search.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,12 +25,7 @@ pub struct FoundRecord {
 
 impl Operations {
     /// Finds records of all zones by a pattern for their owners or data: `*` matches anything, `?` one character.
-    pub fn search(
-        &self,
-        pattern: &str,
-        limit: u64,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn search(&self, pattern: &str, limit: u64, items: ItemSink<'_>) -> Outcome {
         let limit = limit.clamp(1, RESULTS_MAX);
         let pattern = pattern.trim_end_matches('.').to_ascii_lowercase();
         if pattern.trim_matches(['*', '?']).is_empty() {
@@ -100,12 +96,7 @@ impl Operations {
 
 impl Operations {
     /// Finds comments of all database zones by a pattern for their owners or texts, with one query for each database.
-    pub fn search_comments(
-        &self,
-        pattern: &str,
-        limit: u64,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn search_comments(&self, pattern: &str, limit: u64, items: ItemSink<'_>) -> Outcome {
         let limit = limit.clamp(1, RESULTS_MAX);
         let like = like_pattern(pattern.trim_end_matches('.'));
         let mut found = 0;

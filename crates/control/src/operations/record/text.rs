@@ -7,7 +7,7 @@ use crate::operations::{
 };
 
 /// Formats a removed or added record as a batch line.
-pub(in crate::operations) fn difference(record: &ListedDifference) -> String {
+pub(crate) fn difference(record: &ListedDifference) -> String {
     let sign = match record.change {
         RecordChange::Removed => '-',
         RecordChange::Added => '+',
@@ -23,7 +23,7 @@ pub(in crate::operations) fn difference(record: &ListedDifference) -> String {
 }
 
 /// Formats a zone of a batch.
-pub(in crate::operations) fn changed(change: &ListedChange) -> String {
+pub(crate) fn changed(change: &ListedChange) -> String {
     let zone = zone_text(&change.changed.zone);
     let word = if change.is_trial {
         "would be changed"
@@ -38,7 +38,7 @@ pub(in crate::operations) fn changed(change: &ListedChange) -> String {
 }
 
 /// Formats the comment of an RRset.
-pub(in crate::operations) fn comment(comment: &ListedComment) -> String {
+pub(crate) fn comment(comment: &ListedComment) -> String {
     let (name, rtype, text) = (&comment.name, &comment.rtype, &comment.comment);
     match comment.account.as_str() {
         "" => format!("{name} {rtype} ; {text}"),
@@ -47,7 +47,7 @@ pub(in crate::operations) fn comment(comment: &ListedComment) -> String {
 }
 
 /// Formats a record as a zone file line; one that is not served is a comment.
-pub(in crate::operations) fn record_line(record: &ListedRecord) -> String {
+pub(crate) fn record_line(record: &ListedRecord) -> String {
     let ListedRecord {
         id,
         name,

@@ -15,12 +15,12 @@ pub trait TableRow {
 }
 
 /// Returns the text of a cell, a dash for none.
-pub(in crate::operations) fn or_dash(value: Option<impl ToString>) -> String {
+pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".into(), |value| value.to_string())
 }
 
 /// Returns the text of a cell, a dash for an empty text.
-pub(in crate::operations) fn dash_if_empty(text: &str) -> String {
+pub(crate) fn dash_if_empty(text: &str) -> String {
     or_dash(Some(text).filter(|text| !text.is_empty()))
 }
 

@@ -15,7 +15,8 @@ use serde_json::Value;
 
 use crate::operations::{
     BatchStep, Caller, ItemSink, ListedItem, OperationError, OperationRequest, OperationResult,
-    Operations, RequestEffect, RequestSubject, RrsetChange, RrsetsRequest, ZoneBatch, zone_name,
+    Operations, Outcome, RequestEffect, RequestSubject, RrsetChange, RrsetsRequest, ZoneBatch,
+    zone_name,
 };
 use crate::operations::{Columns, TableRow, or_dash};
 use nameward_base::text::utc_text;
@@ -54,7 +55,7 @@ pub fn default_limit() -> u64 {
 }
 
 /// The maximum number of entries in one listing: all.
-pub(in crate::operations) const LIMIT_MAX: u64 = AUDIT_ENTRIES_MAX;
+pub(crate) const LIMIT_MAX: u64 = AUDIT_ENTRIES_MAX;
 
 /// An entry of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,8 +143,8 @@ impl Operations {
         caller: &Caller,
         request: &OperationRequest,
         items: ItemSink<'_>,
-        run: impl FnOnce(&OperationRequest, ItemSink<'_>) -> Result<OperationResult, OperationError>,
-    ) -> Result<OperationResult, OperationError> {
+        run: impl FnOnce(&OperationRequest, ItemSink<'_>) -> Outcome,
+    ) -> Outcome {
         if request.effect() == RequestEffect::Read {
             return caller.scope().run(request, items, run);
         }
@@ -193,7 +194,7 @@ impl Operations {
         &self,
         caller: &Caller,
         request: &OperationRequest,
-        result: &Result<OperationResult, OperationError>,
+        result: &Outcome,
         serials: &[(String, u32)],
     ) {
         let Some(store) = self.commits.store() else {
@@ -255,11 +256,7 @@ impl Operations {
     }
 
     /// Lists entries, newest first.
-    pub fn list_audit(
-        &self,
-        request: &AuditRequest,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn list_audit(&self, request: &AuditRequest, items: ItemSink<'_>) -> Outcome {
         let store = self.commits.store().ok_or_else(|| {
             OperationError::refused("there is no audit log: set server.state_directory")
         })?;

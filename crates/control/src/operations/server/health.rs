@@ -57,7 +57,7 @@ pub struct HealthTarget {
 }
 
 /// Formats the state of all targets.
-pub(in crate::operations) fn health_text(targets: &[HealthTarget]) -> String {
+pub(crate) fn health_text(targets: &[HealthTarget]) -> String {
     if targets.is_empty() {
         return "no targets are checked\n".to_owned();
     }

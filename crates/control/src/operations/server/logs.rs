@@ -44,7 +44,7 @@ pub struct QueryLogStatus {
 }
 
 /// Formats the state of the query log.
-pub(in crate::operations) fn query_log_text(status: &QueryLogStatus) -> String {
+pub(crate) fn query_log_text(status: &QueryLogStatus) -> String {
     let QueryLogStatus {
         output,
         share,

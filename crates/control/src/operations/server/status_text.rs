@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::operations::{BackendStatus, RateLimitStatus, ServerStatus};
 
 /// Formats the state of a server.
-pub(in crate::operations) fn text(status: &ServerStatus) -> String {
+pub(crate) fn text(status: &ServerStatus) -> String {
     let mut text = String::new();
     let mut row = |name: &str, value: &str| {
         let _ = writeln!(text, "{name:<14} {value}");

@@ -16,7 +16,7 @@ use super::location::ZoneLocation;
 use crate::operations::{Columns, TableRow};
 use crate::operations::{
     ItemSink, ListedItem, ListedKind, ListedMetadata, OperationError, OperationResult, Operations,
-    zone_name,
+    Outcome, zone_name,
 };
 
 /// The attributes of a zone.
@@ -99,7 +99,7 @@ impl AttributesPosition {
     }
 
     /// Parses a position; an empty text is the start.
-    fn read(text: &str) -> Result<Self, OperationError> {
+    fn read(text: &str) -> Outcome<Self> {
         if text.is_empty() {
             return Ok(AttributesPosition::default());
         }
@@ -121,11 +121,7 @@ impl fmt::Display for AttributesPosition {
 
 impl Operations {
     /// Lists the attributes of a zone, or of all zones: those in memory, then those of each database, sorted by name.
-    pub fn list_attributes(
-        &self,
-        zone: Option<&str>,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn list_attributes(&self, zone: Option<&str>, items: ItemSink<'_>) -> Outcome {
         if let Some(zone) = zone {
             let zone = self.attributes_of(&zone_name(zone)?)?;
             items(ListedItem::Attributes(Box::new(zone)));
@@ -142,11 +138,7 @@ impl Operations {
     }
 
     /// Lists one page of the attributes of all zones. The position is from the result of the previous page.
-    pub fn list_attributes_page(
-        &self,
-        position: &str,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn list_attributes_page(&self, position: &str, items: ItemSink<'_>) -> Outcome {
         let position = AttributesPosition::read(position)?;
         let mut count = 0;
         let next = self.list_attributes_at(&position, &mut |zone| {
@@ -159,7 +151,7 @@ impl Operations {
         })
     }
 
-    fn attributes_of(&self, name: &NameBuf) -> Result<ZoneAttributes, OperationError> {
+    fn attributes_of(&self, name: &NameBuf) -> Outcome<ZoneAttributes> {
         let table = self.commits.table().load();
         let is_database = |rank| self.databases.iter().any(|one| one.rank == rank);
         if let Some(zone) = table.exact(name.as_name())
@@ -186,7 +178,7 @@ impl Operations {
         &self,
         position: &AttributesPosition,
         each: &mut (dyn FnMut(ZoneAttributes) -> bool + Send),
-    ) -> Result<Option<AttributesPosition>, OperationError> {
+    ) -> Outcome<Option<AttributesPosition>> {
         let table = self.commits.table().load();
         let is_database = |rank| self.databases.iter().any(|one| one.rank == rank);
         let next_source = position.source + 1;

@@ -17,7 +17,7 @@ use super::list::shown_backend;
 use super::local_copy::{self, state_store_error, zone_changed_error};
 use crate::operations::{Columns, TableRow, or_dash};
 use crate::operations::{
-    Database, ItemSink, ListedItem, OperationError, OperationResult, Operations, zone_name,
+    Database, ItemSink, ListedItem, OperationError, OperationResult, Operations, Outcome, zone_name,
 };
 use nameward_base::text::utc_text;
 
@@ -114,12 +114,7 @@ impl CopyRecorder<'_> {
 
 impl Operations {
     /// Deletes a zone with its records, comments, metadata and keys, and stores a copy of them by default.
-    pub fn delete_zone(
-        &self,
-        name: &str,
-        no_copy: bool,
-        serial: Option<u32>,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn delete_zone(&self, name: &str, no_copy: bool, serial: Option<u32>) -> Outcome {
         let name = zone_name(name)?;
         if !self.has_row(&name)? {
             return self.delete_local(&name, no_copy, serial);
@@ -184,7 +179,7 @@ impl Operations {
         })
     }
 
-    pub(in crate::operations) fn why_no_copy(&self) -> &'static str {
+    pub(crate) fn why_no_copy(&self) -> &'static str {
         match self.commits.store() {
             None => "no copy is stored for `zone undelete`: set server.state_directory",
             Some(_) => {
@@ -194,7 +189,7 @@ impl Operations {
     }
 
     /// Returns the store of the copies, and the time of the oldest copies that are retained.
-    fn copy_store(&self) -> Result<(&StateStore, u64), OperationError> {
+    fn copy_store(&self) -> Outcome<(&StateStore, u64)> {
         let store = self.commits.store().ok_or_else(|| {
             OperationError::refused(
                 "no copies of deleted zones are stored: set server.state_directory",
@@ -207,7 +202,7 @@ impl Operations {
     }
 
     /// Lists the deleted zones that can be restored, newest first.
-    pub fn list_deleted(&self, items: ItemSink<'_>) -> Result<OperationResult, OperationError> {
+    pub fn list_deleted(&self, items: ItemSink<'_>) -> Outcome {
         let (store, since) = self.copy_store()?;
         let copies = store.deleted_zones(since).map_err(state_store_error)?;
         let count = copies.len() as u64;
@@ -228,11 +223,7 @@ impl Operations {
     }
 
     /// Restores a deleted zone as it was, in its original database or the given one.
-    pub fn undelete_zone(
-        &self,
-        name: &str,
-        backend: Option<u32>,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn undelete_zone(&self, name: &str, backend: Option<u32>) -> Outcome {
         let name = zone_name(name)?;
         let (store, since) = self.copy_store()?;
         if let Some(rank) = (self.rank_of)(name.as_name()) {
@@ -265,12 +256,7 @@ impl Operations {
         Ok(changed)
     }
 
-    fn restore(
-        &self,
-        database: &Database,
-        name: &NameBuf,
-        rows: &[u8],
-    ) -> Result<OperationResult, OperationError> {
+    fn restore(&self, database: &Database, name: &NameBuf, rows: &[u8]) -> Outcome {
         let restoration = database.backend.restore_zone(name, rows);
         let committed = self.runtime.block_on(restoration);
         let committed = committed.map_err(|error| database.error(&error))?;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::operations::record::change::listed_difference;
 use crate::operations::{Columns, TableRow, or_dash};
 use crate::operations::{
-    ItemSink, ListedItem, OperationError, OperationResult, Operations, zone_name,
+    ItemSink, ListedItem, OperationError, OperationResult, Operations, Outcome, zone_name,
 };
 use nameward_base::text::utc_text;
 
@@ -60,11 +60,7 @@ impl TableRow for ListedVersion {
 
 impl Operations {
     /// Lists the versions of a zone, oldest first.
-    pub fn list_history(
-        &self,
-        zone: &str,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn list_history(&self, zone: &str, items: ItemSink<'_>) -> Outcome {
         let (name, versions) = self.versions_of(zone)?;
         let home = if self.is_in_database(&name) {
             "database"
@@ -96,7 +92,7 @@ impl Operations {
         zone: &str,
         (from, to): (u32, Option<u32>),
         items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         let (name, to, difference) = self.difference_between(zone, (from, to))?;
         let mut records = 0;
         let _ = listed_difference(&name, &difference).all(|record| {
@@ -113,11 +109,11 @@ impl Operations {
 
     /// Returns the zone, the serial of the later version, and the difference between two versions; the serials may be in either
     /// order.
-    pub(in crate::operations) fn difference_between(
+    pub(crate) fn difference_between(
         &self,
         zone: &str,
         (from, to): (u32, Option<u32>),
-    ) -> Result<(NameBuf, u32, Difference), OperationError> {
+    ) -> Outcome<(NameBuf, u32, Difference)> {
         let (name, versions) = self.versions_of(zone)?;
         let entries: Vec<_> = versions.into_iter().map(|(entry, _)| entry).collect();
         let newest = entries.last().map(|entry| entry.to.0);
@@ -168,7 +164,7 @@ impl Operations {
     }
 
     /// Returns the versions of a served zone with their authors, oldest first.
-    fn versions_of(&self, zone: &str) -> Result<(NameBuf, Vec<JournalVersion>), OperationError> {
+    fn versions_of(&self, zone: &str) -> Outcome<(NameBuf, Vec<JournalVersion>)> {
         let name = zone_name(zone)?;
         let table = self.commits.table().load();
         let Some(served) = table.exact(name.as_name()) else {

@@ -16,7 +16,7 @@ use nameward_zone::{SigningState, Zone, ZoneKind};
 
 use crate::operations::{
     Database, ItemSink, ListedItem, ListedKind, ListedZone, OperationError, OperationResult,
-    Operations,
+    Operations, Outcome,
 };
 
 /// Returns the serial that clients get for a zone in memory; `None` for a zone without data here.
@@ -34,7 +34,7 @@ pub fn served_serial(zone: &Zone) -> Option<u32> {
 impl Operations {
     /// Lists all zones by name. If databases fail, the zones that this server serves are listed, and the error names
     /// the databases.
-    pub fn list_zones(&self, items: ItemSink<'_>) -> Result<OperationResult, OperationError> {
+    pub fn list_zones(&self, items: ItemSink<'_>) -> Outcome {
         let mut zones = self.served_zones();
         let mut errors = Vec::new();
         for database in &self.databases {
@@ -88,11 +88,7 @@ impl Operations {
     }
 
     /// Adds what only a database knows: serials and signing of its live zones, and zones that are not served.
-    fn add_stored(
-        &self,
-        database: &Database,
-        zones: &mut Vec<ListedZone>,
-    ) -> Result<(), OperationError> {
+    fn add_stored(&self, database: &Database, zones: &mut Vec<ListedZone>) -> Outcome<()> {
         let number = database.number();
         let mut places: HashMap<String, usize> = HashMap::new();
         for (at, zone) in zones.iter().enumerate() {
@@ -174,7 +170,7 @@ impl Operations {
     }
 
     /// Describes the failure of a database, with its number and address.
-    pub(in crate::operations) fn failure_of(
+    pub(crate) fn failure_of(
         &self,
         database: &Database,
         error: &impl std::fmt::Display,
@@ -185,7 +181,7 @@ impl Operations {
 }
 
 /// Returns the kind of a zone for lists and `zone show`.
-pub(in crate::operations) fn listed_kind(kind: ZoneKind, is_database: bool) -> ListedKind {
+pub(crate) fn listed_kind(kind: ZoneKind, is_database: bool) -> ListedKind {
     match kind {
         ZoneKind::Native if !is_database => ListedKind::File,
         kind => kind.into(),
@@ -193,7 +189,7 @@ pub(in crate::operations) fn listed_kind(kind: ZoneKind, is_database: bool) -> L
 }
 
 /// Returns the state of a zone for lists and `zone show`, as far as the zone table knows it.
-pub(in crate::operations) fn state_keyword(served: Option<&Zone>) -> &'static str {
+pub(crate) fn state_keyword(served: Option<&Zone>) -> &'static str {
     match served {
         None => "not loaded",
         Some(zone) if !zone.is_ready() => "not ready",
@@ -203,7 +199,7 @@ pub(in crate::operations) fn state_keyword(served: Option<&Zone>) -> &'static st
 }
 
 /// Returns the backend number that operators know: catalogs produced here belong to the database of their members.
-pub(in crate::operations) fn backend_number(rank: u16, policy: &ZonePolicy) -> u32 {
+pub(crate) fn backend_number(rank: u16, policy: &ZonePolicy) -> u32 {
     match (rank, &policy.declared_by) {
         (CONFIGURED_RANK, PolicySource::Backend(rank)) => (*rank).into(),
         (rank, _) => shown_backend(rank.into()),
@@ -211,7 +207,7 @@ pub(in crate::operations) fn backend_number(rank: u16, policy: &ZonePolicy) -> u
 }
 
 /// Returns the backend number for output: 0 for zones in the state store, which have none.
-pub(in crate::operations) fn shown_backend(rank: u32) -> u32 {
+pub(crate) fn shown_backend(rank: u32) -> u32 {
     if rank == u32::from(UNCONFIGURED_RANK) {
         CONFIGURED_RANK.into()
     } else {

@@ -20,7 +20,8 @@ use nameward_zone::change::RrsetData;
 use super::list::shown_backend;
 use super::new_zone_warnings;
 use crate::operations::{
-    OperationError, OperationResult, Operations, ZoneChanged, ZoneTemplate, domain_name, zone_name,
+    OperationError, OperationResult, Operations, Outcome, ZoneChanged, ZoneTemplate, domain_name,
+    zone_name,
 };
 
 /// The default port of a primary.
@@ -31,7 +32,7 @@ const PRIMARIES_MAX: usize = 32;
 const PRODUCED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Where a zone that is not in a database is stored.
-pub(in crate::operations) enum LocalZone {
+pub(crate) enum LocalZone {
     /// A file in a directory, with its settings in the state store.
     File(ServedFile, DeclaredSettings),
     /// Declared in the state store.
@@ -40,10 +41,7 @@ pub(in crate::operations) enum LocalZone {
 
 impl Operations {
     /// Finds a zone that is not in a database, if commands may change it.
-    pub(in crate::operations) fn local_zone(
-        &self,
-        name: &NameBuf,
-    ) -> Result<LocalZone, OperationError> {
+    pub(crate) fn local_zone(&self, name: &NameBuf) -> Outcome<LocalZone> {
         if let Some(location) = self.files.declared_at(name.as_name()) {
             return Err(OperationError::refused(format!(
                 "zone {name} is declared at {location}: change it there and run `nameward reload`"
@@ -79,12 +77,12 @@ impl Operations {
     }
 
     /// Creates a zone as a file in a directory, or declares it in the state store.
-    pub(in crate::operations) fn create_local(
+    pub(crate) fn create_local(
         &self,
         name: NameBuf,
         kind: ZoneKind,
         template: &ZoneTemplate,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         if let Some(location) = self.files.declared_at(name.as_name()) {
             return Err(OperationError::conflict(format!(
                 "zone {name} is already declared at {location}"
@@ -150,12 +148,12 @@ impl Operations {
     }
 
     /// Writes the file of a new zone and serves it, with its settings.
-    pub(in crate::operations) fn create_file(
+    pub(crate) fn create_file(
         &self,
         (name, backend): (&NameBuf, Option<u32>),
         settings: DeclaredSettings,
         text: Vec<u8>,
-    ) -> Result<ZoneChanged, OperationError> {
+    ) -> Outcome<ZoneChanged> {
         let backend = backend.map(|number| {
             u16::try_from(number)
                 .map_err(|_| OperationError::not_found(format!("backend {number} not found")))
@@ -192,11 +190,7 @@ impl Operations {
         })
     }
 
-    pub(in crate::operations) fn declare(
-        &self,
-        name: &NameBuf,
-        settings: &DeclaredSettings,
-    ) -> Result<(), OperationError> {
+    pub(crate) fn declare(&self, name: &NameBuf, settings: &DeclaredSettings) -> Outcome<()> {
         let set = self.stored_policies.set_zone(name.as_name(), settings);
         set.map_err(|error| match error {
             StoredPolicyError::NoStore => no_store(name),
@@ -205,10 +199,7 @@ impl Operations {
     }
 
     /// Returns the name of a configured template; `None` for an empty text.
-    pub(in crate::operations) fn checked_template(
-        &self,
-        name: Option<&str>,
-    ) -> Result<String, OperationError> {
+    pub(crate) fn checked_template(&self, name: Option<&str>) -> Outcome<String> {
         let name = name.unwrap_or_default();
         match name.is_empty() || self.stored_policies.has_template(name) {
             true if name.contains('\n') => Err(OperationError::invalid(
@@ -222,10 +213,7 @@ impl Operations {
     }
 
     /// Returns the name of a catalog produced here; `None` for an empty text.
-    pub(in crate::operations) fn local_catalog(
-        &self,
-        text: &str,
-    ) -> Result<Option<NameBuf>, OperationError> {
+    pub(crate) fn local_catalog(&self, text: &str) -> Outcome<Option<NameBuf>> {
         if text.is_empty() {
             return Ok(None);
         }
@@ -239,7 +227,7 @@ impl Operations {
     }
 
     /// Warns of unknown TSIG keys: transfers with them fail.
-    pub(in crate::operations) fn key_warnings(&self, settings: &DeclaredSettings) -> Vec<String> {
+    pub(crate) fn key_warnings(&self, settings: &DeclaredSettings) -> Vec<String> {
         let policies = self.policies.load();
         let keys = settings.primaries.iter().filter_map(|server| server.key);
         let unknown = keys.filter(|key| policies.keys().find(key.as_name()).is_none());
@@ -251,18 +239,18 @@ impl Operations {
 }
 
 /// Checks whether zones of a kind are files.
-pub(in crate::operations) fn is_file(kind: ZoneKind) -> bool {
+pub(crate) fn is_file(kind: ZoneKind) -> bool {
     matches!(kind, ZoneKind::Native | ZoneKind::Primary)
 }
 
-pub(in crate::operations) fn no_store(name: &NameBuf) -> OperationError {
+pub(crate) fn no_store(name: &NameBuf) -> OperationError {
     OperationError::refused(format!(
         "zone {name}: zone settings are kept in the state store: set server.state_directory"
     ))
 }
 
 /// Returns a zone in the state store, as shown in results.
-pub(in crate::operations) fn declared(name: &NameBuf, warnings: Vec<String>) -> ZoneChanged {
+pub(crate) fn declared(name: &NameBuf, warnings: Vec<String>) -> ZoneChanged {
     ZoneChanged {
         zone: name.to_string(),
         backend: shown_backend(UNCONFIGURED_RANK.into()),
@@ -274,9 +262,7 @@ pub(in crate::operations) fn declared(name: &NameBuf, warnings: Vec<String>) -> 
 }
 
 /// Refuses contradicting settings.
-pub(in crate::operations) fn check_settings(
-    settings: &DeclaredSettings,
-) -> Result<(), OperationError> {
+pub(crate) fn check_settings(settings: &DeclaredSettings) -> Outcome<()> {
     let (kind, has_primaries) = (settings.kind, !settings.primaries.is_empty());
     match kind.is_transferred() {
         true if !has_primaries => Err(OperationError::invalid(format!(
@@ -292,9 +278,7 @@ pub(in crate::operations) fn check_settings(
 }
 
 /// Reads primaries as `192.0.2.1`, `192.0.2.1:5300`, `[2001:db8::1]:5300`, each optionally followed by `,key.name`.
-pub(in crate::operations) fn read_primaries(
-    texts: &[String],
-) -> Result<Vec<RemoteServer>, OperationError> {
+pub(crate) fn read_primaries(texts: &[String]) -> Outcome<Vec<RemoteServer>> {
     if texts.len() > PRIMARIES_MAX {
         return Err(OperationError::invalid(format!(
             "a zone has at most {PRIMARIES_MAX} primaries"
@@ -303,7 +287,7 @@ pub(in crate::operations) fn read_primaries(
     texts.iter().map(|text| read_primary(text)).collect()
 }
 
-fn read_primary(text: &str) -> Result<RemoteServer, OperationError> {
+fn read_primary(text: &str) -> Outcome<RemoteServer> {
     let (address, key) = match text.split_once(',') {
         Some((address, key)) => (address, Some(key)),
         None => (text, None),
@@ -348,7 +332,7 @@ fn zone_text(rrsets: &[RrsetData]) -> Vec<u8> {
     text.into_bytes()
 }
 
-pub(in crate::operations) fn stored_policy_error(error: StoredPolicyError) -> OperationError {
+pub(crate) fn stored_policy_error(error: StoredPolicyError) -> OperationError {
     match error {
         StoredPolicyError::NoStore => OperationError::refused(error.to_string()),
         StoredPolicyError::Store(_) => OperationError::backend(error.to_string()),

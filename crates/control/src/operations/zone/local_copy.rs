@@ -21,7 +21,7 @@ use nameward_zone::{Serial, Zone, ZoneKind};
 
 use super::local::{LocalZone, declared, stored_policy_error};
 use crate::operations::key::errors::zone_keys_error;
-use crate::operations::{OperationError, OperationResult, Operations, ZoneChanged};
+use crate::operations::{OperationError, OperationResult, Operations, Outcome, ZoneChanged};
 
 /// The magic string at the start of a copy.
 const MARK: &[u8] = b"nameward zone copy 1\n";
@@ -91,18 +91,18 @@ impl LocalCopy {
 }
 
 /// Checks whether a copy is of a zone that was not in a database.
-pub(in crate::operations) fn is_local(rows: &[u8]) -> bool {
+pub(crate) fn is_local(rows: &[u8]) -> bool {
     rows.starts_with(MARK)
 }
 
 impl Operations {
     /// Deletes a zone that is not in a database, and stores a copy of it by default.
-    pub(in crate::operations) fn delete_local(
+    pub(crate) fn delete_local(
         &self,
         name: &NameBuf,
         no_copy: bool,
         serial: Option<u32>,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         let local = self.local_zone(name)?;
         let (rank, kind) = match &local {
             LocalZone::File(file, settings) => (file.rank, settings.kind),
@@ -188,7 +188,7 @@ impl Operations {
         (name, rank, kind): (&NameBuf, u16, ZoneKind),
         zone: Option<&Zone>,
         copy: &LocalCopy,
-    ) -> Result<Option<i64>, OperationError> {
+    ) -> Outcome<Option<i64>> {
         let Some(store) = self.commits.store() else {
             return Ok(None);
         };
@@ -240,12 +240,12 @@ impl Operations {
     }
 
     /// Restores a zone that was not in a database.
-    pub(in crate::operations) fn restore_local(
+    pub(crate) fn restore_local(
         &self,
         name: &NameBuf,
         rows: &[u8],
         backend: Option<u32>,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         let copy = LocalCopy::from_octets(rows).ok_or_else(|| {
             OperationError::backend(format!(
                 "zone {name}: its copy in the state store has an unknown format"
@@ -282,7 +282,7 @@ impl Operations {
         name: &NameBuf,
         settings: &DeclaredSettings,
         text: Option<&[u8]>,
-    ) -> Result<ZoneChanged, OperationError> {
+    ) -> Outcome<ZoneChanged> {
         let zone = text.and_then(|text| zone_from_text(name.as_name(), "copy", text).ok());
         if let (Some(zone), Some(store), true) =
             (&zone, self.commits.store(), settings.kind.is_transferred())
@@ -316,7 +316,7 @@ fn local_zone_changed(name: &NameBuf, local: &LocalZone, warnings: Vec<String>) 
 }
 
 /// Returns the state store changes that restore a secondary's contents, as if a primary had just confirmed them.
-pub(in crate::operations) fn stored_contents(name: &NameBuf, zone: &Zone) -> [StateChange; 2] {
+pub(crate) fn stored_contents(name: &NameBuf, zone: &Zone) -> [StateChange; 2] {
     let now = Moment::from_seconds(now_seconds());
     let contents = StateChange::SetContents {
         zone: *name,
@@ -331,7 +331,7 @@ pub(in crate::operations) fn stored_contents(name: &NameBuf, zone: &Zone) -> [St
 }
 
 /// Formats a zone as a zone file.
-pub(in crate::operations) fn text_of(zone: &Zone) -> Vec<u8> {
+pub(crate) fn text_of(zone: &Zone) -> Vec<u8> {
     whole_text(&contents_of(zone))
 }
 

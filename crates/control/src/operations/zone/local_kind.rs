@@ -12,15 +12,11 @@ use nameward_zone::Zone;
 
 use super::local::{declared, no_store};
 use super::local_copy::{stored_contents, text_of};
-use crate::operations::{OperationError, OperationResult, Operations, ZoneChanged};
+use crate::operations::{OperationError, OperationResult, Operations, Outcome, ZoneChanged};
 
 impl Operations {
     /// Converts a secondary to a zone file with its current contents.
-    pub(in crate::operations) fn promote(
-        &self,
-        name: &NameBuf,
-        settings: &DeclaredSettings,
-    ) -> Result<OperationResult, OperationError> {
+    pub(crate) fn promote(&self, name: &NameBuf, settings: &DeclaredSettings) -> Outcome {
         let served = self
             .commits
             .table()
@@ -61,12 +57,12 @@ impl Operations {
 
     /// Converts a zone file to a secondary: the file is renamed, and its contents are served from the state store
     /// until the first transfer.
-    pub(in crate::operations) fn demote(
+    pub(crate) fn demote(
         &self,
         name: &NameBuf,
         file: &ServedFile,
         settings: DeclaredSettings,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         if self.commits.store().is_none() {
             return Err(no_store(name));
         }

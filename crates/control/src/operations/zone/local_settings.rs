@@ -17,15 +17,15 @@ use super::metadata_check::MetadataSpec;
 use crate::operations::key::signing_settings::{check_signing, read_signing};
 use crate::operations::record::change::{ChangeMode, OperatorChange};
 use crate::operations::{
-    ListedKind, ListedMetadata, OperationError, OperationResult, Operations, ZoneChanged,
+    ListedKind, ListedMetadata, OperationError, OperationResult, Operations, Outcome, ZoneChanged,
     ZoneSettings, domain_name, zone_name,
 };
 
 /// The requested metadata that a zone without a database can store.
 #[derive(Debug, Default)]
-pub(in crate::operations) struct LocalMetadata {
+pub(crate) struct LocalMetadata {
     /// Denial of existence and the served serial, which belong to signing.
-    pub(in crate::operations) signing: RequestedSigning,
+    pub(crate) signing: RequestedSigning,
     /// The TSIG keys that may transfer the zone from here.
     transfer_keys: Option<Vec<NameBuf>>,
     /// The TSIG key of its primaries.
@@ -36,10 +36,7 @@ pub(in crate::operations) struct LocalMetadata {
 
 impl LocalMetadata {
     /// Reads metadata; an unsupported item is refused with the name of its field.
-    pub(in crate::operations) fn read(
-        zone: &NameBuf,
-        items: &[MetadataSpec],
-    ) -> Result<Self, OperationError> {
+    pub(crate) fn read(zone: &NameBuf, items: &[MetadataSpec]) -> Outcome<Self> {
         let mut read = LocalMetadata::default();
         let (mut denial, mut soa_edit) = (None, None);
         for item in items {
@@ -66,10 +63,7 @@ impl LocalMetadata {
     }
 
     /// Returns settings with those of the metadata applied.
-    pub(in crate::operations) fn over(
-        &self,
-        mut settings: DeclaredSettings,
-    ) -> Result<DeclaredSettings, OperationError> {
+    pub(crate) fn over(&self, mut settings: DeclaredSettings) -> Outcome<DeclaredSettings> {
         if let Some(keys) = &self.transfer_keys {
             settings.transfer_keys.clone_from(keys);
         }
@@ -91,7 +85,7 @@ impl LocalMetadata {
 }
 
 /// Returns the keyword for the denial method that an NSEC3PARAM requests.
-fn denial_keyword(zone: &NameBuf, param: Option<&str>) -> Result<&'static str, OperationError> {
+fn denial_keyword(zone: &NameBuf, param: Option<&str>) -> Outcome<&'static str> {
     let Some(text) = param else {
         return Ok("nsec");
     };
@@ -108,7 +102,7 @@ fn denial_keyword(zone: &NameBuf, param: Option<&str>) -> Result<&'static str, O
 }
 
 /// Returns a keyword for serials that a journal can follow: it needs a new serial for each change.
-fn serial_keyword(zone: &NameBuf, word: Option<&str>) -> Result<String, OperationError> {
+fn serial_keyword(zone: &NameBuf, word: Option<&str>) -> Outcome<String> {
     let word = word.unwrap_or_default().to_ascii_uppercase();
     if word.is_empty() || SerialRule::for_api(Some(&word), None) != SerialRule::Keep {
         Ok(word)
@@ -120,7 +114,7 @@ fn serial_keyword(zone: &NameBuf, word: Option<&str>) -> Result<String, Operatio
     }
 }
 
-fn key_names(texts: &[String]) -> Result<Vec<NameBuf>, OperationError> {
+fn key_names(texts: &[String]) -> Outcome<Vec<NameBuf>> {
     let names = texts.iter().map(|text| {
         domain_name(text)
             .map_err(|_| OperationError::invalid(format!("invalid TSIG key name {text:?}")))
@@ -130,11 +124,11 @@ fn key_names(texts: &[String]) -> Result<Vec<NameBuf>, OperationError> {
 
 impl Operations {
     /// Changes the settings of a zone that is not in a database.
-    pub(in crate::operations) fn set_local(
+    pub(crate) fn set_local(
         &self,
         requested: &ZoneSettings,
         author: Option<&Arc<ChangeAuthor>>,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         let name = zone_name(&requested.zone)?;
         let plan = self.local_plan(&name, requested)?;
         if let Some(changed) = self.change_local_kind(&name, requested, &plan)? {
@@ -170,11 +164,7 @@ impl Operations {
     }
 
     /// Checks a change of settings, and returns the resulting plan.
-    fn local_plan(
-        &self,
-        name: &NameBuf,
-        requested: &ZoneSettings,
-    ) -> Result<LocalPlan, OperationError> {
+    fn local_plan(&self, name: &NameBuf, requested: &ZoneSettings) -> Outcome<LocalPlan> {
         let local = self.local_zone(name)?;
         let (before, rank) = match &local {
             LocalZone::File(file, settings) => (settings.clone(), file.rank),
@@ -207,7 +197,7 @@ impl Operations {
         requested: &ZoneSettings,
         metadata: &LocalMetadata,
         is_signed: bool,
-    ) -> Result<(), OperationError> {
+    ) -> Outcome<()> {
         if requested.secure.unwrap_or(is_signed) {
             return if is_signed {
                 check_signing(name, &metadata.signing, &self.keys_of(name)?)
@@ -237,7 +227,7 @@ impl Operations {
         name: &NameBuf,
         requested: &ZoneSettings,
         plan: &LocalPlan,
-    ) -> Result<Option<OperationResult>, OperationError> {
+    ) -> Outcome<Option<OperationResult>> {
         let settings = &plan.settings;
         let is_alone =
             requested.rrsets.is_none() && requested.secure.is_none() && plan.signing.is_empty();
@@ -275,7 +265,7 @@ impl Operations {
         (name, plan): (&NameBuf, &LocalPlan),
         requested: &ZoneSettings,
         author: Option<&Arc<ChangeAuthor>>,
-    ) -> Result<Option<OperatorChange>, OperationError> {
+    ) -> Outcome<Option<OperatorChange>> {
         // A transferred zone accepts no change of records, not even an empty one that only compares the serial.
         let compares = requested.serial.is_some() && !plan.before.kind.is_transferred();
         if requested.rrsets.is_none() && !compares {
@@ -296,7 +286,7 @@ impl Operations {
         requested: &ZoneSettings,
         plan: &LocalPlan,
         records: Option<OperatorChange>,
-    ) -> Result<bool, OperationError> {
+    ) -> Outcome<bool> {
         let zone = &requested.zone;
         let is_secured = requested.secure == Some(true) && !plan.is_signed;
         let stays_signed = requested.secure.unwrap_or(plan.is_signed);
@@ -330,7 +320,7 @@ impl Operations {
         name: &NameBuf,
         before: &DeclaredSettings,
         requested: &ZoneSettings,
-    ) -> Result<DeclaredSettings, OperationError> {
+    ) -> Outcome<DeclaredSettings> {
         let mut settings = before.clone();
         match requested.kind {
             Some(ListedKind::OfZone(kind)) => settings.kind = kind,
@@ -381,11 +371,7 @@ impl Operations {
     }
 
     /// Returns how the API raises the serial of a zone that is not in a database.
-    pub(in crate::operations) fn local_serial_rule(
-        &self,
-        zone: &NameBuf,
-        set: &[MetadataSpec],
-    ) -> SerialRule {
+    pub(crate) fn local_serial_rule(&self, zone: &NameBuf, set: &[MetadataSpec]) -> SerialRule {
         let declared = self.stored_policies.zone(zone.as_name()).ok().flatten();
         let declared = declared
             .map(|declared| declared.soa_edit_api)
@@ -402,7 +388,7 @@ impl Operations {
     }
 
     /// Returns the settings of a zone that is not in a database, as metadata.
-    pub(in crate::operations) fn local_metadata(&self, zone: &NameBuf) -> Vec<ListedMetadata> {
+    pub(crate) fn local_metadata(&self, zone: &NameBuf) -> Vec<ListedMetadata> {
         let item = |kind: &str, content: String| ListedMetadata {
             kind: kind.into(),
             content,
@@ -461,7 +447,7 @@ fn kind_alone(name: &NameBuf) -> OperationError {
 mod tests {
     use super::*;
 
-    fn read(kind: &str, content: &str) -> Result<LocalMetadata, OperationError> {
+    fn read(kind: &str, content: &str) -> Outcome<LocalMetadata> {
         let zone: NameBuf = "a.test.".parse().unwrap();
         let item = MetadataSpec {
             kind: kind.into(),

@@ -7,10 +7,10 @@ use nameward_wire::NameBuf;
 use nameward_zone::change::{RecordsAt as _, SignedBy};
 use nameward_zone::{SigningState, Zone, ZoneKind};
 
-use crate::operations::{Database, ErrorKind, OperationError, Operations};
+use crate::operations::{Database, ErrorKind, OperationError, Operations, Outcome};
 
 /// The location of a zone's contents.
-pub(in crate::operations) enum ZoneLocation<'o> {
+pub(crate) enum ZoneLocation<'o> {
     /// Rows of a database.
     Database(&'o Database, Box<ZoneRow>),
     /// A version in memory: from a file, from a primary, or produced here.
@@ -18,23 +18,23 @@ pub(in crate::operations) enum ZoneLocation<'o> {
 }
 
 /// A zone whose contents are in memory.
-pub(in crate::operations) struct MemoryZone {
+pub(crate) struct MemoryZone {
     /// The served version, without the records added by signing.
-    pub(in crate::operations) version: Arc<Zone>,
+    pub(crate) version: Arc<Zone>,
     /// The signer of the served DNSSEC records.
-    pub(in crate::operations) signed_by: SignedBy,
+    pub(crate) signed_by: SignedBy,
 }
 
 impl MemoryZone {
     /// Returns the name of the zone.
-    pub(in crate::operations) fn name(&self) -> NameBuf {
+    pub(crate) fn name(&self) -> NameBuf {
         self.version.id().into()
     }
 }
 
 impl ZoneLocation<'_> {
     /// Returns the name of the zone.
-    pub(in crate::operations) fn name(&self) -> NameBuf {
+    pub(crate) fn name(&self) -> NameBuf {
         match self {
             ZoneLocation::Database(_, row) => row.name,
             ZoneLocation::Memory(zone) => zone.name(),
@@ -44,10 +44,7 @@ impl ZoneLocation<'_> {
 
 impl Operations {
     /// Finds the location of a zone's contents.
-    pub(in crate::operations) fn location(
-        &self,
-        name: &NameBuf,
-    ) -> Result<ZoneLocation<'_>, OperationError> {
+    pub(crate) fn location(&self, name: &NameBuf) -> Outcome<ZoneLocation<'_>> {
         let is_database = |rank| self.databases.iter().any(|one| one.rank == rank);
         let served = self.commits.table().load();
         match served.exact(name.as_name()) {
@@ -70,7 +67,7 @@ impl Operations {
     }
 
     /// Checks whether a database has a zone, served or not.
-    pub(in crate::operations) fn has_row(&self, name: &NameBuf) -> Result<bool, OperationError> {
+    pub(crate) fn has_row(&self, name: &NameBuf) -> Outcome<bool> {
         if let Some(rank) = (self.rank_of)(name.as_name()) {
             return Ok(self.databases.iter().any(|database| database.rank == rank));
         }
@@ -85,10 +82,7 @@ impl Operations {
     }
 
     /// Refuses a zone in memory that an operator cannot change, with the reason.
-    pub(in crate::operations) fn check_changeable(
-        &self,
-        zone: &MemoryZone,
-    ) -> Result<(), OperationError> {
+    pub(crate) fn check_changeable(&self, zone: &MemoryZone) -> Outcome<()> {
         let name = zone.name();
         let refused = |reason: &str| Err(OperationError::refused(format!("zone {name} {reason}")));
         match self.policies.load().get(name.as_name()).kind {

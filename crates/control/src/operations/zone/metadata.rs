@@ -17,7 +17,7 @@ use crate::operations::record::{owner, read_content, read_type};
 use crate::operations::{Columns, TableRow};
 use crate::operations::{
     Database, ErrorKind, ItemSink, ListedItem, OperationError, OperationResult, Operations,
-    zone_name,
+    Outcome, zone_name,
 };
 use nameward_maintain::policy::POLICY_METADATA;
 use nameward_sql::ZoneRow;
@@ -88,7 +88,7 @@ impl TableRow for ListedMetadata {
 }
 
 /// Returns a metadata kind as it is stored: those of operators keep their letter case, all others are in upper case.
-pub(in crate::operations) fn stored_kind(kind: &str) -> String {
+pub(crate) fn stored_kind(kind: &str) -> String {
     if is_operator_kind(kind) {
         format!("X-{}", &kind[2..])
     } else {
@@ -103,10 +103,7 @@ fn is_operator_kind(kind: &str) -> bool {
 
 impl Operations {
     /// Finds the database that has a zone; other backends store only records.
-    pub(in crate::operations) fn stored(
-        &self,
-        zone: &str,
-    ) -> Result<(&Database, Box<ZoneRow>), OperationError> {
+    pub(crate) fn stored(&self, zone: &str) -> Outcome<(&Database, Box<ZoneRow>)> {
         match self.location(&zone_name(zone)?)? {
             ZoneLocation::Database(database, row) => Ok((database, row)),
             ZoneLocation::Memory(zone) => Err(OperationError::refused(format!(
@@ -118,12 +115,7 @@ impl Operations {
     }
 
     /// Lists the metadata of a zone.
-    pub fn list_metadata(
-        &self,
-        zone: &str,
-        kind: Option<&str>,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn list_metadata(&self, zone: &str, kind: Option<&str>, items: ItemSink<'_>) -> Outcome {
         let (database, row) = self.stored(zone)?;
         let listing = self
             .runtime
@@ -151,10 +143,7 @@ impl Operations {
     }
 
     /// Changes the metadata of a zone.
-    pub fn change_metadata(
-        &self,
-        request: &MetadataRequest,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn change_metadata(&self, request: &MetadataRequest) -> Outcome {
         let kind = stored_kind(&request.kind);
         let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if kind.is_empty() || kind.len() > KIND_MAX || !kind.chars().all(is_word) {
@@ -205,12 +194,12 @@ impl Operations {
         Ok(result)
     }
 
-    pub(in crate::operations) fn write_attributes(
+    pub(crate) fn write_attributes(
         &self,
         database: &Database,
         row: &ZoneRow,
         changes: &[AttributeChange],
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         let change = database.backend.change_attributes(row.id, changes);
         let committed = self.runtime.block_on(change);
         let committed =
@@ -226,7 +215,7 @@ impl Operations {
     }
 
     /// Recomputes the columns that PowerDNS derives from the names of a zone; file zones have none.
-    pub fn rectify_zone(&self, zone: &str) -> Result<OperationResult, OperationError> {
+    pub fn rectify_zone(&self, zone: &str) -> Outcome {
         match self.location(&zone_name(zone)?)? {
             ZoneLocation::Database(database, row) => {
                 self.write_attributes(database, &row, &[AttributeChange::Rectify])
@@ -239,11 +228,7 @@ impl Operations {
     }
 
     /// Enables or disables records.
-    pub fn use_records(
-        &self,
-        request: &RecordUse,
-        author: Option<&Arc<ChangeAuthor>>,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn use_records(&self, request: &RecordUse, author: Option<&Arc<ChangeAuthor>>) -> Outcome {
         let (database, row) = self.stored(&request.zone)?;
         let (name, rtype) = (owner(&request.name, &row.name)?, read_type(&request.rtype)?);
         if rtype == Type::SOA {
@@ -285,7 +270,7 @@ impl Operations {
                 },
             })
         });
-        let records = records.collect::<Result<Vec<_>, OperationError>>()?;
+        let records = records.collect::<Outcome<Vec<_>>>()?;
         if found == 0 || found < contents.len() {
             return Err(OperationError::not_found(format!(
                 "{name} {rtype}: no such record; see `nameward record list`, which includes disabled records"
@@ -315,11 +300,7 @@ impl Operations {
     }
 
     /// Reads the serial in a database.
-    fn serial_of(
-        &self,
-        database: &Database,
-        row: &ZoneRow,
-    ) -> Result<Option<Serial>, OperationError> {
+    fn serial_of(&self, database: &Database, row: &ZoneRow) -> Outcome<Option<Serial>> {
         let mut serial = None;
         let mut take = |record: StoredRecord| {
             if record.rtype == "SOA" && !record.disabled && record.problem.is_none() {

@@ -7,7 +7,7 @@ use nameward_sql::write::{AttributeChange, MetadataEdit};
 use nameward_sql::{SettingItem, ZoneRow, term_kind};
 use serde::{Deserialize, Serialize};
 
-use crate::operations::OperationError;
+use crate::operations::{OperationError, Outcome};
 
 /// Metadata kinds that this server does not read, but a PowerDNS on the same database may.
 const POWERDNS_ONLY: [&str; 6] = [
@@ -61,7 +61,7 @@ pub struct MetadataSpec {
 
 impl MetadataSpec {
     /// Checks the items and returns the change that stores them.
-    pub(in crate::operations) fn change(&self) -> Result<AttributeChange, OperationError> {
+    pub(crate) fn change(&self) -> Outcome<AttributeChange> {
         if !self.content.is_empty() {
             check_kind(&self.kind)?;
             check_values(&self.kind, &self.content)?;
@@ -80,7 +80,7 @@ impl MetadataSpec {
 }
 
 /// Refuses a metadata kind that neither this server nor PowerDNS reads. Kinds with `X-` belong to the operator.
-pub(in crate::operations) fn check_kind(kind: &str) -> Result<(), OperationError> {
+pub(crate) fn check_kind(kind: &str) -> Outcome<()> {
     let is_known = kind.starts_with("X-")
         || SIGNING.contains(&kind)
         || POWERDNS_ONLY.contains(&kind)
@@ -95,10 +95,7 @@ pub(in crate::operations) fn check_kind(kind: &str) -> Result<(), OperationError
 }
 
 /// Refuses values that no reader of the kind understands.
-pub(in crate::operations) fn check_values(
-    kind: &str,
-    values: &[String],
-) -> Result<(), OperationError> {
+pub(crate) fn check_values(kind: &str, values: &[String]) -> Outcome<()> {
     for value in values {
         check_value(kind, value)?;
     }
@@ -106,12 +103,12 @@ pub(in crate::operations) fn check_values(
 }
 
 /// Checks whether a metadata kind determines denial of existence, and the name order of PowerDNS.
-pub(in crate::operations) fn is_signing_kind(kind: &str) -> bool {
+pub(crate) fn is_signing_kind(kind: &str) -> bool {
     matches!(kind, "NSEC3PARAM" | "NSEC3NARROW" | "PRESIGNED")
 }
 
 /// Refuses an invalid item of signing metadata: the zone would not be signed, or not as intended.
-pub(in crate::operations) fn check_item(kind: &str, content: &str) -> Result<(), OperationError> {
+pub(crate) fn check_item(kind: &str, content: &str) -> Outcome<()> {
     if kind != "NSEC3PARAM" {
         return match content {
             "0" | "1" => Ok(()),
@@ -133,7 +130,7 @@ pub(in crate::operations) fn check_item(kind: &str, content: &str) -> Result<(),
     }
 }
 
-fn check_value(kind: &str, value: &str) -> Result<(), OperationError> {
+fn check_value(kind: &str, value: &str) -> Outcome<()> {
     let one_of = |words: &[&str], is_it: bool| {
         if is_it {
             Ok(())

@@ -3,14 +3,11 @@
 
 use serde_json::{Map, Value};
 
-use crate::operations::{OperationError, ZoneSettings};
+use crate::operations::{OperationError, Outcome, ZoneSettings};
 
 impl ZoneSettings {
     /// Returns the options that replace the current ones.
-    pub(in crate::operations) fn new_options(
-        &self,
-        before: &str,
-    ) -> Result<String, OperationError> {
+    pub(crate) fn new_options(&self, before: &str) -> Outcome<String> {
         let read = |text: &str| match text.trim() {
             "" => Ok(Value::Object(Map::new())),
             text => serde_json::from_str::<Value>(text)

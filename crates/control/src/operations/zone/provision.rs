@@ -22,7 +22,7 @@ use crate::operations::record::rrset_step::read_zone_file;
 use crate::operations::record::rrsets::refuse_stored_only;
 use crate::operations::{
     BatchRecords, Database, KeyTemplate, ListedKind, OperationError, OperationResult, Operations,
-    RrsetStep, ZoneSettings, ZoneTemplate, default_ttl, zone_name,
+    Outcome, RrsetStep, ZoneSettings, ZoneTemplate, default_ttl, zone_name,
 };
 
 /// A zone to be created with all its attributes.
@@ -68,10 +68,7 @@ pub struct ZoneProvision {
 
 impl Operations {
     /// Creates a zone with all its attributes.
-    pub fn provision_zone(
-        &self,
-        request: &ZoneProvision,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn provision_zone(&self, request: &ZoneProvision) -> Outcome {
         let name = zone_name(&request.zone)?;
         let kind = creatable(request.kind)?;
         check_version(&name, Some(request.kind), &request.catalog)?;
@@ -92,7 +89,7 @@ impl Operations {
         database: &Database,
         (name, kind): (NameBuf, ZoneKind),
         request: &ZoneProvision,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         let now = SystemTime::now();
         let apex = NameBuf::from(name.as_name().zone());
         let steps = request.steps(&apex)?;
@@ -167,7 +164,7 @@ impl Operations {
         &self,
         (name, kind): (NameBuf, ZoneKind),
         request: &ZoneProvision,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         if !request.account.is_empty() {
             return Err(OperationError::refused(format!(
                 "account: zone {name} would not be in a database; only database zones have an account"
@@ -243,7 +240,7 @@ impl ZoneProvision {
     }
 
     /// Returns the RRsets of the request, from its list or its zone file.
-    fn steps(&self, name: &NameBuf) -> Result<Vec<RrsetStep>, OperationError> {
+    fn steps(&self, name: &NameBuf) -> Outcome<Vec<RrsetStep>> {
         match &self.zone_file {
             None => Ok(self.rrsets.clone()),
             Some(_) if !self.rrsets.is_empty() => Err(OperationError::invalid(
@@ -259,7 +256,7 @@ impl ZoneProvision {
         name: &NameBuf,
         steps: Vec<RrsetStep>,
         now: SystemTime,
-    ) -> Result<Vec<RrsetData>, OperationError> {
+    ) -> Outcome<Vec<RrsetData>> {
         let mut rrsets = Vec::new();
         for step in &steps {
             if let Some(Edit::Replace(rrset)) = step.edit(name)? {

@@ -10,8 +10,7 @@ use nameward_zone::change::{ChangeAuthor, Difference, set_soa_serial, soa_serial
 use nameward_zone::{Serial, WireRecord};
 
 use crate::operations::{
-    BatchDeletion, BatchRecords, BatchRequest, BatchStep, ItemSink, OperationError,
-    OperationResult, Operations, ZoneBatch,
+    BatchDeletion, BatchRecords, BatchRequest, BatchStep, ItemSink, Operations, Outcome, ZoneBatch,
 };
 
 impl Operations {
@@ -22,7 +21,7 @@ impl Operations {
         dry_run: bool,
         author: Option<&Arc<ChangeAuthor>>,
         items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         let (name, newest, difference) = self.difference_between(zone, (serial, None))?;
         let back = Difference {
             removed: difference.added,

@@ -18,8 +18,8 @@ use crate::operations::key::errors::zone_keys_error;
 use crate::operations::key::signing_settings::check_denial_item;
 use crate::operations::record::change::ChangeMode;
 use crate::operations::{
-    Database, KeyTemplate, ListedKind, OperationError, OperationResult, Operations, RrsetStep,
-    RrsetsRequest, zone_name,
+    Database, KeyTemplate, ListedKind, OperationError, OperationResult, Operations, Outcome,
+    RrsetStep, RrsetsRequest, zone_name,
 };
 
 /// New settings of a zone; missing ones stay as they are.
@@ -77,11 +77,11 @@ impl ZoneSettings {
 }
 
 /// Refuses settings that a zone version cannot have: it cannot be a catalog, or a member of one.
-pub(in crate::operations) fn check_version(
+pub(crate) fn check_version(
     name: &NameBuf,
     kind: Option<ListedKind>,
     catalog: &str,
-) -> Result<(), OperationError> {
+) -> Outcome<()> {
     let is_catalog = matches!(
         kind,
         Some(ListedKind::OfZone(ZoneKind::Producer | ZoneKind::Consumer))
@@ -102,7 +102,7 @@ impl Operations {
         &self,
         requested: &ZoneSettings,
         author: Option<&Arc<ChangeAuthor>>,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         let name = zone_name(&requested.zone)?;
         let catalog = requested.catalog.as_deref().unwrap_or_default();
         check_version(&name, requested.kind, catalog)?;
@@ -153,7 +153,7 @@ impl Operations {
         database: &Database,
         row: &ZoneRow,
         requested: &ZoneSettings,
-    ) -> Result<Vec<AttributeChange>, OperationError> {
+    ) -> Outcome<Vec<AttributeChange>> {
         let mut changes = Vec::new();
         let kind = match requested.kind {
             Some(ListedKind::OfZone(kind)) => {
@@ -212,7 +212,7 @@ impl Operations {
         &self,
         row: &ZoneRow,
         requested: &ZoneSettings,
-    ) -> Result<Vec<AttributeChange>, OperationError> {
+    ) -> Outcome<Vec<AttributeChange>> {
         let sets_metadata = requested
             .metadata
             .iter()
@@ -244,11 +244,7 @@ impl Operations {
     }
 
     /// Returns the name of a catalog as stored for its members, if the database has such a producer.
-    pub(in crate::operations) fn catalog_name(
-        &self,
-        database: &Database,
-        text: &str,
-    ) -> Result<String, OperationError> {
+    pub(crate) fn catalog_name(&self, database: &Database, text: &str) -> Outcome<String> {
         let name = zone_name(text)?;
         let found = self
             .runtime

@@ -13,7 +13,7 @@ use super::list::{backend_number, listed_kind, served_serial, state_keyword};
 use super::location::{MemoryZone, ZoneLocation};
 use crate::operations::{
     Database, ErrorKind, ListedKind, ListedSigning, OperationError, OperationResult, Operations,
-    zone_name,
+    Outcome, zone_name,
 };
 use nameward_base::time::now_seconds;
 
@@ -63,7 +63,7 @@ pub struct ZoneDetails {
 
 impl Operations {
     /// Shows a zone. If its database fails, what this server knows is shown with a warning that names the database.
-    pub fn show_zone(&self, name: &str) -> Result<OperationResult, OperationError> {
+    pub fn show_zone(&self, name: &str) -> Outcome {
         let name = zone_name(name)?;
         if (self.rank_of)(name.as_name()).is_none() {
             return self.show_unserved(&name).map(OperationResult::Zone);
@@ -87,7 +87,7 @@ impl Operations {
 
     /// Shows a zone that is in a database but not served here, because it has no SOA or was not read yet. Databases
     /// that fail are named.
-    fn show_unserved(&self, name: &NameBuf) -> Result<ZoneDetails, OperationError> {
+    fn show_unserved(&self, name: &NameBuf) -> Outcome<ZoneDetails> {
         let mut failures = Vec::new();
         for database in &self.databases {
             let found = database.backend.find_zone(name.as_name());
@@ -142,11 +142,7 @@ impl Operations {
         })
     }
 
-    fn show_stored(
-        &self,
-        database: &Database,
-        row: &ZoneRow,
-    ) -> Result<ZoneDetails, OperationError> {
+    fn show_stored(&self, database: &Database, row: &ZoneRow) -> Outcome<ZoneDetails> {
         let (mut records, mut disabled) = (0_u64, 0_u64);
         let mut take = |record: StoredRecord| {
             if record.disabled {

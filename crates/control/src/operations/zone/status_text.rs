@@ -8,7 +8,7 @@ use crate::operations::key::text::next_text;
 use crate::operations::{Columns, ListedSigning, ListedZoneStatus, TableRow, or_dash};
 
 /// Returns the status of a zone as one line.
-pub(in crate::operations) fn line(status: &ListedZoneStatus) -> String {
+pub(crate) fn line(status: &ListedZoneStatus) -> String {
     let mut line = format!("{} {} {}", status.name, status.kind, status.state);
     // Writing to a string cannot fail.
     if let Some(serial) = status.serial {
@@ -119,7 +119,7 @@ fn write_signing(signing: &ListedSigning, line: &mut String) {
 
 /// Returns the signing status as lines of `zone show`: kind, denial, keys, DS, next step, expiration of
 /// signatures.
-pub(in crate::operations) fn signing_lines(signing: &ListedSigning) -> String {
+pub(crate) fn signing_lines(signing: &ListedSigning) -> String {
     let mut text = match &signing.policy {
         Some(policy) => format!("signed {} {policy}\n", signing.signed),
         None => format!("signed {}\n", signing.signed),
