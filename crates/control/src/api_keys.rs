@@ -103,7 +103,6 @@ struct StoredApiKey {
     #[serde(default)]
     read_only: bool,
     created: u64,
-    #[serde(default)]
     expires: Option<u64>,
 }
 

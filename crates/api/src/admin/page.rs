@@ -38,36 +38,23 @@ const HTML: &str = "text/html; charset=utf-8";
 /// The group of pages that the navigation marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdminView {
-    /// Zones.
     Zones,
-    /// A new zone.
     NewZone,
-    /// Search in records.
     Search,
-    /// Deleted zones.
     Deleted,
-    /// The audit log.
     Audit,
-    /// API keys.
     ApiKeys,
-    /// Errors.
     Other,
 }
 
 /// The tab of a zone's pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZoneTab {
-    /// Records, and the editor.
     Records,
-    /// Import and export.
     Import,
-    /// DNSSEC.
     Dnssec,
-    /// Transfers.
     Transfers,
-    /// History.
     History,
-    /// Deletion.
     Delete,
 }
 
@@ -122,7 +109,6 @@ pub struct ZoneHead {
     pub name: String,
     /// The path of its pages.
     pub path: String,
-    /// The kind.
     pub kind: &'static str,
     /// The serial that clients get.
     pub serial: u32,

@@ -25,7 +25,6 @@ pub struct Proposal {
     pub title: String,
     /// The tab that is marked.
     pub tab: ZoneTab,
-    /// The zone.
     pub zone: ZoneAttributes,
     /// The change.
     pub request: RrsetsRequest,
@@ -43,7 +42,6 @@ pub struct Proposal {
 pub struct ShownDifference {
     /// The owner relative to the zone.
     pub name: String,
-    /// The record.
     pub record: ListedDifference,
 }
 

@@ -31,7 +31,6 @@ pub struct AdminRequest {
     /// It reached a proxy over TLS.
     pub is_secure: bool,
     content_type: String,
-    /// The client.
     pub client: IpAddr,
 }
 

@@ -18,20 +18,15 @@ pub struct ShownRrset {
     pub name: String,
     /// The owner relative to the zone, `@` for the zone itself.
     pub relative: String,
-    /// The type.
     pub rtype: String,
-    /// The TTL.
     pub ttl: u32,
-    /// Its records.
     pub records: Vec<ShownRecord>,
-    /// Its comments.
     pub comments: Vec<ListedComment>,
 }
 
 /// A record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownRecord {
-    /// The data.
     pub content: String,
     /// It is stored and not served.
     pub disabled: bool,

@@ -136,15 +136,10 @@ impl ZoneDocument {
 /// An RRset. No `]` stands between `name` and the content of its records: acme.sh depends on it.
 #[derive(Debug, Clone, Serialize)]
 pub struct RrsetJson {
-    /// Its comments.
     pub comments: Vec<CommentJson>,
-    /// The owner.
     pub name: String,
-    /// Its records.
     pub records: Vec<RecordJson>,
-    /// The TTL.
     pub ttl: u32,
-    /// The type.
     #[serde(rename = "type")]
     pub rtype: String,
 }
@@ -187,7 +182,6 @@ impl RrsetJson {
 /// A record.
 #[derive(Debug, Clone, Serialize)]
 pub struct RecordJson {
-    /// The data.
     pub content: String,
     /// It is stored and not served.
     pub disabled: bool,
@@ -198,7 +192,6 @@ pub struct RecordJson {
 pub struct CommentJson {
     /// The account of its author.
     pub account: String,
-    /// The text.
     pub content: String,
     /// When it was written, in seconds since 1970.
     pub modified_at: i64,

@@ -33,7 +33,6 @@ pub struct ApiKeyTemplate {
     #[serde(default)]
     pub read_only: bool,
     /// When it expires, in seconds since 1970; never by default.
-    #[serde(default)]
     pub expires: Option<u64>,
     /// The purpose.
     #[serde(default)]
@@ -52,7 +51,6 @@ pub struct ListedApiKey {
     /// When it was created, in seconds since 1970.
     pub created: u64,
     /// When it expires, in seconds since 1970; never if none.
-    #[serde(default)]
     pub expires: Option<u64>,
     /// Where it is stored: `state store` or `backend N`.
     #[serde(default)]

@@ -29,7 +29,7 @@ pub struct ListedCatalog {
     /// Number of members; none if it has no contents or is broken.
     pub members: Option<u64>,
     /// Why it is not followed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
@@ -58,7 +58,7 @@ pub struct ListedMember {
     /// Its groups.
     pub groups: Vec<String>,
     /// The catalog that it may move to (`coo`).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub moves_to: Option<String>,
     /// Whether the zone is served here.
     pub served: bool,
@@ -90,7 +90,7 @@ pub struct ListedAutoprimary {
     /// The source that lists it: `configuration` or `backend N`.
     pub source: String,
     /// The key that must sign the NOTIFY.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
 
@@ -120,7 +120,6 @@ pub struct AutoprimaryTemplate {
     #[serde(default)]
     pub account: String,
     /// The number of the backend; by default the first database.
-    #[serde(default)]
     pub backend: Option<u32>,
 }
 

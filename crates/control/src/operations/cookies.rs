@@ -40,10 +40,10 @@ pub struct ListedCookieSecret {
     /// Where it is stored: `configuration`, `memory`, `state store` or `backend N`.
     pub source: String,
     /// When it starts to generate cookies, in seconds since 1970; none if it always did, or never does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub active_from: Option<u64>,
     /// Until when its cookies are accepted, in seconds since 1970.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_until: Option<u64>,
 }
 

@@ -24,10 +24,10 @@ use super::{
 #[serde(deny_unknown_fields)]
 pub struct ControlRequest {
     /// The configuration of the intended server; any server by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<ConfigFile>,
     /// The reason, which is stored with a change in the history of its zone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The operation.
     pub request: OperationRequest,
@@ -51,6 +51,7 @@ pub struct ConfigFile {
     rename_all_fields = "snake_case",
     deny_unknown_fields
 )]
+#[allow(missing_docs, reason = "most fields are named after what they hold")]
 pub enum OperationRequest {
     /// Returns the state of the server.
     Status,
@@ -82,30 +83,23 @@ pub enum OperationRequest {
     HealthList,
     /// Forces the state of a target, regardless of its checks.
     HealthForce {
-        /// Its address.
         address: IpAddr,
-        /// The state.
         state: ForcedTarget,
     },
     /// Shows the log level, or changes it.
     LogLevel {
         /// `error`, `warn`, `info`, `debug` or `trace`.
-        #[serde(default)]
         level: Option<String>,
     },
     /// Flushes the caches.
     CacheFlush {
         /// At this name; with a final `$` at and below it. Everything by default.
-        #[serde(default)]
         name: Option<String>,
     },
     /// Lists the zones.
     ZoneList,
     /// Shows a zone.
-    ZoneShow {
-        /// The zone.
-        zone: String,
-    },
+    ZoneShow { zone: String },
     /// Creates a zone.
     ZoneCreate(ZoneTemplate),
     /// Creates a zone with all its attributes in one transaction.
@@ -113,7 +107,6 @@ pub enum OperationRequest {
     /// Lists the attributes of a zone, or of all zones.
     ZoneAttributes {
         /// The zone; all by default.
-        #[serde(default)]
         zone: Option<String>,
     },
     /// Lists one page of the attributes of all zones.
@@ -134,7 +127,6 @@ pub enum OperationRequest {
     },
     /// Restores an older version of a zone from its journal, under a new serial.
     ZoneRollback {
-        /// The zone.
         zone: String,
         /// The serial of the version.
         serial: u32,
@@ -145,9 +137,8 @@ pub enum OperationRequest {
     /// Deletes a zone.
     ZoneDelete {
         /// The serial that the zone must have, so that it was not changed in the meantime. Any by default.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         serial: Option<u32>,
-        /// The zone.
         zone: String,
         /// Do not store a copy of it.
         #[serde(default)]
@@ -155,10 +146,8 @@ pub enum OperationRequest {
     },
     /// Restores a deleted zone.
     ZoneUndelete {
-        /// The zone.
         zone: String,
         /// The number of the backend; by default the original one.
-        #[serde(default)]
         backend: Option<u32>,
     },
     /// Lists the deleted zones that can be restored.
@@ -166,10 +155,7 @@ pub enum OperationRequest {
     /// Lists the catalogs that are produced or consumed here.
     CatalogList,
     /// Lists the members of a catalog.
-    CatalogMembers {
-        /// The catalog.
-        catalog: String,
-    },
+    CatalogMembers { catalog: String },
     /// Lists the autoprimaries, whose zones become secondaries here.
     AutoprimaryList,
     /// Adds an autoprimary to a database.
@@ -179,7 +165,6 @@ pub enum OperationRequest {
     /// Lists the status of a zone, or of all that are transferred or notified.
     ZoneStatus {
         /// The zone; all by default.
-        #[serde(default)]
         zone: Option<String>,
         /// Query the secondaries of the zone for their serials; takes some seconds if one does not respond.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -187,59 +172,41 @@ pub enum OperationRequest {
     },
     /// Refreshes a secondary zone at once, and transfers a newer version.
     ZoneRetrieve {
-        /// The zone.
         zone: String,
         /// Whether the whole zone is transferred, even with a serial that is not newer.
         #[serde(default)]
         force: bool,
     },
     /// Sends NOTIFY to the secondaries of a zone.
-    ZoneNotify {
-        /// The zone.
-        zone: String,
-    },
+    ZoneNotify { zone: String },
     /// Lists the versions of a zone in the journal.
-    ZoneHistory {
-        /// The zone.
-        zone: String,
-    },
+    ZoneHistory { zone: String },
     /// Lists the records that differ between two versions of a zone.
     ZoneDifference {
-        /// The zone.
         zone: String,
         /// The serial of the older version.
         from: u32,
         /// The serial of the newer version; by default the served one.
-        #[serde(default)]
         to: Option<u32>,
     },
     /// Writes changes to a zone's file that are not in it yet.
     ZoneSync {
-        /// The zone.
         zone: String,
         /// Write the whole zone, regardless of the file's contents.
         #[serde(default)]
         rewrite: bool,
     },
     /// Suspends updates of a zone, and writes its file.
-    ZoneFreeze {
-        /// The zone.
-        zone: String,
-    },
+    ZoneFreeze { zone: String },
     /// Resumes updates of a zone.
-    ZoneThaw {
-        /// The zone.
-        zone: String,
-    },
+    ZoneThaw { zone: String },
     /// Lists the stored records of a zone.
     RecordList {
-        /// The zone.
         zone: String,
         /// Only of this owner.
-        #[serde(default)]
         name: Option<String>,
         /// Only of this type.
-        #[serde(default, rename = "type")]
+        #[serde(rename = "type")]
         rtype: Option<String>,
     },
     /// Replaces the RRset of an owner and type.
@@ -251,10 +218,7 @@ pub enum OperationRequest {
     /// Sets the comment of an RRset in a database.
     RecordComment(RecordComment),
     /// Lists the comments of a database zone.
-    CommentList {
-        /// The zone.
-        zone: String,
-    },
+    CommentList { zone: String },
     /// Searches records of all zones.
     RecordSearch {
         /// A pattern for owners or data: `*` matches anything, `?` one character.
@@ -273,10 +237,8 @@ pub enum OperationRequest {
     },
     /// Lists the metadata of a database zone.
     MetadataList {
-        /// The zone.
         zone: String,
         /// Only of this kind.
-        #[serde(default)]
         kind: Option<String>,
     },
     /// Changes the metadata of a database zone.
@@ -287,12 +249,10 @@ pub enum OperationRequest {
     Apply(BatchRequest),
     /// Deletes an owner, an RRset or single records.
     RecordDelete {
-        /// The zone.
         zone: String,
-        /// The owner.
         name: String,
         /// The type; all types by default.
-        #[serde(default, rename = "type")]
+        #[serde(rename = "type")]
         rtype: Option<String>,
         /// The data of the records; the whole RRset if empty.
         #[serde(default)]
@@ -300,43 +260,31 @@ pub enum OperationRequest {
     },
     /// Signs a zone with a new key.
     ZoneSecure {
-        /// The zone.
         zone: String,
         /// The algorithm, by number or name; ECDSAP256SHA256 by default.
-        #[serde(default)]
         algorithm: Option<String>,
         /// The denial of existence method: `nsec`, `nsec3`, `nsec3-opt-out`, `white-lies` or `compact`; `nsec` by
         /// default.
-        #[serde(default)]
         denial: Option<String>,
         /// The serial that secondaries see, such as INCEPTION-INCREMENT.
-        #[serde(default)]
         soa_edit: Option<String>,
     },
     /// Signs all zones that have no keys.
     ZoneSecureAll,
     /// Ends the signing of a zone, and removes its keys.
     ZoneUnsecure {
-        /// The zone.
         zone: String,
         /// Do not query its parent for a DS.
         #[serde(default)]
         force: bool,
     },
     /// Recomputes the columns that PowerDNS derives from names.
-    ZoneRectify {
-        /// The zone.
-        zone: String,
-    },
+    ZoneRectify { zone: String },
     /// Lists the records that the parent of a signed zone needs, and those that publish them for the parent.
-    ZoneDs {
-        /// The zone.
-        zone: String,
-    },
+    ZoneDs { zone: String },
     /// Lists the keys of a zone, or of all zones with keys here.
     KeyList {
         /// The zone; all by default.
-        #[serde(default)]
         zone: Option<String>,
     },
     /// Generates a key for a zone.
@@ -350,9 +298,7 @@ pub enum OperationRequest {
     },
     /// Returns the private key text.
     KeyExport {
-        /// The zone.
         zone: String,
-        /// The number of the key.
         key: u32,
         /// As PEM.
         #[serde(default)]
@@ -360,47 +306,32 @@ pub enum OperationRequest {
     },
     /// Changes the use of a key.
     KeyChange {
-        /// The zone.
         zone: String,
-        /// The number of the key.
         key: u32,
-        /// The change.
         change: KeyChange,
     },
     /// Replaces keys managed by a policy by new ones.
     KeyRollover {
-        /// The zone.
         zone: String,
         /// `ksk`, `zsk` or `csk`; all keys by default.
-        #[serde(default)]
         role: Option<String>,
     },
     /// Reports the DS state at the parent, for a rollover that waits for it.
     KeyDs {
-        /// The zone.
         zone: String,
         /// The number of the key; by default all that wait.
-        #[serde(default)]
         key: Option<u32>,
         /// Whether the parent has the DS or no longer has it.
         report: DsReport,
     },
     /// Removes a key of a zone.
-    KeyRemove {
-        /// The zone.
-        zone: String,
-        /// The number of the key.
-        key: u32,
-    },
+    KeyRemove { zone: String, key: u32 },
     /// Generates and stores a TSIG key.
     TsigGenerate {
-        /// The name of the key.
         name: String,
         /// The algorithm; HMAC-SHA-256 by default.
-        #[serde(default)]
         algorithm: Option<String>,
         /// The backend to store it in, 0 for the state store; by default the first writable database.
-        #[serde(default)]
         backend: Option<u32>,
         /// Replaces a key of that name.
         #[serde(default)]
@@ -408,15 +339,12 @@ pub enum OperationRequest {
     },
     /// Stores a TSIG key that was generated elsewhere.
     TsigImport {
-        /// The name of the key.
         name: String,
         /// The algorithm; HMAC-SHA-256 by default.
-        #[serde(default)]
         algorithm: Option<String>,
         /// The secret as base64.
         secret: SecretText,
         /// The backend to store it in, 0 for the state store; by default the first writable database.
-        #[serde(default)]
         backend: Option<u32>,
         /// Replaces a key of that name.
         #[serde(default)]
@@ -429,14 +357,10 @@ pub enum OperationRequest {
         secrets: bool,
     },
     /// Removes a TSIG key from the state store and from databases.
-    TsigRemove {
-        /// The name of the key.
-        name: String,
-    },
+    TsigRemove { name: String },
     /// Generates a new DNS cookie secret.
     CookieRoll {
         /// Seconds until it generates cookies; by default 300 in a database and 0 in the state store.
-        #[serde(default)]
         delay: Option<u64>,
         /// It replaces all others at once.
         #[serde(default)]
@@ -448,14 +372,12 @@ pub enum OperationRequest {
     ViewList,
     /// Gives a view its own version of a zone.
     ViewAddZone {
-        /// The view.
         view: String,
         /// The version, such as `example.org..internal`.
         zone: String,
     },
     /// Removes a zone version from a view.
     ViewRemoveZone {
-        /// The view.
         view: String,
         /// The version.
         zone: String,
@@ -467,7 +389,6 @@ pub enum OperationRequest {
         /// The network, such as `10.0.0.0/8`.
         network: String,
         /// The view; `None` removes the network.
-        #[serde(default)]
         view: Option<String>,
     },
     /// Lists entries of the audit log, newest first.

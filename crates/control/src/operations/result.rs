@@ -87,7 +87,6 @@ pub struct ListedZone {
     /// The number of the backend; 0 for zones in the state store and for files of `[[zone]]`.
     pub backend: u32,
     /// The serial that clients get; none if the zone has no data, or its database does not respond.
-    #[serde(default)]
     pub serial: Option<u32>,
     /// `current`, `live` (looked up in a database), `stale` (the last refresh failed), `expired`, `empty` (never
     /// transferred), `no SOA`, `not ready` (no data to serve), `not loaded` (no server is running), or `not served`
@@ -118,7 +117,7 @@ impl TableRow for ListedZone {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedRecord {
     /// `records.id`; none where no database has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<i64>,
     /// The owner with its final dot; as stored if it is not valid.
     pub name: String,
@@ -130,12 +129,12 @@ pub struct ListedRecord {
     /// The data as in a zone file; as stored if it is not valid.
     pub content: String,
     /// The data as a client wrote it, if a database stores it in another form than `content`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// It is stored but not served.
     pub disabled: bool,
     /// Why it cannot be served.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
@@ -183,6 +182,7 @@ pub struct ListedChange {
 /// The result of an operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
+#[allow(missing_docs, reason = "most fields are named after what they hold")]
 pub enum OperationResult {
     /// Result of `status`.
     Status(Box<ServerStatus>),
@@ -224,7 +224,7 @@ pub enum OperationResult {
         /// Items that were sent.
         items: u64,
         /// The position of the next page; none after the last one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         next: Option<String>,
     },
     /// Result of `zone show`.
@@ -233,11 +233,10 @@ pub enum OperationResult {
     ZoneCreated(ZoneChanged),
     /// Result of `zone delete`.
     ZoneDeleted {
-        /// The zone.
         #[serde(flatten)]
         changed: ZoneChanged,
         /// Until when `zone undelete` can restore it, in seconds since 1970; none if no copy is stored.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         kept_until: Option<u64>,
     },
     /// Result of `zone undelete`.
@@ -246,17 +245,14 @@ pub enum OperationResult {
     ZoneChanged(ZoneChanged),
     /// Result of `zone secure`.
     ZoneSecured {
-        /// The zone.
         zone: String,
-        /// The key.
         key: ListedZoneKey,
         /// Whether its DS may be sent to the parent.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         advice: Option<DsAdvice>,
     },
     /// Result of `zone ds`.
     ZoneDs {
-        /// The zone.
         zone: String,
         /// Number of listed records.
         items: u64,
@@ -265,18 +261,16 @@ pub enum OperationResult {
     },
     /// Result of `zone secure` for a zone that is already signed.
     SigningChanged {
-        /// The zone.
         zone: String,
         /// The new denial of existence method, if one was requested.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         denial: Option<String>,
         /// The new serial rule, if one was requested.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[serde(skip_serializing_if = "Option::is_none")]
         soa_edit: Option<String>,
     },
     /// Result of `zone unsecure`.
     ZoneUnsecured {
-        /// The zone.
         zone: String,
         /// Keys that were removed.
         keys: usize,
@@ -291,17 +285,11 @@ pub enum OperationResult {
     /// Result of `key rollover`, `key ds-seen` and `key ds-gone`.
     KeySteps(KeySteps),
     /// Result of `key remove`.
-    ZoneKeyRemoved {
-        /// The zone.
-        zone: String,
-        /// The number of the key.
-        key: u32,
-    },
+    ZoneKeyRemoved { zone: String, key: u32 },
     /// Result of `tsig generate` and `tsig import`.
     TsigKey(ListedTsigKey),
     /// Result of `tsig remove`.
     TsigKeyRemoved {
-        /// The name of the key.
         name: String,
         /// Where it was stored: `backend N`, `state store`, or several.
         #[serde(default)]
@@ -315,31 +303,22 @@ pub enum OperationResult {
     CookieRolled(ListedCookieSecret),
     /// Result of `api-key create`.
     ApiKeyCreated {
-        /// The key.
         #[serde(flatten)]
         key: ListedApiKey,
         /// The text that clients send. It cannot be shown again.
         secret: SecretText,
     },
     /// Result of `api-key delete`.
-    ApiKeyDeleted {
-        /// Its ID.
-        id: String,
-    },
+    ApiKeyDeleted { id: String },
     /// Result of `autoprimary add`.
     AutoprimaryAdded {
-        /// The address.
         address: String,
-        /// The name server.
         name_server: String,
-        /// The number of the backend.
         backend: u32,
     },
     /// Result of `autoprimary remove`.
     AutoprimaryRemoved {
-        /// The address.
         address: String,
-        /// The name server.
         name_server: String,
         /// The number of the first backend that had it.
         backend: u32,
@@ -347,18 +326,11 @@ pub enum OperationResult {
         backends: Vec<u32>,
     },
     /// Result of `zone retrieve`: the check has started.
-    ZoneRetrieving {
-        /// The zone.
-        zone: String,
-    },
+    ZoneRetrieving { zone: String },
     /// Result of `zone notify`: the messages are being sent.
-    ZoneNotifying {
-        /// The zone.
-        zone: String,
-    },
+    ZoneNotifying { zone: String },
     /// Result of `zone sync`.
     ZoneSynced {
-        /// The zone.
         zone: String,
         /// The serial that its file has now.
         serial: u32,
@@ -366,18 +338,11 @@ pub enum OperationResult {
         records: usize,
     },
     /// Result of `zone freeze`.
-    ZoneFrozen {
-        /// The zone.
-        zone: String,
-    },
+    ZoneFrozen { zone: String },
     /// Result of `zone thaw`.
-    ZoneThawed {
-        /// The zone.
-        zone: String,
-    },
+    ZoneThawed { zone: String },
     /// The end of the records that differ between two versions.
     ZoneDifference {
-        /// The zone.
         zone: String,
         /// The serial of the version before.
         from: u32,
@@ -387,10 +352,7 @@ pub enum OperationResult {
         records: u64,
     },
     /// Result of a change without effect.
-    NoChange {
-        /// The zone.
-        zone: String,
-    },
+    NoChange { zone: String },
 }
 
 /// A counter of the server.
@@ -412,10 +374,10 @@ pub struct ZoneChanged {
     /// The engine of the backend.
     pub engine: String,
     /// The serial after the change; none for a zone without SOA.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<u32>,
     /// The serial before a change of records; none if there was no SOA.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub previous_serial: Option<u32>,
     /// Warnings for the operator.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -12,13 +12,10 @@ pub struct KeyTemplate {
     /// The zone.
     pub zone: String,
     /// `ksk`, `zsk` or `csk`; `csk` by default.
-    #[serde(default)]
     pub role: Option<String>,
     /// The algorithm, by number or name; ECDSAP256SHA256 by default.
-    #[serde(default)]
     pub algorithm: Option<String>,
     /// Size of a new RSA key in bits; 2048 by default.
-    #[serde(default)]
     pub bits: Option<u32>,
     /// It does not sign yet.
     #[serde(default)]
@@ -71,16 +68,13 @@ pub struct ZoneTemplate {
     #[serde(default)]
     pub primaries: Vec<String>,
     /// The mailbox in the SOA, as a name; `hostmaster` in the zone by default.
-    #[serde(default)]
     pub hostmaster: Option<String>,
     /// The TTL of SOA and NS.
     #[serde(default = "default_ttl")]
     pub ttl: u32,
     /// The number of the backend; by default the first database or, without one, the first directory of zone files.
-    #[serde(default)]
     pub backend: Option<u32>,
     /// The `[[template]]` for the settings of a zone that is not in a database.
-    #[serde(default)]
     pub template: Option<String>,
     /// All records of the zone, including SOA and NS, instead of generated ones.
     #[serde(default)]

@@ -36,7 +36,7 @@ pub struct ListedTsigKey {
     /// Where it is stored: `configuration`, `backend N` or `state store`.
     pub source: String,
     /// The secret as base64, if it was requested and is in the state store or a database.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<SecretText>,
 }
 

@@ -40,7 +40,6 @@ impl Body {
 
 /// A reply before it is turned into bytes.
 pub struct Response {
-    /// The status code.
     pub status: u16,
     content_type: &'static str,
     body: Body,

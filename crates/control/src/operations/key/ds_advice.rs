@@ -21,10 +21,10 @@ pub struct ListedSecondary {
     /// Its address and port, or its name if no address is known.
     pub server: String,
     /// The serial that it has.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<u32>,
     /// Why the serial is unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// It lacks the version served here, as far as known.
     pub behind: bool,
@@ -46,13 +46,13 @@ pub enum DsTime {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DsAdvice {
     /// The serial served here, if the zone is in memory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<u32>,
     /// The secondaries that are notified of changes; none if no server is running that could query them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub secondaries: Option<Vec<ListedSecondary>>,
     /// When caches no longer have unsigned answers; none if unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub caches: Option<DsTime>,
 }
 

@@ -22,7 +22,7 @@ pub struct KeySteps {
     /// Descriptions of the steps.
     pub steps: Vec<String>,
     /// The next step, and when.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<ListedStep>,
 }
 
@@ -32,7 +32,7 @@ pub struct ListedStep {
     /// Description of the step.
     pub step: String,
     /// When, in seconds since 1970; none if it waits for the parent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<u64>,
 }
 

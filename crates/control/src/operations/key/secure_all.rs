@@ -22,10 +22,10 @@ pub struct SecuredZone {
     /// How many there are.
     pub of: u64,
     /// The tag of the new key; none if it is not signed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tag: Option<u16>,
     /// Why it is not signed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 

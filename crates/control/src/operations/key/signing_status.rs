@@ -21,10 +21,10 @@ pub struct ListedSigning {
     /// has its own signatures), or `no`.
     pub signed: String,
     /// The denial of existence method: `nsec`, `nsec3`, `nsec3-opt-out`, `white-lies`, `nsec3-narrow` or `compact`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub denial: Option<String>,
     /// The policy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
     /// The numbers, tags, roles and states of its keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -33,10 +33,10 @@ pub struct ListedSigning {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ds: Vec<String>,
     /// The next step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<ListedStep>,
     /// The earliest expiration of the current signatures, in seconds since 1970.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub signature_expires: Option<u64>,
 }
 

@@ -42,17 +42,17 @@ pub struct ListedZoneKey {
     #[serde(default)]
     pub flags: u16,
     /// Its rollover state, if a policy manages it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// It signs.
     pub active: bool,
     /// It is in the zone.
     pub published: bool,
     /// When it was created, in seconds since 1970; none if unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<u64>,
     /// The DS for the parent, as in a zone file; none for a key that has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ds: Option<String>,
     /// The DS records of its SHA-256 and SHA-384 digests, as in a zone file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -61,7 +61,7 @@ pub struct ListedZoneKey {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub dnskey: String,
     /// Why it is unusable.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 

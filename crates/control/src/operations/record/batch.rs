@@ -36,7 +36,7 @@ pub struct ZoneBatch {
     /// The zone.
     pub zone: String,
     /// The serial that it must have, so that it was not changed in the meantime. Any by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<u32>,
     /// The steps, in order.
     pub steps: Vec<BatchStep>,
@@ -76,7 +76,7 @@ pub struct BatchDeletion {
     /// The owner.
     pub name: String,
     /// The type; all types by default.
-    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub rtype: Option<String>,
     /// The data of the records; all of the type if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

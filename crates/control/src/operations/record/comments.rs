@@ -32,7 +32,7 @@ pub struct RecordComment {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedComment {
     /// The zone, in the results of a search.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// The owner.
     pub name: String,

@@ -32,10 +32,8 @@ pub struct RrsetStep {
     #[serde(default)]
     pub ttl: u32,
     /// The records; `None` keeps the stored ones.
-    #[serde(default)]
     pub records: Option<Vec<RecordSpec>>,
     /// The comments; `None` keeps the stored ones.
-    #[serde(default)]
     pub comments: Option<Vec<CommentSpec>>,
 }
 
@@ -75,7 +73,6 @@ pub struct CommentSpec {
     #[serde(default)]
     pub account: String,
     /// When it was written, in seconds since 1970; now by default.
-    #[serde(default)]
     pub modified_at: Option<i64>,
 }
 

@@ -32,13 +32,13 @@ pub struct RrsetsRequest {
     /// The changes.
     pub rrsets: Vec<RrsetStep>,
     /// The RRsets as the text of a zone file, instead of `rrsets`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub zone_file: Option<String>,
     /// Deletes every RRset that is not in the list, except the SOA.
     #[serde(default)]
     pub delete_others: bool,
     /// The serial that the zone must have, so that it was not changed in the meantime. Any by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<u32>,
     /// Also raises the serial of a database zone without SOA-EDIT-API, as commands do.
     #[serde(default)]

@@ -33,16 +33,12 @@ const OMITTED_FIELDS: [&str; 6] = ["operation", "zone", "secret", "private", "re
 #[serde(deny_unknown_fields)]
 pub struct AuditRequest {
     /// Only of this zone.
-    #[serde(default)]
     pub zone: Option<String>,
     /// Only of the API key with this ID.
-    #[serde(default)]
     pub key: Option<String>,
     /// Not older than this, in seconds since 1970.
-    #[serde(default)]
     pub since: Option<u64>,
     /// Only with lower numbers than this one: the next page.
-    #[serde(default)]
     pub before: Option<i64>,
     /// Maximum number of entries.
     #[serde(default = "default_limit")]
@@ -67,26 +63,26 @@ pub struct ListedAudit {
     /// The author: `user NAME` or `api ADDRESS key ID`.
     pub who: String,
     /// The client's address; none for commands on the server's machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The ID of the API key, or `config`; none for commands on the server's machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// The operation, as on the control socket.
     pub operation: String,
     /// The zone; none if it concerns no zone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
     /// The change, in short.
     pub detail: String,
     /// The serial afterwards, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<u32>,
     /// Why it failed; none if it was done.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The reason given by the author.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 

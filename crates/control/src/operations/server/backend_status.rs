@@ -18,16 +18,16 @@ pub struct BackendStatus {
     /// Since when.
     pub since: u64,
     /// The last failure, even if it is up again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     /// When that was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error_at: Option<u64>,
     /// Why changes made by others are not visible, if that is the case.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub unseen_changes: Option<UnseenChanges>,
     /// How far the server that is read lags behind the one that is written, if it does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub lag: Option<BackendLag>,
     /// Servers of the database that do not respond, if it has several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

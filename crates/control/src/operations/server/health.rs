@@ -42,10 +42,10 @@ pub struct HealthTarget {
     /// `up`, `down` or `unknown`: the result of this server's checks, or of all servers that share their results.
     pub state: String,
     /// How many servers consider it up and down, if others share their results.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub servers: Option<TargetVotes>,
     /// The state that an operator set, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub forced: Option<ForcedTarget>,
     /// Since when it is in this state, in seconds since 1970.
     pub since: u64,

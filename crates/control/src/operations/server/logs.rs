@@ -39,7 +39,7 @@ pub struct QueryLogStatus {
     /// Lines dropped since the start.
     pub dropped: u64,
     /// The last write error.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
 }
 

@@ -24,7 +24,7 @@ pub struct ServerStatus {
     /// The addresses that DNS is answered on.
     pub listeners: Vec<ListenerStatus>,
     /// The address of the status page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub web: Option<String>,
     /// Number of UDP threads.
     pub workers: usize,
@@ -52,7 +52,7 @@ pub struct ServerStatus {
     /// The sources of zones, in configuration order.
     pub backends: Vec<BackendStatus>,
     /// The last requested reload.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_reload: Option<ReloadStatus>,
     /// Running transfers.
     pub transfers: TransferCounts,
@@ -67,22 +67,22 @@ pub struct ServerStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub xdp: Vec<XdpStatus>,
     /// dnstap, if it is on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub dnstap: Option<Box<DnstapStatus>>,
     /// Response rate limiting, if it is on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<Box<RateLimitStatus>>,
     /// Panics since the start; each cost only the work that caused it.
     #[serde(default)]
     pub internal_errors: u64,
     /// The last panic.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_internal_error: Option<InternalError>,
     /// How often work was rejected for lack of memory since the start.
     #[serde(default)]
     pub memory_refusals: u64,
     /// The last rejection.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_memory_refusal: Option<MemoryRefusal>,
     /// The queues of maintenance work.
     #[serde(default)]
@@ -94,7 +94,7 @@ pub struct ServerStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health: Vec<HealthTarget>,
     /// The number of other servers whose results of health checks are used, if they are shared.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub health_shared_with: Option<usize>,
     /// Items that only this server has although it shares its database with others, such as `2 TSIG keys`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

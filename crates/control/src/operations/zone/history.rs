@@ -32,10 +32,10 @@ pub struct ListedVersion {
     pub added: u64,
     /// The author: `user NAME` (a command), `update ADDRESS key NAME`, `primary ADDRESS`, `file`, `database`; none if
     /// unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub who: Option<String>,
     /// The reason given by the author.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 

@@ -53,7 +53,6 @@ pub struct ZoneProvision {
     #[serde(default)]
     pub rrsets: Vec<RrsetStep>,
     /// The records as a zone file, instead of `rrsets`.
-    #[serde(default)]
     pub zone_file: Option<String>,
     /// Metadata; SOA-EDIT-API determines the first serial.
     #[serde(default)]

@@ -29,37 +29,32 @@ pub struct ZoneSettings {
     /// The zone.
     pub zone: String,
     /// The kind.
-    #[serde(default)]
     pub kind: Option<ListedKind>,
     /// The addresses that a secondary is transferred from; an empty list removes them.
-    #[serde(default)]
     pub primaries: Option<Vec<String>>,
     /// The account; empty removes it.
-    #[serde(default)]
     pub account: Option<String>,
     /// The catalog that lists it; empty removes it from the catalog.
-    #[serde(default)]
     pub catalog: Option<String>,
     /// The template for the settings of a zone that is not in a database; empty removes it.
-    #[serde(default)]
     pub template: Option<String>,
     /// `domains.options` of a database zone, as JSON; empty removes them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub options: Option<String>,
     /// A change of `domains.options`, as a JSON merge patch (RFC 7396).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub options_patch: Option<String>,
     /// Kinds of metadata to set. A zone that is not in a database refuses those that it cannot store.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metadata: Vec<MetadataSpec>,
     /// Whether the zone is signed. An already signed zone keeps its keys.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub secure: Option<bool>,
     /// All RRsets of the zone; others are deleted, except the SOA.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub rrsets: Option<Vec<RrsetStep>>,
     /// The serial that the zone must have, so that it was not changed in the meantime. Any by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<u32>,
 }
 

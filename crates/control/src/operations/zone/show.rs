@@ -30,13 +30,13 @@ pub struct ZoneDetails {
     /// The serial that clients get; `None` without a readable SOA.
     pub serial: Option<u32>,
     /// The serial in the file, the state store or the database, if it differs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub stored_serial: Option<u32>,
     /// Records that are not disabled; unknown if the database does not respond.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub records: Option<u64>,
     /// Records that are disabled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub disabled: Option<u64>,
     /// The number of the backend; 0 for zones in the state store and for files of `[[zone]]`.
     pub backend: u32,
@@ -45,16 +45,16 @@ pub struct ZoneDetails {
     /// `live` or `resident`.
     pub mode: String,
     /// Addresses of primaries, as stored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub primaries: Option<String>,
     /// The account, as stored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
     /// The catalog it is a member of, as stored.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub catalog: Option<String>,
     /// How it is signed; none for a zone that is not in memory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub signing: Option<ListedSigning>,
     /// The databases that failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

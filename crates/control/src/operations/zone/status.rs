@@ -17,22 +17,22 @@ pub struct ListedZoneStatus {
     /// The serial here.
     pub serial: Option<u32>,
     /// The primary that was queried last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub primary: Option<String>,
     /// The serial last reported by a primary.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub serial_at_primary: Option<u32>,
     /// When a primary was last queried since the start of the server.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_check: Option<u64>,
     /// When a primary last confirmed the contents.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_refresh: Option<u64>,
     /// When the next check starts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_check: Option<u64>,
     /// When the contents are no longer served unless a primary confirms them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
     /// Whether a check or transfer is in progress.
     pub is_checking: bool,
@@ -42,16 +42,16 @@ pub struct ListedZoneStatus {
     /// Number of consecutive failed checks.
     pub failures: u32,
     /// Why the last check failed, if it did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     /// The running transfer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub transfer: Option<RunningTransferStatus>,
     /// How this server signs it, if it does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub signing: Option<Box<ListedSigning>>,
     /// Its secondaries and their serials, if they were queried.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub secondaries: Option<Vec<ListedSecondary>>,
     /// The server's clock.
     pub now: u64,
