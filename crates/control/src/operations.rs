@@ -59,9 +59,9 @@ pub use request::{
 };
 pub use result::{
     Columns, ListedChange, ListedDifference, ListedItem, ListedRecord, ListedZone, NamedCounter,
-    OperationResult, RecordChange, ReloadReport, ReplyLine, TableRow, ZoneChanged,
+    OperationResult, RecordChange, ReloadReport, ReplyLine, ZoneChanged,
 };
-use result::{dash_if_empty, or_dash};
+use result::{dash_if_empty, list_all, or_dash, table_row};
 pub use server::ServerProcess;
 pub use server::audit::{AuditRequest, ListedAudit};
 pub use server::backend_status::{BackendLag, BackendStatus, FailedBackendServer, UnseenChanges};

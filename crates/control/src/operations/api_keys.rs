@@ -10,10 +10,9 @@ use std::sync::Arc;
 use crate::api_keys::{ApiKey, ApiKeyError, NewApiKey};
 
 use super::tsig::write_first;
-use super::{Columns, TableRow};
 use super::{
-    Database, ErrorKind, ItemSink, KeyScope, ListedItem, OperationError, OperationResult,
-    Operations, Outcome, source_text, zone_name,
+    Database, ErrorKind, ItemSink, KeyScope, OperationError, OperationResult, Operations, Outcome,
+    list_all, source_text, table_row, zone_name,
 };
 use nameward_base::text::utc_text;
 
@@ -59,32 +58,18 @@ pub struct ListedApiKey {
     pub description: String,
 }
 
-impl TableRow for ListedApiKey {
-    const COLUMNS: Columns = &[
-        "ID",
-        "ZONES",
-        "RIGHTS",
-        "CREATED",
-        "EXPIRES",
-        "SOURCE",
-        "DESCRIPTION",
-    ];
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            self.id.clone(),
-            if self.zones.is_empty() {
+table_row! { ListedApiKey as item:
+    "ID" = item.id,
+    "ZONES" = if item.zones.is_empty() {
                 "all".into()
             } else {
-                self.zones.join(",")
+                item.zones.join(",")
             },
-            if self.read_only { "read" } else { "change" }.into(),
-            utc_text(self.created),
-            self.expires.map_or_else(|| "never".into(), utc_text),
-            self.source.clone(),
-            self.description.clone(),
-        ]
-    }
+    "RIGHTS" = if item.read_only { "read" } else { "change" },
+    "CREATED" = utc_text(item.created),
+    "EXPIRES" = item.expires.map_or_else(|| "never".into(), utc_text),
+    "SOURCE" = item.source,
+    "DESCRIPTION" = item.description,
 }
 
 impl From<&ApiKey> for ListedApiKey {
@@ -211,11 +196,7 @@ impl Operations {
     pub fn list_api_keys(&self, items: ItemSink<'_>) -> Outcome {
         let mut keys = self.api_keys.all();
         keys.sort_by_key(|key| key.created);
-        let count = keys.len() as u64;
-        let _ = keys
-            .iter()
-            .all(|key| items(ListedItem::ApiKey((&**key).into())));
-        Ok(OperationResult::Listed { items: count })
+        list_all(keys.iter().map(|key| ListedApiKey::from(&**key)), items)
     }
 
     /// Deletes a key; the next request with it is refused.

@@ -9,10 +9,9 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::Zone;
 use serde::{Deserialize, Serialize};
 
-use super::{Columns, TableRow, dash_if_empty, or_dash};
 use super::{
-    ItemSink, ListedItem, OperationError, OperationResult, Operations, Outcome, domain_name,
-    zone_name,
+    ItemSink, OperationError, OperationResult, Operations, Outcome, dash_if_empty, domain_name,
+    list_all, or_dash, source_text, table_row, zone_name,
 };
 
 /// A catalog that is produced or consumed here.
@@ -33,19 +32,13 @@ pub struct ListedCatalog {
     pub problem: Option<String>,
 }
 
-impl TableRow for ListedCatalog {
-    const COLUMNS: Columns = &["CATALOG", "KIND", "SOURCE", "SERIAL", "MEMBERS", "PROBLEM"];
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            self.name.clone(),
-            self.kind.clone(),
-            self.source.clone(),
-            or_dash(self.serial),
-            or_dash(self.members),
-            or_dash(self.problem.as_ref()),
-        ]
-    }
+table_row! { ListedCatalog as item:
+    "CATALOG" = item.name,
+    "KIND" = item.kind,
+    "SOURCE" = item.source,
+    "SERIAL" = or_dash(item.serial),
+    "MEMBERS" = or_dash(item.members),
+    "PROBLEM" = or_dash(item.problem.as_ref()),
 }
 
 /// A member of a catalog.
@@ -64,18 +57,12 @@ pub struct ListedMember {
     pub served: bool,
 }
 
-impl TableRow for ListedMember {
-    const COLUMNS: Columns = &["ZONE", "LABEL", "GROUPS", "MOVES TO", "SERVED"];
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            self.zone.clone(),
-            self.label.clone(),
-            dash_if_empty(&self.groups.join(",")),
-            or_dash(self.moves_to.as_ref()),
-            if self.served { "yes" } else { "no" }.into(),
-        ]
-    }
+table_row! { ListedMember as item:
+    "ZONE" = item.zone,
+    "LABEL" = item.label,
+    "GROUPS" = dash_if_empty(&item.groups.join(",")),
+    "MOVES TO" = or_dash(item.moves_to.as_ref()),
+    "SERVED" = if item.served { "yes" } else { "no" },
 }
 
 /// A server whose zones become secondaries here.
@@ -94,18 +81,12 @@ pub struct ListedAutoprimary {
     pub key: Option<String>,
 }
 
-impl TableRow for ListedAutoprimary {
-    const COLUMNS: Columns = &["ADDRESS", "NAME SERVER", "ACCOUNT", "SOURCE", "KEY"];
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            self.address.clone(),
-            self.name_server.clone(),
-            dash_if_empty(&self.account),
-            self.source.clone(),
-            or_dash(self.key.as_ref()),
-        ]
-    }
+table_row! { ListedAutoprimary as item:
+    "ADDRESS" = item.address,
+    "NAME SERVER" = item.name_server,
+    "ACCOUNT" = dash_if_empty(&item.account),
+    "SOURCE" = item.source,
+    "KEY" = or_dash(item.key.as_ref()),
 }
 
 /// An autoprimary in a database.
@@ -164,7 +145,7 @@ impl Operations {
             catalogs.push(ListedCatalog {
                 name: zone.to_string(),
                 kind: policy.kind.word().into(),
-                source: source_name(policy.declared_by),
+                source: source_text(policy.declared_by),
                 serial: version.map(|version| version.serial().0),
                 members: match &read {
                     Some(Ok(catalog)) => Some(catalog.members.len() as u64),
@@ -177,11 +158,7 @@ impl Operations {
             });
         }
         catalogs.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        let count = catalogs.len() as u64;
-        let _ = catalogs
-            .into_iter()
-            .all(|catalog| items(ListedItem::Catalog(catalog)));
-        Ok(OperationResult::Listed { items: count })
+        list_all(catalogs, items)
     }
 
     /// Lists the members of a catalog, by name.
@@ -195,18 +172,17 @@ impl Operations {
             .map(|(zone, member)| (Name::from_valid_wire(&zone).into(), member))
             .collect();
         members.sort_unstable_by(|(a, _), (b, _)| a.as_name().canonical_cmp(b.as_name()));
-        let count = members.len() as u64;
-        let _ = members.into_iter().all(|(zone, member)| {
+        let listed = members.into_iter().map(|(zone, member)| {
             let new = member.new_catalog.as_deref().map(Name::from_valid_wire);
-            items(ListedItem::Member(ListedMember {
+            ListedMember {
                 zone: zone.to_string(),
                 label: String::from_utf8_lossy(&member.label).into_owned(),
                 groups: member.groups,
                 moves_to: new.map(|new| new.to_string()),
                 served: table.exact(zone.as_name()).is_some(),
-            }))
+            }
         });
-        Ok(OperationResult::Listed { items: count })
+        list_all(listed, items)
     }
 
     fn read_served_catalog(&self, name: &NameBuf) -> Outcome<Catalog> {
@@ -238,7 +214,7 @@ impl Operations {
                 address: address_text(one.address),
                 name_server: one.name_server.to_string(),
                 account: one.account.clone(),
-                source: source_name(one.listed_by),
+                source: source_text(one.listed_by),
                 key: one.key.map(|key| key.to_string()),
             })
             .collect();
@@ -250,15 +226,11 @@ impl Operations {
                 address: address_text(row.address),
                 name_server: row.name_server.to_string(),
                 account: row.account,
-                source: source_name(PolicySource::Backend(database.rank)),
+                source: source_text(PolicySource::Backend(database.rank)),
                 key: None,
             }));
         }
-        let count = listed.len() as u64;
-        let _ = listed
-            .into_iter()
-            .all(|one| items(ListedItem::Autoprimary(one)));
-        Ok(OperationResult::Listed { items: count })
+        list_all(listed, items)
     }
 
     /// Adds an autoprimary to a database.
@@ -341,13 +313,4 @@ fn autoprimary_texts(row: &AutoprimaryRow) -> (String, String) {
 
 fn has_contents(version: &Zone) -> bool {
     version.is_ready() && !version.is_stub()
-}
-
-fn source_name(source: PolicySource) -> String {
-    match source {
-        PolicySource::Configured => "configuration".into(),
-        PolicySource::Backend(rank) => format!("backend {rank}"),
-        PolicySource::Catalogs => "catalog".into(),
-        PolicySource::Kept => "state store".into(),
-    }
 }

@@ -13,10 +13,9 @@ use nameward_sql::write::{TsigEdit, WriteError};
 use serde::{Deserialize, Serialize};
 
 use super::tsig::{stored_policy_error, write_first};
-use super::{Columns, TableRow};
 use super::{
-    Database, ErrorKind, ItemSink, ListedItem, OperationError, OperationResult, Operations,
-    Outcome, source_text,
+    Database, ErrorKind, ItemSink, OperationError, OperationResult, Operations, Outcome, list_all,
+    or_dash, source_text, table_row,
 };
 
 /// How long a secret verifies cookies after its replacement, in seconds: a cookie is valid for an hour (RFC 9018
@@ -47,19 +46,12 @@ pub struct ListedCookieSecret {
     pub accepted_until: Option<u64>,
 }
 
-impl TableRow for ListedCookieSecret {
-    const COLUMNS: Columns = &["ID", "STATE", "SOURCE", "ACTIVE FROM", "ACCEPTED UNTIL"];
-
-    fn cells(&self) -> Vec<String> {
-        let time = |time: Option<u64>| time.map_or_else(|| "-".into(), utc_text);
-        vec![
-            self.id.clone(),
-            self.state.clone(),
-            self.source.clone(),
-            time(self.active_from),
-            time(self.accepted_until),
-        ]
-    }
+table_row! { ListedCookieSecret as item:
+    "ID" = item.id,
+    "STATE" = item.state,
+    "SOURCE" = item.source,
+    "ACTIVE FROM" = or_dash(item.active_from.map(utc_text)),
+    "ACCEPTED UNTIL" = or_dash(item.accepted_until.map(utc_text)),
 }
 
 impl ListedCookieSecret {
@@ -123,12 +115,7 @@ impl Operations {
 
     /// Lists the secrets whose cookies are accepted.
     pub fn list_cookies(&self, items: ItemSink<'_>) -> Outcome {
-        let listed = (self.cookies)();
-        let count = listed.len() as u64;
-        let _ = listed
-            .into_iter()
-            .all(|one| items(ListedItem::CookieSecret(one)));
-        Ok(OperationResult::Listed { items: count })
+        list_all((self.cookies)(), items)
     }
 
     /// Stores a secret where the others are, or in the first writable location.

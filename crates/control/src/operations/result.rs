@@ -1,18 +1,16 @@
 //! Results of operations: one JSON object each, and one for each item of a listing.
 
-mod row;
+mod listed;
 mod text;
 
-pub use row::{Columns, TableRow};
-pub(super) use row::{dash_if_empty, or_dash};
+pub use listed::{Columns, ListedItem};
+pub(crate) use listed::{TableRow, dash_if_empty, list_all, or_dash, table_row};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ChangedView, DsAdvice, FoundRecord, HealthTarget, KeySteps, ListedApiKey, ListedAudit,
-    ListedAutoprimary, ListedCatalog, ListedComment, ListedCookieSecret, ListedDeletedZone,
-    ListedKind, ListedMember, ListedMetadata, ListedNetwork, ListedTsigKey, ListedVersion,
-    ListedView, ListedZoneKey, ListedZoneStatus, OperationError, QueryLogStatus, SecretText,
-    SecuredZone, ServerProcess, ServerStatus, ZoneAttributes, ZoneDetails,
+    ChangedView, DsAdvice, FoundRecord, HealthTarget, KeySteps, ListedApiKey, ListedCookieSecret,
+    ListedKind, ListedNetwork, ListedTsigKey, ListedZoneKey, OperationError, QueryLogStatus,
+    SecretText, ServerProcess, ServerStatus, ZoneDetails,
 };
 
 /// A reply line on the control socket: any number of items, then one final line.
@@ -25,56 +23,6 @@ pub enum ReplyLine {
     Done(OperationResult),
     /// The operation failed. The items before it are an incomplete listing.
     Failed(OperationError),
-}
-
-/// An item of a listing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ListedItem {
-    /// A zone.
-    Zone(ListedZone),
-    /// The attributes of a zone.
-    Attributes(Box<ZoneAttributes>),
-    /// A zone that was deleted.
-    DeletedZone(ListedDeletedZone),
-    /// A record.
-    Record(ListedRecord),
-    /// A TSIG key.
-    TsigKey(ListedTsigKey),
-    /// A DNS cookie secret.
-    CookieSecret(ListedCookieSecret),
-    /// A view.
-    View(ListedView),
-    /// A network with its view.
-    Network(ListedNetwork),
-    /// A key of a zone.
-    ZoneKey(ListedZoneKey),
-    /// The status of a zone.
-    Status(ListedZoneStatus),
-    /// A removed or added record.
-    Difference(ListedDifference),
-    /// A zone of a batch.
-    Changed(ListedChange),
-    /// A version of a zone.
-    Version(ListedVersion),
-    /// An item of metadata.
-    Metadata(ListedMetadata),
-    /// A comment of an RRset.
-    Comment(ListedComment),
-    /// A record that a search has found.
-    Found(FoundRecord),
-    /// A catalog.
-    Catalog(ListedCatalog),
-    /// A member of a catalog.
-    Member(ListedMember),
-    /// An autoprimary.
-    Autoprimary(ListedAutoprimary),
-    /// A zone among those to be signed.
-    Secured(SecuredZone),
-    /// A key of the HTTP API.
-    ApiKey(ListedApiKey),
-    /// An entry of the audit log.
-    Audit(Box<ListedAudit>),
 }
 
 /// A zone of the server.
@@ -98,19 +46,13 @@ pub struct ListedZone {
     pub signing: String,
 }
 
-impl TableRow for ListedZone {
-    const COLUMNS: Columns = &["ZONE", "KIND", "BACKEND", "SERIAL", "STATE", "SIGNING"];
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            self.name.clone(),
-            self.kind.name().into(),
-            self.backend.to_string(),
-            or_dash(self.serial),
-            self.state.replace(' ', "-"),
-            self.signing.replace(' ', "-"),
-        ]
-    }
+table_row! { ListedZone as item:
+    "ZONE" = item.name,
+    "KIND" = item.kind.name(),
+    "BACKEND" = item.backend,
+    "SERIAL" = or_dash(item.serial),
+    "STATE" = item.state.replace(' ', "-"),
+    "SIGNING" = item.signing.replace(' ', "-"),
 }
 
 /// A record as it is stored.

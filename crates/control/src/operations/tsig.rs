@@ -15,10 +15,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Columns, SecretText, TableRow, or_dash};
 use super::{
-    Database, ErrorKind, ItemSink, ListedItem, OperationError, OperationRequest, OperationResult,
-    Operations, Outcome,
+    Database, ErrorKind, ItemSink, OperationError, OperationRequest, OperationResult, Operations,
+    Outcome, SecretText, list_all, or_dash, table_row,
 };
 
 /// Minimum length of a secret in octets: half of the shortest hash, as for MACs (RFC 8945 section 5.2.2.1).
@@ -40,17 +39,11 @@ pub struct ListedTsigKey {
     pub secret: Option<SecretText>,
 }
 
-impl TableRow for ListedTsigKey {
-    const COLUMNS: Columns = &["NAME", "ALGORITHM", "SOURCE", "SECRET"];
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            self.name.clone(),
-            self.algorithm.clone(),
-            self.source.clone(),
-            or_dash(self.secret.as_ref().map(SecretText::reveal)),
-        ]
-    }
+table_row! { ListedTsigKey as item:
+    "NAME" = item.name,
+    "ALGORITHM" = item.algorithm,
+    "SOURCE" = item.source,
+    "SECRET" = or_dash(item.secret.as_ref().map(SecretText::reveal)),
 }
 
 /// Where a new key is stored, and whether it may replace another.
@@ -275,21 +268,17 @@ impl Operations {
             let names = one.name().canonical_cmp(other.name());
             names.then(a.cmp(b))
         });
-        let count = keys.len() as u64;
-        for (source, key) in keys {
+        let listed = keys.into_iter().map(|(source, key)| {
             let algorithm = key.algorithm().word();
             let secret = secrets.get(&(source, NameBuf::from(key.name()), algorithm.to_string()));
-            let listed = ListedTsigKey {
+            ListedTsigKey {
                 name: key.name().to_string(),
                 algorithm: algorithm.into(),
                 source: source_text(source),
                 secret: secret.cloned().map(SecretText),
-            };
-            if !items(ListedItem::TsigKey(listed)) {
-                break;
             }
-        }
-        Ok(OperationResult::Listed { items: count })
+        });
+        list_all(listed, items)
     }
 
     /// Reads the secrets that are stored here, as base64.

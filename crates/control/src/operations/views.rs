@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::result::dash_if_empty;
 use super::{
-    Columns, ItemSink, ListedItem, OperationError, OperationResult, Operations, Outcome, TableRow,
-    zone_name,
+    ItemSink, OperationError, OperationResult, Operations, Outcome, list_all, table_row, zone_name,
 };
 
 /// A zone version that was added to or removed from a view.
@@ -39,21 +38,12 @@ pub struct ListedNetwork {
     pub view: Option<String>,
 }
 
-impl TableRow for ListedNetwork {
-    const COLUMNS: Columns = &["NETWORK", "VIEW"];
-
-    fn cells(&self) -> Vec<String> {
-        let view = self.view.clone().unwrap_or_default();
-        vec![self.network.clone(), dash_if_empty(&view)]
-    }
+table_row! { ListedNetwork as item:
+    "NETWORK" = item.network,
+    "VIEW" = dash_if_empty(item.view.as_deref().unwrap_or_default()),
 }
 
 impl ListedNetwork {
-    /// Formats it as one line.
-    pub(super) fn line(&self) -> String {
-        self.cells().join(" ")
-    }
-
     /// Formats its change.
     pub(super) fn change_text(&self) -> String {
         match &self.view {
@@ -83,20 +73,13 @@ pub struct ListedView {
     pub zones: Vec<String>,
 }
 
-impl TableRow for ListedView {
-    const COLUMNS: Columns = &["VIEW", "NETWORKS", "KEYS", "LISTEN", "ZONES", "REQUESTS"];
-
-    fn cells(&self) -> Vec<String> {
-        let joined = |list: &[String]| dash_if_empty(&list.join(","));
-        vec![
-            self.name.clone(),
-            joined(&self.networks),
-            joined(&self.keys),
-            joined(&self.listen),
-            self.zones.len().to_string(),
-            self.requests.to_string(),
-        ]
-    }
+table_row! { ListedView as item:
+    "VIEW" = item.name,
+    "NETWORKS" = dash_if_empty(&item.networks.join(",")),
+    "KEYS" = dash_if_empty(&item.keys.join(",")),
+    "LISTEN" = dash_if_empty(&item.listen.join(",")),
+    "ZONES" = item.zones.len(),
+    "REQUESTS" = item.requests,
 }
 
 impl ListedView {
@@ -112,9 +95,9 @@ impl Operations {
         let table = self.commits.table().load();
         let views = table.views();
         let rules = views.map_or(&[][..], |views| views.rules());
-        let _ = rules.iter().all(|rule| {
+        let listed = rules.iter().map(|rule| {
             let networks = rule.networks.iter();
-            items(ListedItem::View(ListedView {
+            ListedView {
                 name: rule.name.clone(),
                 networks: networks
                     .map(|(address, prefix)| format!("{address}/{prefix}"))
@@ -124,11 +107,9 @@ impl Operations {
                 has_client_list: rule.match_clients.is_some(),
                 requests: views.map_or(0, |views| views.requests(rule.id)),
                 zones: rule.zones.iter().map(ToString::to_string).collect(),
-            }))
+            }
         });
-        Ok(OperationResult::Listed {
-            items: rules.len() as u64,
-        })
+        list_all(listed, items)
     }
 
     /// Lists the networks of all views, in the order of their addresses.
@@ -142,14 +123,14 @@ impl Operations {
         };
         let mut networks: Vec<_> = rules.iter().flat_map(of_view).collect();
         networks.sort();
-        let count = networks.len() as u64;
-        let _ = networks.into_iter().all(|((address, prefix), view)| {
-            items(ListedItem::Network(ListedNetwork {
-                network: format!("{address}/{prefix}"),
+        let listed = networks.into_iter().map(|((address, prefix), view)| {
+            let network = format!("{address}/{prefix}");
+            ListedNetwork {
+                network,
                 view: Some(view),
-            }))
+            }
         });
-        Ok(OperationResult::Listed { items: count })
+        list_all(listed, items)
     }
 
     /// Adds a zone version to a view.

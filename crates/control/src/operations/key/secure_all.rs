@@ -7,9 +7,8 @@ use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};
 
-use crate::operations::{Columns, TableRow, or_dash};
 use crate::operations::{
-    ItemSink, ListedItem, OperationError, OperationResult, Operations, Outcome,
+    ItemSink, ListedItem, OperationError, OperationResult, Operations, Outcome, or_dash, table_row,
 };
 
 /// A zone among those to be signed.
@@ -29,16 +28,10 @@ pub struct SecuredZone {
     pub problem: Option<String>,
 }
 
-impl TableRow for SecuredZone {
-    const COLUMNS: Columns = &["ZONE", "KEY TAG", "PROBLEM"];
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            self.zone.clone(),
-            or_dash(self.tag),
-            or_dash(self.problem.as_ref()),
-        ]
-    }
+table_row! { SecuredZone as item:
+    "ZONE" = item.zone,
+    "KEY TAG" = or_dash(item.tag),
+    "PROBLEM" = or_dash(item.problem.as_ref()),
 }
 
 impl Operations {

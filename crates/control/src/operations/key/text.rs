@@ -2,21 +2,15 @@
 
 use nameward_base::text::{utc_text, zone_text};
 
-use crate::operations::{Columns, DsAdvice, DsTime, KeySteps, ListedStep, ListedZoneKey, TableRow};
+use crate::operations::{DsAdvice, DsTime, KeySteps, ListedStep, ListedZoneKey, table_row};
 
-impl TableRow for ListedZoneKey {
-    const COLUMNS: Columns = &["ZONE", "KEY", "TAG", "ROLE", "ALGORITHM", "USE"];
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            self.zone.clone(),
-            self.key.to_string(),
-            self.tag.to_string(),
-            self.role.clone(),
-            self.algorithm.clone(),
-            usage(self),
-        ]
-    }
+table_row! { ListedZoneKey as item:
+    "ZONE" = item.zone,
+    "KEY" = item.key,
+    "TAG" = item.tag,
+    "ROLE" = item.role,
+    "ALGORITHM" = item.algorithm,
+    "USE" = usage(item),
 }
 
 /// Describes how a key is used, and its progress under a policy.

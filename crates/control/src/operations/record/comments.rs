@@ -5,9 +5,8 @@ use nameward_sql::write::{AttributeChange, NewComment, StoredComment};
 use serde::{Deserialize, Serialize};
 
 use super::{owner, read_type};
-use crate::operations::{Columns, TableRow, dash_if_empty};
 use crate::operations::{
-    ItemSink, ListedItem, OperationError, OperationResult, Operations, Outcome,
+    ItemSink, OperationError, Operations, Outcome, dash_if_empty, list_all, table_row,
 };
 
 /// A comment of an RRset.
@@ -48,17 +47,11 @@ pub struct ListedComment {
     pub modified_at: i64,
 }
 
-impl TableRow for ListedComment {
-    const COLUMNS: Columns = &["NAME", "TYPE", "ACCOUNT", "COMMENT"];
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            self.name.clone(),
-            self.rtype.clone(),
-            dash_if_empty(&self.account),
-            self.comment.clone(),
-        ]
-    }
+table_row! { ListedComment as item:
+    "NAME" = item.name,
+    "TYPE" = item.rtype,
+    "ACCOUNT" = dash_if_empty(&item.account),
+    "COMMENT" = item.comment,
 }
 
 impl From<StoredComment> for ListedComment {
@@ -108,10 +101,6 @@ impl Operations {
             .runtime
             .block_on(database.backend.stored_comments(&row));
         let listing = listing.map_err(|error| database.error(&error))?;
-        let count = listing.len() as u64;
-        let _ = listing
-            .into_iter()
-            .all(|comment| items(ListedItem::Comment(comment.into())));
-        Ok(OperationResult::Listed { items: count })
+        list_all(listing.into_iter().map(ListedComment::from), items)
     }
 }

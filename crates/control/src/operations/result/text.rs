@@ -26,7 +26,6 @@ impl ListedItem {
             }
             ListedItem::CookieSecret(secret) => secret.line(),
             ListedItem::View(view) => view.line(),
-            ListedItem::Network(network) => network.line(),
             ListedItem::ZoneKey(key) => key_text::line(key),
             ListedItem::Comment(comment) => record_text::comment(comment),
             ListedItem::Status(status) => zone_status_text::line(status),

@@ -16,9 +16,8 @@ use serde_json::Value;
 use crate::operations::{
     BatchStep, Caller, ItemSink, ListedItem, OperationError, OperationRequest, OperationResult,
     Operations, Outcome, RequestEffect, RequestSubject, RrsetChange, RrsetsRequest, ZoneBatch,
-    zone_name,
+    or_dash, table_row, zone_name,
 };
-use crate::operations::{Columns, TableRow, or_dash};
 use nameward_base::text::utc_text;
 
 /// Maximum length of the description of a change, and of an error, in octets.
@@ -86,31 +85,17 @@ pub struct ListedAudit {
     pub message: Option<String>,
 }
 
-impl TableRow for ListedAudit {
-    const COLUMNS: Columns = &[
-        "TIME",
-        "WHO",
-        "OPERATION",
-        "ZONE",
-        "SERIAL",
-        "OUTCOME",
-        "DETAIL",
-    ];
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            utc_text(self.time),
-            self.who.clone(),
-            self.operation.clone(),
-            or_dash(self.zone.as_ref()),
-            or_dash(self.serial),
-            match &self.error {
+table_row! { ListedAudit as item:
+    "TIME" = utc_text(item.time),
+    "WHO" = item.who,
+    "OPERATION" = item.operation,
+    "ZONE" = or_dash(item.zone.as_ref()),
+    "SERIAL" = or_dash(item.serial),
+    "OUTCOME" = match &item.error {
                 None => "done".into(),
                 Some(error) => format!("failed: {error}"),
             },
-            self.detail.clone(),
-        ]
-    }
+    "DETAIL" = item.detail,
 }
 
 impl From<AuditEntry> for ListedAudit {

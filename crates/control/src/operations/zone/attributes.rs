@@ -13,10 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::list::served_serial;
 use super::location::ZoneLocation;
-use crate::operations::{Columns, TableRow};
 use crate::operations::{
     ItemSink, ListedItem, ListedKind, ListedMetadata, OperationError, OperationResult, Operations,
-    Outcome, zone_name,
+    Outcome, table_row, zone_name,
 };
 
 /// The attributes of a zone.
@@ -51,19 +50,13 @@ pub struct ZoneAttributes {
     pub settings: Vec<ListedMetadata>,
 }
 
-impl TableRow for ZoneAttributes {
-    const COLUMNS: Columns = &["ZONE", "KIND", "BACKEND", "SERIAL", "ACCOUNT", "CATALOG"];
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            self.name.clone(),
-            self.kind.name().into(),
-            self.backend.to_string(),
-            self.edited_serial.to_string(),
-            self.account.clone(),
-            self.catalog.clone(),
-        ]
-    }
+table_row! { ZoneAttributes as item:
+    "ZONE" = item.name,
+    "KIND" = item.kind.name(),
+    "BACKEND" = item.backend,
+    "SERIAL" = item.edited_serial,
+    "ACCOUNT" = item.account,
+    "CATALOG" = item.catalog,
 }
 
 impl ZoneAttributes {

@@ -15,9 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::list::shown_backend;
 use super::local_copy::{self, state_store_error, zone_changed_error};
-use crate::operations::{Columns, TableRow, or_dash};
 use crate::operations::{
-    Database, ItemSink, ListedItem, OperationError, OperationResult, Operations, Outcome, zone_name,
+    Database, ItemSink, OperationError, OperationResult, Operations, Outcome, list_all, or_dash,
+    table_row, zone_name,
 };
 use nameward_base::text::utc_text;
 
@@ -42,28 +42,14 @@ pub struct ListedDeletedZone {
     pub kept_until: u64,
 }
 
-impl TableRow for ListedDeletedZone {
-    const COLUMNS: Columns = &[
-        "ZONE",
-        "KIND",
-        "BACKEND",
-        "SERIAL",
-        "RECORDS",
-        "DELETED",
-        "KEPT UNTIL",
-    ];
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            self.name.clone(),
-            self.kind.clone(),
-            self.backend.to_string(),
-            or_dash(self.serial),
-            self.records.to_string(),
-            utc_text(self.deleted),
-            utc_text(self.kept_until),
-        ]
-    }
+table_row! { ListedDeletedZone as item:
+    "ZONE" = item.name,
+    "KIND" = item.kind,
+    "BACKEND" = item.backend,
+    "SERIAL" = or_dash(item.serial),
+    "RECORDS" = item.records,
+    "DELETED" = utc_text(item.deleted),
+    "KEPT UNTIL" = utc_text(item.kept_until),
 }
 
 /// Stores the copy of a zone within the transaction that deletes it.
@@ -205,10 +191,9 @@ impl Operations {
     pub fn list_deleted(&self, items: ItemSink<'_>) -> Outcome {
         let (store, since) = self.copy_store()?;
         let copies = store.deleted_zones(since).map_err(state_store_error)?;
-        let count = copies.len() as u64;
-        let _ = copies.into_iter().all(|copy| {
+        let listed = copies.into_iter().map(|copy| {
             let DeletedCopy { zone, octets, .. } = copy;
-            items(ListedItem::DeletedZone(ListedDeletedZone {
+            ListedDeletedZone {
                 name: zone.name.to_string(),
                 kind: zone.kind,
                 backend: shown_backend(zone.backend),
@@ -217,9 +202,9 @@ impl Operations {
                 octets,
                 deleted: zone.time,
                 kept_until: zone.time.saturating_add(self.copies.now().seconds),
-            }))
+            }
         });
-        Ok(OperationResult::Listed { items: count })
+        list_all(listed, items)
     }
 
     /// Restores a deleted zone as it was, in its original database or the given one.

@@ -9,9 +9,9 @@ use nameward_zone::change::Difference;
 use serde::{Deserialize, Serialize};
 
 use crate::operations::record::change::listed_difference;
-use crate::operations::{Columns, TableRow, or_dash};
 use crate::operations::{
-    ItemSink, ListedItem, OperationError, OperationResult, Operations, Outcome, zone_name,
+    ItemSink, ListedItem, OperationError, OperationResult, Operations, Outcome, list_all, or_dash,
+    table_row, zone_name,
 };
 use nameward_base::text::utc_text;
 
@@ -39,23 +39,15 @@ pub struct ListedVersion {
     pub message: Option<String>,
 }
 
-impl TableRow for ListedVersion {
-    const COLUMNS: Columns = &[
-        "SERIAL", "BEFORE", "TIME", "REMOVED", "ADDED", "ORIGIN", "WHO", "MESSAGE",
-    ];
-
-    fn cells(&self) -> Vec<String> {
-        vec![
-            self.serial.to_string(),
-            self.before.to_string(),
-            utc_text(self.time),
-            self.removed.to_string(),
-            self.added.to_string(),
-            self.origin.clone(),
-            or_dash(self.who.as_ref()),
-            or_dash(self.message.as_ref()),
-        ]
-    }
+table_row! { ListedVersion as item:
+    "SERIAL" = item.serial,
+    "BEFORE" = item.before,
+    "TIME" = utc_text(item.time),
+    "REMOVED" = item.removed,
+    "ADDED" = item.added,
+    "ORIGIN" = item.origin,
+    "WHO" = or_dash(item.who.as_ref()),
+    "MESSAGE" = or_dash(item.message.as_ref()),
 }
 
 impl Operations {
@@ -67,12 +59,11 @@ impl Operations {
         } else {
             "file"
         };
-        let count = versions.len() as u64;
-        let _ = versions.into_iter().all(|(entry, author)| {
+        let listed = versions.into_iter().map(|(entry, author)| {
             let by_itself = (entry.origin == JournalOrigin::Storage).then(|| home.to_owned());
             let who = author.as_ref().map(|author| author.who.to_string());
             let message = author.and_then(|author| author.message.as_deref().map(str::to_owned));
-            items(ListedItem::Version(ListedVersion {
+            ListedVersion {
                 serial: entry.to.0,
                 before: entry.from.0,
                 time: entry.time,
@@ -81,9 +72,9 @@ impl Operations {
                 added: records_of(&entry.difference.added),
                 who: who.or(by_itself),
                 message,
-            }))
+            }
         });
-        Ok(OperationResult::Listed { items: count })
+        list_all(listed, items)
     }
 
     /// Lists the records that differ between two versions; the serials may be in either order.

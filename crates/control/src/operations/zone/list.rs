@@ -15,8 +15,7 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::{SigningState, Zone, ZoneKind};
 
 use crate::operations::{
-    Database, ItemSink, ListedItem, ListedKind, ListedZone, OperationError, OperationResult,
-    Operations, Outcome,
+    Database, ItemSink, ListedKind, ListedZone, OperationError, Operations, Outcome, list_all,
 };
 
 /// Returns the serial that clients get for a zone in memory; `None` for a zone without data here.
@@ -43,10 +42,9 @@ impl Operations {
             }
         }
         zones.sort_unstable_by(|a, b| (&a.name, a.backend).cmp(&(&b.name, b.backend)));
-        let count = zones.len() as u64;
-        let _ = zones.into_iter().all(|zone| items(ListedItem::Zone(zone)));
+        let listed = list_all(zones, items);
         if errors.is_empty() {
-            return Ok(OperationResult::Listed { items: count });
+            return listed;
         }
         let messages = errors
             .iter()

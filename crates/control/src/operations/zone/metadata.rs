@@ -14,10 +14,9 @@ use crate::operations::key::errors::attribute_write_error;
 use crate::operations::key::signing_settings::iterations_advice;
 use crate::operations::record::change::{ChangeMode, OperatorChange};
 use crate::operations::record::{owner, read_content, read_type};
-use crate::operations::{Columns, TableRow};
 use crate::operations::{
-    Database, ErrorKind, ItemSink, ListedItem, OperationError, OperationResult, Operations,
-    Outcome, zone_name,
+    Database, ErrorKind, ItemSink, OperationError, OperationResult, Operations, Outcome, list_all,
+    table_row, zone_name,
 };
 use nameward_maintain::policy::POLICY_METADATA;
 use nameward_sql::ZoneRow;
@@ -79,12 +78,9 @@ pub struct ListedMetadata {
     pub content: String,
 }
 
-impl TableRow for ListedMetadata {
-    const COLUMNS: Columns = &["KIND", "CONTENT"];
-
-    fn cells(&self) -> Vec<String> {
-        vec![self.kind.clone(), self.content.clone()]
-    }
+table_row! { ListedMetadata as item:
+    "KIND" = item.kind,
+    "CONTENT" = item.content,
 }
 
 /// Returns a metadata kind as it is stored: those of operators keep their letter case, all others are in upper case.
@@ -128,18 +124,12 @@ impl Operations {
             Some(kind) if is_operator_kind(kind) => have == kind,
             Some(kind) => have.eq_ignore_ascii_case(kind),
         };
-        let mut count = 0;
-        let _ = listing
-            .into_iter()
-            .filter(|item| is_it(&item.kind))
-            .all(|item| {
-                count += 1;
-                items(ListedItem::Metadata(ListedMetadata {
-                    kind: item.kind,
-                    content: item.content,
-                }))
-            });
-        Ok(OperationResult::Listed { items: count })
+        let listed = listing.into_iter().filter(|item| is_it(&item.kind));
+        let listed = listed.map(|item| ListedMetadata {
+            kind: item.kind,
+            content: item.content,
+        });
+        list_all(listed.collect::<Vec<_>>(), items)
     }
 
     /// Changes the metadata of a zone.

@@ -5,36 +5,29 @@ use std::fmt::Write as _;
 use nameward_base::text::{counted, utc_text};
 
 use crate::operations::key::text::next_text;
-use crate::operations::{Columns, ListedSigning, ListedZoneStatus, TableRow, or_dash};
+use crate::operations::{ListedSigning, ListedZoneStatus, or_dash, table_row};
 
 /// Returns the status of a zone as one line.
 pub(crate) fn line(status: &ListedZoneStatus) -> String {
-    let mut line = format!("{} {} {}", status.name, status.kind, status.state);
+    let serial = status.serial.map(|serial| format!(", serial {serial}"));
+    let (serial, details) = (serial.unwrap_or_default(), details(status));
+    format!(
+        "{} {} {}{serial}{details}",
+        status.name, status.kind, status.state
+    )
+}
+
+table_row! { ListedZoneStatus as item:
+    "ZONE" = item.name,
+    "KIND" = item.kind,
+    "STATE" = item.state,
+    "SERIAL" = or_dash(item.serial),
+    "DETAILS" = details(item).trim_start_matches(", "),
+}
+
+fn details(status: &ListedZoneStatus) -> String {
+    let mut line = String::new();
     // Writing to a string cannot fail.
-    if let Some(serial) = status.serial {
-        let _ = write!(line, ", serial {serial}");
-    }
-    write_details(status, &mut line);
-    line
-}
-
-impl TableRow for ListedZoneStatus {
-    const COLUMNS: Columns = &["ZONE", "KIND", "STATE", "SERIAL", "DETAILS"];
-
-    fn cells(&self) -> Vec<String> {
-        let mut details = String::new();
-        write_details(self, &mut details);
-        vec![
-            self.name.clone(),
-            self.kind.clone(),
-            self.state.clone(),
-            or_dash(self.serial),
-            details.trim_start_matches(", ").to_owned(),
-        ]
-    }
-}
-
-fn write_details(status: &ListedZoneStatus, line: &mut String) {
     if let Some(primary) = &status.primary {
         let there = status.serial_at_primary;
         let _ = match there {
@@ -73,7 +66,7 @@ fn write_details(status: &ListedZoneStatus, line: &mut String) {
         );
     }
     if let Some(signing) = &status.signing {
-        write_signing(signing, line);
+        write_signing(signing, &mut line);
     }
     for secondary in status.secondaries.iter().flatten() {
         let server = &secondary.server;
@@ -94,6 +87,7 @@ fn write_details(status: &ListedZoneStatus, line: &mut String) {
             counted(failures as usize, "time")
         );
     }
+    line
 }
 
 /// Appends the signing status: the policy, the keys, the next step, the expiration of signatures.
