@@ -43,6 +43,7 @@ use crate::response::ApiResponse;
 pub(crate) use login::{LOGIN_MAX, logged_in, login_page, redirect_to_login};
 pub(crate) use page::{HEADERS, refusal};
 pub(crate) use request::AdminRequest;
+use session::Notice;
 pub(crate) use session::{AdminSession, Sessions};
 
 /// The web administration of a server.
@@ -172,22 +173,40 @@ impl Visit<'_> {
 
     /// Runs an operation, and passes on the items that it lists.
     fn list(&self, request: &OperationRequest, items: ItemSink<'_>) -> PageResult<OperationResult> {
-        self.api.run(&self.caller, request, items)
+        self.api.operator.run(&self.caller, request, items)
+    }
+
+    /// Runs an operation, and returns the items of one kind that it lists.
+    fn listed<T: TryFrom<ListedItem> + Send>(
+        &self,
+        request: &OperationRequest,
+    ) -> PageResult<Vec<T>> {
+        self.api.listed(&self.caller, request)
+    }
+
+    /// Does the same for a page that shows errors of some kinds instead of a list.
+    fn listed_or_problem<T: TryFrom<ListedItem> + Send>(
+        &self,
+        request: &OperationRequest,
+        is_shown: impl Fn(ErrorKind) -> bool,
+    ) -> PageResult<(Vec<T>, Option<String>)> {
+        match self.listed(request) {
+            Ok(listed) => Ok((listed, None)),
+            Err(error) if is_shown(error.kind) => Ok((Vec::new(), Some(error.message))),
+            Err(error) => Err(error),
+        }
     }
 
     /// Finds the zone of a path segment.
     fn zone(&self, segment: &str) -> PageResult<ZoneAttributes> {
-        let mut found = None;
-        let request = OperationRequest::ZoneAttributes {
-            zone: Some(if segment == "=2E" { "." } else { segment }.to_owned()),
-        };
-        self.list(&request, &mut |item| {
-            if let ListedItem::Attributes(zone) = item {
-                found = Some(*zone);
-            }
-            true
-        })?;
-        found.ok_or_else(|| OperationError::not_found(format!("zone {segment} not found")))
+        let name = if segment == "=2E" { "." } else { segment };
+        self.api.zone(&self.caller, name)
+    }
+
+    /// Leads to another page, with a message about what was done.
+    fn redirect_with(&self, target: &str, text: String, warnings: Vec<String>) -> ApiResponse {
+        self.session.leave_notice(Notice { text, warnings });
+        page::redirect(target)
     }
 
     /// Whether the key of the user permits changes.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nameward_control::api_keys::ApiKey;
 use nameward_control::operations::{
     Caller, ItemSink, KeyScope, ListedItem, OperationError, OperationRequest, OperationResult,
-    ZoneAttributes,
+    Outcome, ZoneAttributes,
 };
 use nameward_control::web::{ZoneListPage, ZoneListQuery};
 use nameward_maintain::change_feed::ChangeFeed;
@@ -13,18 +13,13 @@ use nameward_stats::Snapshot;
 use nameward_zone::ScriptCheck;
 
 use crate::request::ApiRequest;
-use crate::response::{ApiError, ApiResult};
+use crate::response::ApiResult;
 use crate::turns::ConditionalTurns;
 
 /// The server behind the API.
 pub trait ApiOperator: Send + Sync + 'static {
     /// Runs an operation within the rights of the caller, and records changes in the audit log. It may block.
-    fn run(
-        &self,
-        caller: &Caller,
-        request: &OperationRequest,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError>;
+    fn run(&self, caller: &Caller, request: &OperationRequest, items: ItemSink<'_>) -> Outcome;
 
     /// One page of the zones by name, which costs no more than the page; none without a server that serves zones.
     fn zone_page(&self, query: &ZoneListQuery) -> Option<ZoneListPage> {
@@ -62,7 +57,8 @@ pub struct ApiDefaults {
 
 /// The API: a function from requests to responses.
 pub struct Api {
-    operator: Box<dyn ApiOperator>,
+    /// The server behind it.
+    pub(crate) operator: Box<dyn ApiOperator>,
     /// Turns of conditional requests.
     pub(crate) turns: ConditionalTurns,
     /// Defaults of new zones.
@@ -79,29 +75,27 @@ impl Api {
         }
     }
 
-    /// Runs an operation within the rights of the caller. It may block.
-    pub(crate) fn run(
+    /// Runs an operation within the rights of the caller, and returns the items of one kind that it lists. It may block.
+    pub(crate) fn listed<T: TryFrom<ListedItem> + Send>(
         &self,
         caller: &Caller,
         request: &OperationRequest,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
-        self.operator.run(caller, request, items)
+    ) -> Outcome<Vec<T>> {
+        let mut listed = Vec::new();
+        self.operator.run(caller, request, &mut |item| {
+            listed.extend(T::try_from(item));
+            true
+        })?;
+        Ok(listed)
     }
 
-    /// One page of the zones by name.
-    pub(crate) fn zone_page(&self, query: &ZoneListQuery) -> Option<ZoneListPage> {
-        self.operator.zone_page(query)
-    }
-
-    /// The feed of zone changes.
-    pub(crate) fn feed(&self) -> Option<Arc<ChangeFeed>> {
-        self.operator.feed()
-    }
-
-    /// The check of LUA records.
-    pub(crate) fn script_check(&self) -> ScriptCheck {
-        self.operator.script_check()
+    /// Returns the attributes of a zone.
+    pub(crate) fn zone(&self, caller: &Caller, name: &str) -> Outcome<ZoneAttributes> {
+        let zone = Some(name.to_owned());
+        let found = self.listed(caller, &OperationRequest::ZoneAttributes { zone })?;
+        let mut found = found.into_iter().map(|zone: Box<ZoneAttributes>| *zone);
+        let not_found = || OperationError::not_found(format!("zone {name} not found"));
+        found.next().ok_or_else(not_found)
     }
 }
 
@@ -140,8 +134,15 @@ impl<'c> Call<'c> {
         request: &OperationRequest,
         items: ItemSink<'_>,
     ) -> ApiResult<OperationResult> {
-        let result = self.api.run(&self.caller, request, items);
-        result.map_err(ApiError::from)
+        Ok(self.api.operator.run(&self.caller, request, items)?)
+    }
+
+    /// Runs an operation, and returns the items of one kind that it lists.
+    pub fn listed<T: TryFrom<ListedItem> + Send>(
+        &self,
+        request: &OperationRequest,
+    ) -> ApiResult<Vec<T>> {
+        Ok(self.api.listed(&self.caller, request)?)
     }
 
     /// Runs an operation with the reason that the client gives for it.
@@ -150,24 +151,14 @@ impl<'c> Call<'c> {
         message: Option<&str>,
         request: &OperationRequest,
         items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         let caller = self.caller.with_message(message);
         self.api.operator.run(&caller, request, items)
     }
 
     /// The attributes of a zone; 404 if there is none.
     pub fn zone(&self, name: &str) -> ApiResult<ZoneAttributes> {
-        let mut found = None;
-        let request = OperationRequest::ZoneAttributes {
-            zone: Some(name.to_owned()),
-        };
-        self.list(&request, &mut |item| {
-            if let ListedItem::Attributes(zone) = item {
-                found = Some(*zone);
-            }
-            true
-        })?;
-        found.ok_or(ApiError::NotFound)
+        Ok(self.api.zone(&self.caller, name)?)
     }
 
     /// The counters, for keys that are not limited to some zones.

@@ -168,15 +168,12 @@ impl From<OperationError> for ApiError {
 impl ApiResponse {
     /// A JSON reply.
     pub fn json(status: u16, value: &Value) -> Self {
-        ApiResponse {
-            status,
-            media: Some(media::JSON),
-            body: to_json(value),
-            pieces: Vec::new(),
-            headers: Vec::new(),
-            events: None,
-            rest: None,
-        }
+        ApiResponse::text(status, media::JSON, to_json(value))
+    }
+
+    /// A JSON list.
+    pub fn list(items: impl IntoIterator<Item = Value>) -> Self {
+        ApiResponse::json(200, &items.into_iter().collect())
     }
 
     /// A reply without a body.
@@ -195,13 +192,9 @@ impl ApiResponse {
     /// A text reply.
     pub fn text(status: u16, media: &'static str, body: impl Into<Vec<u8>>) -> Self {
         ApiResponse {
-            status,
             media: Some(media),
             body: body.into(),
-            pieces: Vec::new(),
-            headers: Vec::new(),
-            events: None,
-            rest: None,
+            ..ApiResponse::empty(status)
         }
     }
 

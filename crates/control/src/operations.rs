@@ -52,7 +52,7 @@ pub use record::batch::{BatchDeletion, BatchRecords, BatchRequest, BatchStep, Zo
 pub use record::comments::{ListedComment, RecordComment};
 pub use record::rrset_step::{CommentSpec, RecordSpec, RrsetChange, RrsetStep};
 pub use record::rrsets::RrsetsRequest;
-pub use record::search::FoundRecord;
+pub use record::search::{FoundRecord, matches_pattern};
 pub use request::{
     ConfigFile, ControlRequest, OperationRequest, RequestEffect, RequestReach, RequestSubject,
     Urgency,

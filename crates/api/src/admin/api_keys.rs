@@ -3,11 +3,10 @@
 use askama::Template;
 use nameward_base::calendar::UtcTime;
 use nameward_control::operations::{
-    ApiKeyTemplate, ListedApiKey, ListedItem, OperationError, OperationRequest, OperationResult,
+    ApiKeyTemplate, ListedApiKey, OperationError, OperationRequest, OperationResult,
 };
 
 use super::page::{AdminFrame, AdminView, page, redirect, time};
-use super::session::Notice;
 use super::{PageResult, Visit};
 
 struct KeyRow {
@@ -44,13 +43,9 @@ pub fn change(visit: &Visit<'_>, _: &[&str]) -> PageResult {
             draw(visit, Some(secret.reveal().to_owned()), None)
         }
         Ok(OperationResult::ApiKeyDeleted { id }) => {
-            visit.session.leave_notice(Notice {
-                text: format!(
-                    "API key {id} was deleted. Requests with it are refused from now on."
-                ),
-                warnings: Vec::new(),
-            });
-            Ok(redirect("/admin/api-keys"))
+            let text =
+                format!("API key {id} was deleted. Requests with it are refused from now on.");
+            Ok(visit.redirect_with("/admin/api-keys", text, Vec::new()))
         }
         Ok(_) => Ok(redirect("/admin/api-keys")),
         Err(error) => draw(visit, None, Some(error.message)),
@@ -83,22 +78,17 @@ fn read_action(visit: &Visit<'_>) -> PageResult<OperationRequest> {
 }
 
 fn draw(visit: &Visit<'_>, secret: Option<String>, problem: Option<String>) -> PageResult {
-    let mut rows = Vec::new();
-    visit.list(&OperationRequest::ApiKeyList, &mut |item| {
-        if let ListedItem::ApiKey(key) = item {
-            rows.push(KeyRow {
-                zones: if key.zones.is_empty() {
-                    "all".to_owned()
-                } else {
-                    key.zones.join(", ")
-                },
-                created: time(key.created),
-                expires: key.expires.map_or_else(|| "never".to_owned(), time),
-                key,
-            });
-        }
-        true
-    })?;
+    let keys = visit.listed(&OperationRequest::ApiKeyList)?.into_iter();
+    let rows = keys.map(|key: ListedApiKey| KeyRow {
+        zones: if key.zones.is_empty() {
+            "all".to_owned()
+        } else {
+            key.zones.join(", ")
+        },
+        created: time(key.created),
+        expires: key.expires.map_or_else(|| "never".to_owned(), time),
+        key,
+    });
     // A form that was successful is empty again.
     let kept = |name| match problem {
         Some(_) => visit.field(name),
@@ -107,7 +97,7 @@ fn draw(visit: &Visit<'_>, secret: Option<String>, problem: Option<String>) -> P
     let status = if problem.is_some() { 422 } else { 200 };
     let page_of = ApiKeysPage {
         frame: AdminFrame::new(visit, AdminView::ApiKeys),
-        rows,
+        rows: rows.collect(),
         secret,
         description: kept("description"),
         zones: kept("zones"),

@@ -1,9 +1,7 @@
 //! Owns the page of the audit log: requested changes, the newest first.
 
 use askama::Template;
-use nameward_control::operations::{
-    AuditRequest, ErrorKind, ListedAudit, ListedItem, OperationRequest,
-};
+use nameward_control::operations::{AuditRequest, ErrorKind, ListedAudit, OperationRequest};
 
 use super::page::{AdminFrame, AdminView, escaped, page, time};
 use super::{PageResult, Visit};
@@ -38,21 +36,15 @@ pub fn list(visit: &Visit<'_>, _: &[&str]) -> PageResult {
         before: visit.parameter("before").parse().ok(),
         limit: ROWS,
     };
-    let mut rows = Vec::new();
-    let listed = visit.list(&OperationRequest::AuditList(request), &mut |item| {
-        if let ListedItem::Audit(entry) = item {
-            rows.push(AuditRow {
-                time: time(entry.time),
-                entry: *entry,
-            });
-        }
-        true
+    let (entries, problem) = visit
+        .listed_or_problem(&OperationRequest::AuditList(request), |kind| {
+            kind != ErrorKind::Backend
+        })?;
+    let rows = entries.into_iter().map(|entry: Box<ListedAudit>| AuditRow {
+        time: time(entry.time),
+        entry: *entry,
     });
-    let problem = match listed {
-        Ok(_) => None,
-        Err(error) if error.kind == ErrorKind::Backend => return Err(error),
-        Err(error) => Some(error.message),
-    };
+    let rows: Vec<AuditRow> = rows.collect();
     let last = rows.last().filter(|_| rows.len() as u64 >= ROWS);
     let next = last.map(|last| {
         let (zone, key) = (escaped(zone), escaped(key));

@@ -2,11 +2,10 @@
 
 use askama::Template;
 use nameward_control::operations::{
-    ErrorKind, ListedDeletedZone, ListedItem, OperationRequest, OperationResult,
+    ErrorKind, ListedDeletedZone, OperationRequest, OperationResult,
 };
 
 use super::page::{AdminFrame, AdminView, page, redirect, time, zone_path};
-use super::session::Notice;
 use super::{PageResult, Visit};
 
 struct DeletedRow {
@@ -25,26 +24,18 @@ struct DeletedPage<'a> {
 
 /// The deleted zones that can be restored.
 pub fn list(visit: &Visit<'_>, _: &[&str]) -> PageResult {
-    let mut rows = Vec::new();
-    let listed = visit.list(&OperationRequest::DeletedZoneList, &mut |item| {
-        if let ListedItem::DeletedZone(zone) = item {
-            rows.push(DeletedRow {
-                deleted: time(zone.deleted),
-                kept_until: time(zone.kept_until),
-                zone,
-            });
-        }
-        true
-    });
     // Without a state directory no copies are stored, which the page explains.
-    let problem = match listed {
-        Ok(_) => None,
-        Err(error) if error.kind == ErrorKind::Refused => Some(error.message),
-        Err(error) => return Err(error),
-    };
+    let (zones, problem) = visit.listed_or_problem(&OperationRequest::DeletedZoneList, |kind| {
+        kind == ErrorKind::Refused
+    })?;
+    let rows = zones.into_iter().map(|zone: ListedDeletedZone| DeletedRow {
+        deleted: time(zone.deleted),
+        kept_until: time(zone.kept_until),
+        zone,
+    });
     let page_of = DeletedPage {
         frame: AdminFrame::new(visit, AdminView::Deleted),
-        rows,
+        rows: rows.collect(),
         problem,
     };
     Ok(page(200, &page_of))
@@ -59,10 +50,6 @@ pub fn restore(visit: &Visit<'_>, _: &[&str]) -> PageResult {
     let OperationResult::ZoneUndeleted(changed) = visit.run(&request)? else {
         return Ok(redirect("/admin/deleted"));
     };
-    let path = zone_path(&changed.zone);
-    visit.session.leave_notice(Notice {
-        text: format!("Zone {} was restored.", changed.zone),
-        warnings: changed.warnings,
-    });
-    Ok(redirect(&path))
+    let text = format!("Zone {} was restored.", changed.zone);
+    Ok(visit.redirect_with(&zone_path(&changed.zone), text, changed.warnings))
 }

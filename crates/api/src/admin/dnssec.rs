@@ -2,12 +2,11 @@
 
 use askama::Template;
 use nameward_control::operations::{
-    DsAdvice, DsReport, DsTime, KeyChange, KeySteps, ListedItem, ListedSigning, ListedZoneKey,
-    OperationError, OperationRequest, OperationResult,
+    DsAdvice, DsReport, DsTime, KeyChange, KeySteps, ListedSigning, ListedZoneKey, OperationError,
+    OperationRequest, OperationResult,
 };
 
-use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, page, redirect, time};
-use super::session::Notice;
+use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, page, time, zone_path};
 use super::{PageResult, Visit};
 
 #[derive(Template)]
@@ -51,17 +50,11 @@ fn draw(visit: &Visit<'_>, zone: &str, problem: Option<String>) -> PageResult {
     let OperationResult::Zone(details) = visit.run(&request)? else {
         return Err(OperationError::not_found("zone not found"));
     };
-    let mut keys = Vec::new();
     let request = OperationRequest::KeyList {
         zone: Some(name.clone()),
     };
     // A zone that cannot have keys here has none.
-    let _ = visit.list(&request, &mut |item| {
-        if let ListedItem::ZoneKey(key) = item {
-            keys.push(shown_key(key));
-        }
-        true
-    });
+    let keys = visit.listed(&request).unwrap_or_default();
     let advice = if visit.parameter("check") == "1" {
         match visit.run(&OperationRequest::ZoneDs { zone: name })? {
             OperationResult::ZoneDs { advice, .. } => Some(shown_advice(&advice)),
@@ -85,7 +78,7 @@ fn draw(visit: &Visit<'_>, zone: &str, problem: Option<String>) -> PageResult {
         is_managed: signing.policy.is_some(),
         signed: signed_text(&signing.signed),
         signing,
-        keys,
+        keys: keys.into_iter().map(shown_key).collect(),
         advice,
         problem,
     };
@@ -150,12 +143,9 @@ pub fn change(visit: &Visit<'_>, arguments: &[&str]) -> PageResult {
     let done = read_action(visit, &zone).and_then(|request| visit.run(&request));
     match done {
         Ok(result) => {
-            visit.session.leave_notice(Notice {
-                text: format!("Zone {zone}: {}.", outcome(&result)),
-                warnings: Vec::new(),
-            });
-            let path = super::page::zone_path(&zone);
-            Ok(redirect(&format!("{path}/dnssec")))
+            let path = format!("{}/dnssec", zone_path(&zone));
+            let text = format!("Zone {zone}: {}.", outcome(&result));
+            Ok(visit.redirect_with(&path, text, Vec::new()))
         }
         Err(error) => draw(visit, arguments[0], Some(error.message)),
     }

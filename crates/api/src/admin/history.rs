@@ -2,8 +2,8 @@
 
 use askama::Template;
 use nameward_control::operations::{
-    ErrorKind, ListedDifference, ListedItem, ListedVersion, OperationError, OperationRequest,
-    RrsetsRequest, ZoneAttributes,
+    ErrorKind, ListedDifference, ListedVersion, OperationError, OperationRequest, RrsetsRequest,
+    ZoneAttributes,
 };
 
 use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, page, time};
@@ -55,25 +55,15 @@ pub fn list(visit: &Visit<'_>, arguments: &[&str]) -> PageResult {
         };
         return Ok(page(200, &page_of));
     }
-    let mut versions = Vec::new();
     let request = OperationRequest::ZoneHistory {
         zone: zone.name.clone(),
     };
-    let listed = visit.list(&request, &mut |item| {
-        if let ListedItem::Version(version) = item {
-            versions.push(version);
-        }
-        true
-    });
     // Live zones and servers without a state directory have no journal, which the page explains.
-    let problem = match listed {
-        Ok(_) => None,
-        Err(error) if error.kind == ErrorKind::Refused => Some(error.message),
-        Err(error) => return Err(error),
-    };
+    let (versions, problem) =
+        visit.listed_or_problem(&request, |kind| kind == ErrorKind::Refused)?;
     let hidden = versions.len().saturating_sub(VERSIONS_MAX);
     let rows = versions.into_iter().rev().take(VERSIONS_MAX).enumerate();
-    let rows = rows.map(|(at, version)| VersionRow {
+    let rows = rows.map(|(at, version): (_, ListedVersion)| VersionRow {
         time: time(version.time),
         version,
         is_newest: at == 0,
@@ -140,12 +130,5 @@ fn difference(
         from,
         to,
     };
-    let mut records = Vec::new();
-    visit.list(&request, &mut |item| {
-        if let ListedItem::Difference(record) = item {
-            records.push(record);
-        }
-        true
-    })?;
-    Ok(records)
+    visit.listed(&request)
 }

@@ -11,10 +11,10 @@ use nameward_control::operations::{
     RecordChange, RrsetsRequest, ZoneAttributes,
 };
 
-use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, page, redirect};
+use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, page, zone_path};
 use super::rrsets::relative;
-use super::session::Notice;
 use super::{PageResult, Visit};
+use crate::response::ApiResponse;
 
 /// Records of a difference that a page lists.
 const SHOWN_MAX: usize = 2_000;
@@ -53,6 +53,7 @@ impl ShownDifference {
 }
 
 /// The outcome of a dry run.
+#[derive(Default)]
 struct Trial {
     differences: Vec<ListedDifference>,
     warnings: Vec<String>,
@@ -100,12 +101,7 @@ pub fn propose(visit: &Visit<'_>, proposal: &Proposal) -> PageResult {
         ..proposal.request.clone()
     };
     match visit.run(&OperationRequest::RrsetsChange(request)) {
-        Ok(result) => {
-            visit
-                .session
-                .leave_notice(done(&proposal.zone.name, &result));
-            Ok(redirect(&super::page::zone_path(&proposal.zone.name)))
-        }
+        Ok(result) => Ok(done(visit, &proposal.zone.name, result)),
         // Another change was made since the dry run.
         Err(error) if error.kind == ErrorKind::Conflict => {
             let trial = run_trial(visit, proposal)?;
@@ -116,29 +112,22 @@ pub fn propose(visit: &Visit<'_>, proposal: &Proposal) -> PageResult {
 }
 
 fn run_trial(visit: &Visit<'_>, proposal: &Proposal) -> PageResult<Trial> {
-    let mut trial = Trial {
-        differences: Vec::new(),
-        warnings: Vec::new(),
-        is_changed: false,
+    let mut trial = Trial::default();
+    let request = OperationRequest::RrsetsBatch {
+        zones: vec![proposal.request.clone()],
+        dry_run: true,
     };
-    visit.list(
-        &OperationRequest::RrsetsBatch {
-            zones: vec![proposal.request.clone()],
-            dry_run: true,
-        },
-        &mut |item| match item {
-            ListedItem::Difference(record) => {
-                trial.differences.push(record);
-                true
-            }
+    visit.list(&request, &mut |item| {
+        match item {
+            ListedItem::Difference(record) => trial.differences.push(record),
             ListedItem::Changed(changed) => {
                 trial.is_changed = changed.is_changed;
                 trial.warnings = changed.changed.warnings;
-                true
             }
-            _ => true,
-        },
-    )?;
+            _ => {}
+        }
+        true
+    })?;
     Ok(trial)
 }
 
@@ -175,17 +164,10 @@ fn preview(
     proposal: &Proposal,
     trial: PageResult<Trial>,
     is_stale: bool,
-) -> crate::response::ApiResponse {
+) -> ApiResponse {
     let (trial, error) = match trial {
         Ok(trial) => (trial, None),
-        Err(error) => {
-            let none = Trial {
-                differences: Vec::new(),
-                warnings: Vec::new(),
-                is_changed: false,
-            };
-            (none, Some(error.message))
-        }
+        Err(error) => (Trial::default(), Some(error.message)),
     };
     let status = match (&error, is_stale) {
         (Some(_), _) => 422,
@@ -260,21 +242,17 @@ impl Differences {
     }
 }
 
-/// The message about a committed change.
-pub fn done(zone: &str, result: &OperationResult) -> Notice {
-    match result {
+/// Leads to the page of a zone after a committed change.
+fn done(visit: &Visit<'_>, zone: &str, result: OperationResult) -> ApiResponse {
+    let (text, warnings) = match result {
         OperationResult::ZoneChanged(changed) => {
             let serial = changed.serial.map(|serial| format!(", serial {serial}"));
-            Notice {
-                text: format!("Zone {zone}: changed{}.", serial.unwrap_or_default()),
-                warnings: changed.warnings.clone(),
-            }
+            let text = format!("Zone {zone}: changed{}.", serial.unwrap_or_default());
+            (text, changed.warnings)
         }
-        _ => Notice {
-            text: format!("Zone {zone}: no change."),
-            warnings: Vec::new(),
-        },
-    }
+        _ => (format!("Zone {zone}: no change."), Vec::new()),
+    };
+    visit.redirect_with(&zone_path(zone), text, warnings)
 }
 
 /// Refuses changes by a read-only key and of a zone that has its contents from elsewhere, before a form is filled in.

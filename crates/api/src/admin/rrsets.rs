@@ -89,12 +89,9 @@ pub fn find(
         rtype: Some(rtype.to_owned()),
     };
     let (mut rrsets, mut places) = (Vec::new(), HashMap::new());
-    visit.list(&request, &mut |item| {
-        if let ListedItem::Record(record) = item {
-            add(&mut rrsets, &mut places, record, &zone.name);
-        }
-        true
-    })?;
+    for record in visit.listed(&request)? {
+        add(&mut rrsets, &mut places, record, &zone.name);
+    }
     add_comments(visit, zone, &mut rrsets)?;
     Ok(rrsets.into_iter().next().unwrap_or_default())
 }
@@ -115,15 +112,12 @@ pub fn add_comments(
     let request = OperationRequest::CommentList {
         zone: zone.name.clone(),
     };
-    visit.list(&request, &mut |item| {
-        if let ListedItem::Comment(comment) = item {
-            let key = (comment.name.to_ascii_lowercase(), comment.rtype.clone());
-            if let Some(at) = places.get(&key) {
-                rrsets[*at].comments.push(comment);
-            }
+    for comment in visit.listed::<ListedComment>(&request)? {
+        let key = (comment.name.to_ascii_lowercase(), comment.rtype.clone());
+        if let Some(at) = places.get(&key) {
+            rrsets[*at].comments.push(comment);
         }
-        true
-    })?;
+    }
     Ok(())
 }
 

@@ -2,11 +2,10 @@
 
 use askama::Template;
 use nameward_control::operations::{
-    ErrorKind, ListedItem, ListedSecondary, ListedZoneStatus, OperationError, OperationRequest,
+    ErrorKind, ListedSecondary, ListedZoneStatus, OperationError, OperationRequest,
 };
 
-use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, page, redirect, time};
-use super::session::Notice;
+use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, page, time, zone_path};
 use super::{PageResult, Visit};
 
 #[derive(Template)]
@@ -28,18 +27,9 @@ pub fn show(visit: &Visit<'_>, arguments: &[&str]) -> PageResult {
         zone: Some(zone.name.clone()),
         secondaries: query,
     };
-    let mut status: Option<ListedZoneStatus> = None;
-    let listed = visit.list(&request, &mut |item| {
-        if let ListedItem::Status(found) = item {
-            status = Some(found);
-        }
-        true
-    });
-    let problem = match listed {
-        Ok(_) => None,
-        Err(error) if error.kind == ErrorKind::Backend => return Err(error),
-        Err(error) => Some(error.message),
-    };
+    let (mut found, problem) =
+        visit.listed_or_problem(&request, |kind| kind != ErrorKind::Backend)?;
+    let status: Option<ListedZoneStatus> = found.pop();
     let zone = ZoneHead::new(visit, &zone, ZoneTab::Transfers);
     let page_of = TransfersPage {
         frame: AdminFrame::new(visit, AdminView::Zones),
@@ -103,12 +93,7 @@ pub fn start(visit: &Visit<'_>, arguments: &[&str]) -> PageResult {
         _ => return Err(OperationError::invalid("There is no such action.")),
     };
     visit.run(&request)?;
-    visit.session.leave_notice(Notice {
-        text: format!("Zone {zone}: {text}."),
-        warnings: Vec::new(),
-    });
-    Ok(redirect(&format!(
-        "{}/transfers",
-        super::page::zone_path(&zone)
-    )))
+    let path = format!("{}/transfers", zone_path(&zone));
+    let text = format!("Zone {zone}: {text}.");
+    Ok(visit.redirect_with(&path, text, Vec::new()))
 }

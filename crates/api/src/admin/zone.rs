@@ -8,7 +8,6 @@ use nameward_control::operations::{
 
 use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, escaped, page, redirect, time};
 use super::rrsets::{self, RrsetFilter, ShownRrset};
-use super::session::Notice;
 use super::{PageResult, Visit};
 use crate::response::ApiResponse;
 
@@ -176,11 +175,8 @@ pub fn delete(visit: &Visit<'_>, arguments: &[&str]) -> PageResult {
                 Some(until) => format!(" It can be restored until {}.", time(until)),
                 None => " No copy is kept.".to_owned(),
             };
-            visit.session.leave_notice(Notice {
-                text: format!("Zone {} was deleted.{kept}", zone.name),
-                warnings: Vec::new(),
-            });
-            Ok(redirect("/admin/zones"))
+            let text = format!("Zone {} was deleted.{kept}", zone.name);
+            Ok(visit.redirect_with("/admin/zones", text, Vec::new()))
         }
         Ok(_) => Ok(redirect("/admin/zones")),
         Err(error) => draw_deletion(visit, arguments[0], Some(error.message)),

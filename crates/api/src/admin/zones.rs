@@ -10,7 +10,6 @@ use nameward_control::web::{ZoneListPage, ZoneListQuery};
 use nameward_zone::PageStart;
 
 use super::page::{AdminFrame, AdminView, escaped, page, redirect, zone_path};
-use super::session::Notice;
 use super::{PageResult, Visit};
 use crate::resources::zones::{add_default_catalog, default_metadata};
 use crate::response::ApiResponse;
@@ -84,7 +83,7 @@ pub fn list(visit: &Visit<'_>, _: &[&str]) -> PageResult {
     let query = ZoneQuery::read(visit);
     if let Some(page) = query
         .plain(visit)
-        .and_then(|plain| visit.api.zone_page(&plain))
+        .and_then(|plain| visit.api.operator.zone_page(&plain))
     {
         return Ok(draw_plain(visit, &query, page));
     }
@@ -322,12 +321,8 @@ fn provision(visit: &Visit<'_>) -> PageResult {
     let OperationResult::ZoneCreated(changed) = result else {
         return Ok(redirect("/admin/zones"));
     };
-    let path = zone_path(&changed.zone);
-    visit.session.leave_notice(Notice {
-        text: format!("Zone {} was created.", changed.zone),
-        warnings: changed.warnings,
-    });
-    Ok(redirect(&path))
+    let text = format!("Zone {} was created.", changed.zone);
+    Ok(visit.redirect_with(&zone_path(&changed.zone), text, changed.warnings))
 }
 
 fn draw_new(visit: &Visit<'_>, problem: Option<String>) -> crate::response::ApiResponse {

@@ -67,7 +67,8 @@ pub fn start(
     mut response: ApiResponse,
     form: ErrorForm,
 ) -> Response<ReplyBody> {
-    let (Some(subscription), Some(feed)) = (response.events.take(), shared.api.feed()) else {
+    let (Some(subscription), Some(feed)) = (response.events.take(), shared.api.operator.feed())
+    else {
         return finish(shared, response);
     };
     let client = client_network(client);

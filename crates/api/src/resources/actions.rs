@@ -65,7 +65,7 @@ pub fn check(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let zone = call.zone(&zone_name(arguments[0])?)?.name;
     let apex = NameBuf::zone_from_text(&zone).map_err(|_| ApiError::NotFound)?;
     let text = zone_file(call, zone.clone())?;
-    let scripts = call.api.script_check();
+    let scripts = call.api.operator.script_check();
     let found = zone_from_text_with_warnings(apex.as_name(), "zone", text.as_bytes(), &scripts);
     let found = found.map_or_else(|errors| errors, |(_, warnings)| warnings);
     let messages = |severity: Severity| -> Vec<&str> {

@@ -1,8 +1,8 @@
 //! `/audit`: the audit log, newest first.
 
 use nameward_base::calendar::UtcTime;
-use nameward_control::operations::{AuditRequest, ListedItem, OperationRequest};
-use serde_json::{Value, json};
+use nameward_control::operations::{AuditRequest, ListedAudit, OperationRequest};
+use serde_json::json;
 
 use crate::fields::check_canonical;
 use crate::operator::Call;
@@ -49,25 +49,22 @@ pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
         before: before.map(i64::from),
         limit: limit.map_or(DEFAULT_LIMIT, |limit| u64::from(limit).clamp(1, LIMIT_MAX)),
     };
-    let mut entries = Vec::new();
-    call.list(&OperationRequest::AuditList(request), &mut |item| {
-        if let ListedItem::Audit(entry) = item {
-            entries.push(json!({
-                "address": entry.address,
-                "detail": entry.detail,
-                "error": entry.error,
-                "key": entry.key,
-                "message": entry.message,
-                "number": entry.number,
-                "operation": entry.operation,
-                "outcome": if entry.error.is_some() { "failed" } else { "done" },
-                "serial": entry.serial,
-                "time": UtcTime::from_unix(entry.time).to_string(),
-                "who": entry.who,
-                "zone": entry.zone,
-            }));
-        }
-        true
-    })?;
-    Ok(ApiResponse::json(200, &Value::Array(entries)))
+    let entries = call.listed(&OperationRequest::AuditList(request))?;
+    let entries = entries.into_iter().map(|entry: Box<ListedAudit>| {
+        json!({
+            "address": entry.address,
+            "detail": entry.detail,
+            "error": entry.error,
+            "key": entry.key,
+            "message": entry.message,
+            "number": entry.number,
+            "operation": entry.operation,
+            "outcome": if entry.error.is_some() { "failed" } else { "done" },
+            "serial": entry.serial,
+            "time": UtcTime::from_unix(entry.time).to_string(),
+            "who": entry.who,
+            "zone": entry.zone,
+        })
+    });
+    Ok(ApiResponse::list(entries))
 }

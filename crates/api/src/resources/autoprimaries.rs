@@ -1,7 +1,7 @@
 //! `/autoprimaries`: servers whose zones become secondary zones here.
 
-use nameward_control::operations::{AutoprimaryTemplate, ListedItem, OperationRequest};
-use serde_json::{Value, json};
+use nameward_control::operations::{AutoprimaryTemplate, ListedAutoprimary, OperationRequest};
+use serde_json::json;
 
 use crate::fields::{optional_string, string};
 use crate::operator::Call;
@@ -9,18 +9,11 @@ use crate::response::{ApiError, ApiResponse, ApiResult};
 
 /// All autoprimaries.
 pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
-    let mut listed = Vec::new();
-    call.list(&OperationRequest::AutoprimaryList, &mut |item| {
-        if let ListedItem::Autoprimary(one) = item {
-            listed.push(json!({
-                "account": one.account,
-                "ip": one.address,
-                "nameserver": one.name_server,
-            }));
-        }
-        true
-    })?;
-    Ok(ApiResponse::json(200, &Value::Array(listed)))
+    let listed = call.listed(&OperationRequest::AutoprimaryList)?;
+    let listed = listed.into_iter().map(|one: ListedAutoprimary| {
+        json!({ "account": one.account, "ip": one.address, "nameserver": one.name_server })
+    });
+    Ok(ApiResponse::list(listed))
 }
 
 /// Adds an autoprimary.

@@ -7,9 +7,7 @@ use crate::response::{ApiError, ApiResponse, ApiResult};
 
 /// All settings.
 pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
-    let settings = call.settings()?.into_iter();
-    let settings: Vec<Value> = settings.map(setting).collect();
-    Ok(ApiResponse::json(200, &Value::Array(settings)))
+    Ok(ApiResponse::list(call.settings()?.into_iter().map(setting)))
 }
 
 /// One setting.

@@ -1,8 +1,7 @@
 //! `/zones/{id}/cryptokeys`: the DNSSEC keys of a zone.
 
 use nameward_control::operations::{
-    KeyChange, KeyTemplate, ListedItem, ListedZoneKey, OperationRequest, OperationResult,
-    SecretText,
+    KeyChange, KeyTemplate, ListedZoneKey, OperationRequest, OperationResult, SecretText,
 };
 use serde_json::{Value, json};
 
@@ -18,9 +17,7 @@ const BITS_MAX: u64 = 65_535;
 /// All keys of a zone, without their private parts.
 pub fn list(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let zone = call.zone(&zone_name(arguments[0])?)?.name;
-    let keys = keys(call, &zone)?;
-    let keys: Vec<Value> = keys.iter().map(view).collect();
-    Ok(ApiResponse::json(200, &Value::Array(keys)))
+    Ok(ApiResponse::list(keys(call, &zone)?.iter().map(view)))
 }
 
 /// Creates a key, or stores the one that is given.
@@ -115,20 +112,11 @@ pub fn delete(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
 }
 
 fn keys(call: &Call<'_>, zone: &str) -> ApiResult<Vec<ListedZoneKey>> {
-    let mut keys = Vec::new();
-    let request = OperationRequest::KeyList {
-        zone: Some(zone.to_owned()),
-    };
-    let listed = call.list(&request, &mut |item| {
-        if let ListedItem::ZoneKey(key) = item {
-            keys.push(key);
-        }
-        true
-    });
-    match listed {
+    let zone = Some(zone.to_owned());
+    match call.listed(&OperationRequest::KeyList { zone }) {
         // A zone without keys is not signed.
-        Ok(_) | Err(ApiError::NotFound) => Ok(keys),
-        Err(error) => Err(error),
+        Err(ApiError::NotFound) => Ok(Vec::new()),
+        listed => listed,
     }
 }
 

@@ -167,7 +167,7 @@ fn setting_view(event: &FeedEvent, changed: &FeedSettingChange) -> Value {
 
 impl Call<'_> {
     fn feed(&self) -> ApiResult<std::sync::Arc<ChangeFeed>> {
-        let feed = self.api.feed();
+        let feed = self.api.operator.feed();
         feed.ok_or_else(|| ApiError::invalid("this server has no feed of changes"))
     }
 }

@@ -1,8 +1,10 @@
 //! `/zones/{id}/history`, `/difference` and `/rollback`: the versions of a zone in its journal.
 
 use nameward_base::calendar::UtcTime;
-use nameward_control::operations::{ListedItem, OperationRequest, OperationResult, RecordChange};
-use serde_json::{Value, json};
+use nameward_control::operations::{
+    ListedItem, ListedVersion, OperationRequest, OperationResult, RecordChange,
+};
+use serde_json::json;
 
 use crate::operator::Call;
 use crate::response::{ApiError, ApiResponse, ApiResult};
@@ -12,23 +14,20 @@ use super::zone_name;
 /// The versions of a zone, oldest first.
 pub fn list(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let zone = call.zone(&zone_name(arguments[0])?)?.name;
-    let mut versions = Vec::new();
-    call.list(&OperationRequest::ZoneHistory { zone }, &mut |item| {
-        if let ListedItem::Version(version) = item {
-            versions.push(json!({
-                "added": version.added,
-                "before": version.before,
-                "message": version.message,
-                "origin": version.origin,
-                "removed": version.removed,
-                "serial": version.serial,
-                "time": UtcTime::from_unix(version.time).to_string(),
-                "who": version.who,
-            }));
-        }
-        true
-    })?;
-    Ok(ApiResponse::json(200, &Value::Array(versions)))
+    let versions = call.listed(&OperationRequest::ZoneHistory { zone })?;
+    let versions = versions.into_iter().map(|version: ListedVersion| {
+        json!({
+            "added": version.added,
+            "before": version.before,
+            "message": version.message,
+            "origin": version.origin,
+            "removed": version.removed,
+            "serial": version.serial,
+            "time": UtcTime::from_unix(version.time).to_string(),
+            "who": version.who,
+        })
+    });
+    Ok(ApiResponse::list(versions))
 }
 
 /// The records that differ between the serials `from` and `to`; `to` is the newest by default.

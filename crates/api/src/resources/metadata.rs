@@ -1,7 +1,7 @@
 //! `/zones/{id}/metadata`.
 
 use nameward_control::operations::{
-    ListedItem, ListedMetadata, MetadataChange, MetadataRequest, OperationRequest, ZoneAttributes,
+    ListedMetadata, MetadataChange, MetadataRequest, OperationRequest, ZoneAttributes,
 };
 use serde_json::{Value, json};
 
@@ -26,8 +26,9 @@ const ZONE_KINDS: [&str; 8] = [
 pub fn list(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let zone = call.zone(&zone_name(arguments[0])?)?;
     let kinds = stored(call, &zone, None)?.into_iter();
-    let kinds: Vec<Value> = kinds.map(|(kind, items)| view(&kind, &items)).collect();
-    Ok(ApiResponse::json(200, &Value::Array(kinds)))
+    Ok(ApiResponse::list(
+        kinds.map(|(kind, items)| view(&kind, &items)),
+    ))
 }
 
 /// Adds items of a kind.
@@ -78,26 +79,22 @@ pub fn stored(
     zone: &ZoneAttributes,
     kind: Option<&str>,
 ) -> ApiResult<Vec<(String, Vec<String>)>> {
-    let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
-    let mut take = |item: ListedMetadata| match kinds.last_mut() {
-        Some((kind, items)) if *kind == item.kind => items.push(item.content),
-        _ => kinds.push((item.kind, vec![item.content])),
-    };
-    if !zone.is_in_database {
+    let listed: Vec<ListedMetadata> = if zone.is_in_database {
+        call.listed(&OperationRequest::MetadataList {
+            zone: zone.name.clone(),
+            kind: kind.map(str::to_owned),
+        })?
+    } else {
         let is_it = |item: &&ListedMetadata| kind.is_none_or(|kind| kind == item.kind);
-        zone.settings.iter().filter(is_it).cloned().for_each(take);
-        return Ok(kinds);
-    }
-    let request = OperationRequest::MetadataList {
-        zone: zone.name.clone(),
-        kind: kind.map(str::to_owned),
+        zone.settings.iter().filter(is_it).cloned().collect()
     };
-    call.list(&request, &mut |item| {
-        if let ListedItem::Metadata(item) = item {
-            take(item);
+    let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
+    for item in listed {
+        match kinds.last_mut() {
+            Some((kind, items)) if *kind == item.kind => items.push(item.content),
+            _ => kinds.push((item.kind, vec![item.content])),
         }
-        true
-    })?;
+    }
     Ok(kinds)
 }
 

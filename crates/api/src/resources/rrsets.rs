@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use nameward_control::operations::{
-    CommentSpec, ListedItem, OperationRequest, RecordSpec, RrsetChange, RrsetStep, ZoneAttributes,
+    CommentSpec, ListedComment, ListedItem, OperationRequest, RecordSpec, RrsetChange, RrsetStep,
+    ZoneAttributes,
 };
 use nameward_wire::Type;
 use serde_json::Value;
@@ -262,16 +263,13 @@ fn comments_by_rrset(call: &Call<'_>, zone: &ZoneAttributes) -> ApiResult<Commen
     let request = OperationRequest::CommentList {
         zone: zone.name.clone(),
     };
-    call.list(&request, &mut |item| {
-        if let ListedItem::Comment(comment) = item {
-            let key = (comment.name.to_ascii_lowercase(), comment.rtype);
-            comments.entry(key).or_default().push(CommentJson {
-                account: comment.account,
-                content: comment.comment,
-                modified_at: comment.modified_at,
-            });
-        }
-        true
-    })?;
+    for comment in call.listed::<ListedComment>(&request)? {
+        let key = (comment.name.to_ascii_lowercase(), comment.rtype);
+        comments.entry(key).or_default().push(CommentJson {
+            account: comment.account,
+            content: comment.comment,
+            modified_at: comment.modified_at,
+        });
+    }
     Ok(comments)
 }

@@ -1,6 +1,8 @@
 //! `/search-data`: zones, records and comments by name or content.
 
-use nameward_control::operations::{ListedItem, OperationRequest};
+use nameward_control::operations::{
+    FoundRecord, ListedComment, ListedItem, OperationRequest, matches_pattern,
+};
 use serde_json::{Value, json};
 
 use crate::content;
@@ -52,7 +54,7 @@ pub fn search(call: &Call<'_>, _: &[&str]) -> ApiResult {
     if comments {
         found.extend(find_comments(call, pattern, max)?);
     }
-    Ok(ApiResponse::json(200, &Value::Array(found)))
+    Ok(ApiResponse::list(found))
 }
 
 fn find_zones(call: &Call<'_>, pattern: &str, max: usize) -> ApiResult<Vec<Value>> {
@@ -76,83 +78,49 @@ fn find_zones(call: &Call<'_>, pattern: &str, max: usize) -> ApiResult<Vec<Value
 }
 
 fn find_records(call: &Call<'_>, pattern: &str, max: usize) -> ApiResult<Vec<Value>> {
-    let mut found = Vec::new();
-    let request = OperationRequest::RecordSearch {
+    let found = call.listed(&OperationRequest::RecordSearch {
         pattern: pattern.to_owned(),
         limit: max as u64,
-    };
-    call.list(&request, &mut |item| {
-        if let ListedItem::Found(hit) = item {
-            let mut record = hit.record;
-            found.push(json!({
-                "content": content::shown(&mut record),
-                "disabled": record.disabled,
-                "name": record.name,
-                "object_type": "record",
-                "ttl": record.ttl,
-                "type": record.rtype,
-                "zone": hit.zone,
-                "zone_id": zone_id(&hit.zone),
-            }));
-        }
-        true
     })?;
-    Ok(found)
+    let found = found.into_iter().map(|hit: FoundRecord| {
+        let mut record = hit.record;
+        json!({
+            "content": content::shown(&mut record),
+            "disabled": record.disabled,
+            "name": record.name,
+            "object_type": "record",
+            "ttl": record.ttl,
+            "type": record.rtype,
+            "zone": hit.zone,
+            "zone_id": zone_id(&hit.zone),
+        })
+    });
+    Ok(found.collect())
 }
 
 fn find_comments(call: &Call<'_>, pattern: &str, max: usize) -> ApiResult<Vec<Value>> {
-    let mut found = Vec::new();
-    let request = OperationRequest::CommentSearch {
+    let found = call.listed(&OperationRequest::CommentSearch {
         pattern: pattern.to_owned(),
         limit: max as u64,
-    };
-    call.list(&request, &mut |item| {
-        if let ListedItem::Comment(comment) = item {
-            let zone = comment.zone.unwrap_or_default();
-            found.push(json!({
-                "content": comment.comment,
-                "name": comment.name,
-                "object_type": "comment",
-                "type": comment.rtype,
-                "zone": zone,
-                "zone_id": zone_id(&zone),
-            }));
-        }
-        true
     })?;
-    Ok(found)
+    let found = found.into_iter().map(|comment: ListedComment| {
+        let zone = comment.zone.unwrap_or_default();
+        json!({
+            "content": comment.comment,
+            "name": comment.name,
+            "object_type": "comment",
+            "type": comment.rtype,
+            "zone": zone,
+            "zone_id": zone_id(&zone),
+        })
+    });
+    Ok(found.collect())
 }
 
-/// Whether a text matches a pattern, in any letter case and with or without a final dot. It takes a time of at most pattern times
-/// text.
+/// Whether a text matches a pattern, in any letter case and with or without a final dot.
 pub fn matches(pattern: &str, text: &str) -> bool {
-    let plain =
-        |text: &str| -> Vec<u8> { text.trim_end_matches('.').to_ascii_lowercase().into_bytes() };
-    let (pattern, text) = (plain(pattern), plain(text));
-    let (mut p, mut t) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while t < text.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                star = Some((p, t));
-                p += 1;
-            }
-            Some(octet) if *octet == b'?' || *octet == text[t] => {
-                p += 1;
-                t += 1;
-            }
-            _ => match star {
-                // The last star takes one more octet.
-                Some((at, from)) => {
-                    star = Some((at, from + 1));
-                    p = at + 1;
-                    t = from + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|octet| *octet == b'*')
+    let pattern = pattern.trim_end_matches('.').to_ascii_lowercase();
+    matches_pattern(&pattern, text.trim_end_matches('.'))
 }
 
 #[cfg(test)]

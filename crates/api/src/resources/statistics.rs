@@ -1,7 +1,6 @@
 //! `/statistics`: counters and rings.
 
 use nameward_control::web::statistics;
-use serde_json::Value;
 
 use crate::operator::Call;
 use crate::response::{ApiError, ApiResponse, ApiResult};
@@ -13,5 +12,5 @@ pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
     let mnemonic = |rtype| nameward_wire::Type(rtype).mnemonic();
     let items = statistics(&call.snapshot()?, name, rings, mnemonic);
     let items = items.ok_or_else(|| ApiError::invalid("Unknown statistic name"))?;
-    Ok(ApiResponse::json(200, &Value::Array(items)))
+    Ok(ApiResponse::list(items))
 }

@@ -1,8 +1,6 @@
 //! `/tsigkeys`.
 
-use nameward_control::operations::{
-    ListedItem, ListedTsigKey, OperationRequest, OperationResult, SecretText,
-};
+use nameward_control::operations::{ListedTsigKey, OperationRequest, OperationResult, SecretText};
 use serde_json::{Value, json};
 
 use crate::fields::{optional_string, string};
@@ -11,9 +9,8 @@ use crate::response::{ApiError, ApiResponse, ApiResult};
 
 /// All keys, without their secrets.
 pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
-    let keys = keys(call, false)?;
-    let keys: Vec<Value> = keys.iter().map(|key| view(key, "")).collect();
-    Ok(ApiResponse::json(200, &Value::Array(keys)))
+    let keys = call.listed(&OperationRequest::TsigList { secrets: false })?;
+    Ok(ApiResponse::list(keys.iter().map(|key| view(key, ""))))
 }
 
 /// Creates a key, with the given secret or a new one.
@@ -94,21 +91,11 @@ fn store(
     }
 }
 
-fn keys(call: &Call<'_>, secrets: bool) -> ApiResult<Vec<ListedTsigKey>> {
-    let mut keys = Vec::new();
-    call.list(&OperationRequest::TsigList { secrets }, &mut |item| {
-        if let ListedItem::TsigKey(key) = item {
-            keys.push(key);
-        }
-        true
-    })?;
-    Ok(keys)
-}
-
 /// Finds a key by name.
 pub fn find(call: &Call<'_>, name: &str) -> ApiResult<ListedTsigKey> {
-    let keys = keys(call, true)?.into_iter();
-    let found = { keys }.find(|key| plain(&key.name) == plain(name));
+    let keys: Vec<ListedTsigKey> = call.listed(&OperationRequest::TsigList { secrets: true })?;
+    let mut keys = keys.into_iter();
+    let found = keys.find(|key| plain(&key.name) == plain(name));
     let name = name.trim_end_matches('.');
     found.ok_or_else(|| {
         let text = format!("TSIG key with name '{name}' not found");

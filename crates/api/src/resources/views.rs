@@ -1,7 +1,7 @@
 //! `/views` and `/networks`, as in PowerDNS 5: views are those of the configuration and those in the state store, which
 //! can be changed here.
 
-use nameward_control::operations::{ListedItem, ListedNetwork, ListedView, OperationRequest};
+use nameward_control::operations::{ListedNetwork, ListedView, OperationRequest};
 use serde_json::json;
 
 use crate::fields::{optional_string, string};
@@ -10,14 +10,14 @@ use crate::response::{ApiError, ApiResponse, ApiResult};
 
 /// The names of all views.
 pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
-    let views = views(call)?;
+    let views: Vec<ListedView> = call.listed(&OperationRequest::ViewList)?;
     let names: Vec<_> = views.iter().map(|view| &view.name).collect();
     Ok(ApiResponse::json(200, &json!({ "views": names })))
 }
 
 /// The zone versions of a view.
 pub fn show(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
-    let views = views(call)?;
+    let views: Vec<ListedView> = call.listed(&OperationRequest::ViewList)?;
     let view = views.iter().find(|view| view.name == arguments[0]);
     let view = view.ok_or(ApiError::NotFound)?;
     Ok(ApiResponse::json(200, &json!({ "zones": view.zones })))
@@ -44,14 +44,14 @@ pub fn remove_zone(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
 
 /// All networks, each with its view.
 pub fn list_networks(call: &Call<'_>, _: &[&str]) -> ApiResult {
-    let networks = networks(call)?;
+    let networks: Vec<ListedNetwork> = call.listed(&OperationRequest::NetworkList)?;
     Ok(ApiResponse::json(200, &json!({ "networks": networks })))
 }
 
 /// One network with its view.
 pub fn show_network(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let network = network(arguments)?;
-    let mut networks = networks(call)?;
+    let mut networks: Vec<ListedNetwork> = call.listed(&OperationRequest::NetworkList)?;
     networks.retain(|known| known.network == network);
     if networks.is_empty() {
         return Err(ApiError::NotFound);
@@ -86,26 +86,4 @@ fn network(arguments: &[&str]) -> ApiResult<String> {
     let network: Option<ipnet::IpNet> = network.parse().ok();
     let wrong = || ApiError::invalid("expected an address and a prefix length");
     Ok(network.ok_or_else(wrong)?.trunc().to_string())
-}
-
-fn views(call: &Call<'_>) -> ApiResult<Vec<ListedView>> {
-    let mut views = Vec::new();
-    call.list(&OperationRequest::ViewList, &mut |item| {
-        if let ListedItem::View(view) = item {
-            views.push(view);
-        }
-        true
-    })?;
-    Ok(views)
-}
-
-fn networks(call: &Call<'_>) -> ApiResult<Vec<ListedNetwork>> {
-    let mut networks = Vec::new();
-    call.list(&OperationRequest::NetworkList, &mut |item| {
-        if let ListedItem::Network(network) = item {
-            networks.push(network);
-        }
-        true
-    })?;
-    Ok(networks)
 }

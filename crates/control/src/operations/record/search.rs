@@ -60,13 +60,13 @@ impl Operations {
             let zone = zone.stored();
             for node in zone.nodes_in_order() {
                 let name = node.name().to_string();
-                let is_named = matches(&pattern, name.trim_end_matches('.'));
+                let is_named = matches_pattern(&pattern, name.trim_end_matches('.'));
                 for rrset in node.rrsets() {
                     for record in rrset.records() {
                         let mut content = String::new();
                         // The data of a zone is valid.
                         let _ = write_text(rrset.rtype(), record.rdata, &mut content);
-                        if !is_named && !matches(&pattern, content.trim_end_matches('.')) {
+                        if !is_named && !matches_pattern(&pattern, content.trim_end_matches('.')) {
                             continue;
                         }
                         if found >= limit || !is_open {
@@ -92,9 +92,7 @@ impl Operations {
         }
         Ok(OperationResult::Listed { items: found })
     }
-}
 
-impl Operations {
     /// Finds comments of all database zones by a pattern for their owners or texts, with one query for each database.
     pub fn search_comments(&self, pattern: &str, limit: u64, items: ItemSink<'_>) -> Outcome {
         let limit = limit.clamp(1, RESULTS_MAX);
@@ -134,8 +132,9 @@ fn like_pattern(pattern: &str) -> String {
     like
 }
 
-/// Checks whether a text matches a lower-case pattern. Costs at most the product of their lengths.
-fn matches(pattern: &str, text: &str) -> bool {
+/// Checks whether a text matches a lower-case pattern: `*` matches anything, `?` one character. Costs at most the
+/// product of their lengths.
+pub fn matches_pattern(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t, mut star) = (0, 0, None);
     while t < text.len() {
@@ -149,6 +148,7 @@ fn matches(pattern: &str, text: &str) -> bool {
                 t += 1;
             }
             _ => match star {
+                // The last star takes one more octet.
                 Some((at, from)) => {
                     star = Some((at, from + 1));
                     (p, t) = (at + 1, from + 1);
@@ -176,7 +176,7 @@ mod tests {
             ("*a*b*c", "xaxbxc", true),
             ("*a*b*c", "xaxbx", false),
         ] {
-            assert_eq!(matches(pattern, text), is_match, "{pattern} {text}");
+            assert_eq!(matches_pattern(pattern, text), is_match, "{pattern} {text}");
         }
         assert_eq!(like_pattern("a*_b?%|"), "a%|_b_|%||");
     }
