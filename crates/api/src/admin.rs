@@ -39,6 +39,7 @@ use nameward_control::operations::{
 use crate::operator::Api;
 use crate::request::ApiMethod;
 use crate::response::ApiResponse;
+use crate::routes::path_arguments;
 
 pub(crate) use login::{LOGIN_MAX, logged_in, login_page, redirect_to_login};
 pub(crate) use page::{HEADERS, refusal};
@@ -70,39 +71,33 @@ pub(crate) struct Visit<'v> {
 type Handler = fn(&Visit<'_>, &[&str]) -> PageResult;
 
 struct AdminRoute {
-    pattern: &'static [&'static str],
+    path: &'static str,
     get: Option<Handler>,
     post: Option<Handler>,
 }
 
-const ANY: &str = "{}";
-
-const fn route(
-    pattern: &'static [&'static str],
-    get: Option<Handler>,
-    post: Option<Handler>,
-) -> AdminRoute {
-    AdminRoute { pattern, get, post }
+const fn route(path: &'static str, get: Option<Handler>, post: Option<Handler>) -> AdminRoute {
+    AdminRoute { path, get, post }
 }
 
 #[rustfmt::skip]
 const ROUTES: &[AdminRoute] = &[
-    route(&[], Some(zones::home), None),
-    route(&["logout"], None, Some(login::logout)),
-    route(&["zones"], Some(zones::list), None),
-    route(&["new-zone"], Some(zones::new), Some(zones::create)),
-    route(&["search"], Some(zones::search), None),
-    route(&["audit"], Some(audit::list), None),
-    route(&["api-keys"], Some(api_keys::list), Some(api_keys::change)),
-    route(&["deleted"], Some(deleted::list), Some(deleted::restore)),
-    route(&["zones", ANY], Some(zone::show), None),
-    route(&["zones", ANY, "rrset"], Some(editor::form), Some(editor::change)),
-    route(&["zones", ANY, "import"], Some(import::form), Some(import::import)),
-    route(&["zones", ANY, "export"], Some(import::export), None),
-    route(&["zones", ANY, "dnssec"], Some(dnssec::show), Some(dnssec::change)),
-    route(&["zones", ANY, "transfers"], Some(transfers::show), Some(transfers::start)),
-    route(&["zones", ANY, "history"], Some(history::list), Some(history::roll_back)),
-    route(&["zones", ANY, "delete"], Some(zone::confirm_deletion), Some(zone::delete)),
+    route("", Some(zones::home), None),
+    route("/logout", None, Some(login::logout)),
+    route("/zones", Some(zones::list), None),
+    route("/new-zone", Some(zones::new), Some(zones::create)),
+    route("/search", Some(zones::search), None),
+    route("/audit", Some(audit::list), None),
+    route("/api-keys", Some(api_keys::list), Some(api_keys::change)),
+    route("/deleted", Some(deleted::list), Some(deleted::restore)),
+    route("/zones/{}", Some(zone::show), None),
+    route("/zones/{}/rrset", Some(editor::form), Some(editor::change)),
+    route("/zones/{}/import", Some(import::form), Some(import::import)),
+    route("/zones/{}/export", Some(import::export), None),
+    route("/zones/{}/dnssec", Some(dnssec::show), Some(dnssec::change)),
+    route("/zones/{}/transfers", Some(transfers::show), Some(transfers::start)),
+    route("/zones/{}/history", Some(history::list), Some(history::roll_back)),
+    route("/zones/{}/delete", Some(zone::confirm_deletion), Some(zone::delete)),
 ];
 
 impl Admin {
@@ -146,23 +141,15 @@ impl Admin {
 impl Visit<'_> {
     fn dispatch(&self) -> PageResult {
         let path = &self.request.path;
-        let is_same = |(pattern, segment): (&&str, &String)| *pattern == ANY || *pattern == segment;
-        let matches = |route: &&AdminRoute| {
-            let pattern = route.pattern;
-            pattern.len() == path.len() && pattern.iter().zip(path).all(is_same)
-        };
         let not_found = || OperationError::not_found("There is no such page.");
-        let route = ROUTES.iter().find(matches).ok_or_else(not_found)?;
+        let mut routes = ROUTES.iter();
+        let found = routes.find_map(|route| Some((route, path_arguments(route.path, path)?)));
+        let (route, arguments) = found.ok_or_else(not_found)?;
         let handler = match self.request.method {
             ApiMethod::Get => route.get,
             ApiMethod::Post => route.post,
             _ => None,
         };
-        let segments = route.pattern.iter().zip(path);
-        let arguments: Vec<&str> = segments
-            .filter(|(pattern, _)| **pattern == ANY)
-            .map(|(_, segment)| segment.as_str())
-            .collect();
         handler.ok_or_else(not_found)?(self, &arguments)
     }
 
@@ -243,13 +230,8 @@ mod tests {
     #[test]
     fn every_path_has_one_route() {
         for (at, route) in ROUTES.iter().enumerate() {
-            let same = |other: &AdminRoute| other.pattern == route.pattern;
-            assert_eq!(
-                ROUTES.iter().position(same),
-                Some(at),
-                "{:?}",
-                route.pattern
-            );
+            let same = |other: &AdminRoute| other.path == route.path;
+            assert_eq!(ROUTES.iter().position(same), Some(at), "{:?}", route.path);
         }
     }
 }

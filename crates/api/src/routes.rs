@@ -1,6 +1,9 @@
-//! Owns the table of routes: a path pattern, its methods and their handlers.
+//! Owns the table of routes: a method at a path, its handler, and its description.
 
-use crate::openapi;
+use crate::openapi::{
+    self,
+    DescribedReply::{self, Empty, Many, One, Text},
+};
 use crate::operator::{Api, Call};
 use crate::request::{ApiMethod, ApiRequest};
 use crate::resources::{
@@ -11,79 +14,100 @@ use crate::response::{ApiError, ApiResponse, ApiResult, ReplyRest};
 use nameward_control::api_keys::ApiKey;
 use std::sync::Arc;
 
-/// Answers a request; gets the segments that match `{}` in the pattern.
+/// Answers a request; gets the segments that match those in braces.
 type Handler = fn(&Call<'_>, &[&str]) -> ApiResult;
 
-/// A pattern below `/api`, and what each method does there.
-struct ApiRoute {
-    pattern: &'static [&'static str],
-    methods: &'static [(ApiMethod, Handler)],
-}
-
-/// The segment of a pattern that matches any text.
-const ANY: &str = "{}";
-
-macro_rules! server {
-    ($($segment:expr),*) => { &["v1", "servers", "localhost", $($segment),*] };
+/// A method at a path.
+pub struct ApiRoute {
+    pub method: ApiMethod,
+    /// The path below `/api`; a segment in braces matches any text, and names the parameter.
+    pub path: &'static str,
+    handler: Handler,
+    pub summary: &'static str,
+    /// Query parameters.
+    pub query: &'static [&'static str],
+    /// The schema of the body.
+    pub body: Option<&'static str>,
+    pub reply: DescribedReply,
 }
 
 use ApiMethod::{Delete, Get, Patch, Post, Put};
 
+macro_rules! routes {
+    ($($method:ident $path:literal $handler:path, $summary:literal [$($query:literal),*] $body:expr => $reply:expr;)*) => {
+        &[$(ApiRoute {
+            method: $method,
+            path: $path,
+            handler: $handler,
+            summary: $summary,
+            query: &[$($query),*],
+            body: $body,
+            reply: $reply,
+        }),*]
+    };
+}
+
+const ZONE: Option<&str> = Some("Zone");
+
 #[rustfmt::skip]
-const ROUTES: &[ApiRoute] = &[
-    ApiRoute { pattern: &[], methods: &[(Get, servers::versions)] },
-    ApiRoute { pattern: &["docs"], methods: &[(Get, openapi::show)] },
-    ApiRoute { pattern: &["docs.json"], methods: &[(Get, openapi::show)] },
-    ApiRoute { pattern: &["v1"], methods: &[(Get, servers::features)] },
-    ApiRoute { pattern: &["v1", "servers"], methods: &[(Get, servers::list)] },
-    ApiRoute { pattern: server![], methods: &[(Get, servers::show)] },
-    ApiRoute { pattern: server!["config"], methods: &[(Get, config::list)] },
-    ApiRoute { pattern: server!["config", ANY], methods: &[(Get, config::show)] },
-    ApiRoute { pattern: server!["statistics"], methods: &[(Get, statistics::list)] },
-    ApiRoute { pattern: server!["search-data"], methods: &[(Get, search::search)] },
-    ApiRoute { pattern: server!["cache", "flush"], methods: &[(Put, cache::flush)] },
-    ApiRoute { pattern: server!["operations"], methods: &[(Post, operations::run)] },
-    ApiRoute { pattern: server!["audit"], methods: &[(Get, audit::list)] },
-    ApiRoute { pattern: server!["events"], methods: &[(Get, events::open)] },
-    ApiRoute { pattern: server!["autoprimaries"], methods: &[(Get, autoprimaries::list), (Post, autoprimaries::add)] },
-    ApiRoute { pattern: server!["autoprimaries", ANY, ANY], methods: &[(Delete, autoprimaries::remove)] },
-    ApiRoute { pattern: server!["tsigkeys"], methods: &[(Get, tsigkeys::list), (Post, tsigkeys::create)] },
-    ApiRoute {
-        pattern: server!["tsigkeys", ANY],
-        methods: &[(Get, tsigkeys::show), (Put, tsigkeys::change), (Delete, tsigkeys::delete)],
-    },
-    ApiRoute { pattern: server!["views"], methods: &[(Get, views::list)] },
-    ApiRoute { pattern: server!["views", ANY], methods: &[(Get, views::show), (Post, views::add_zone)] },
-    ApiRoute { pattern: server!["views", ANY, ANY], methods: &[(Delete, views::remove_zone)] },
-    ApiRoute { pattern: server!["networks"], methods: &[(Get, views::list_networks)] },
-    ApiRoute { pattern: server!["networks", ANY, ANY], methods: &[(Get, views::show_network), (Put, views::set_network), (Delete, views::remove_network)] },
-    ApiRoute {
-        pattern: server!["zones"],
-        methods: &[(Get, zones::list), (Post, zones::create), (Patch, changes::patch_many)],
-    },
-    ApiRoute {
-        pattern: server!["zones", ANY],
-        methods: &[(Get, zones::show), (Put, zones::change), (Patch, zones::patch), (Delete, zones::delete)],
-    },
-    ApiRoute { pattern: server!["zones", ANY, "axfr-retrieve"], methods: &[(Put, actions::retrieve)] },
-    ApiRoute { pattern: server!["zones", ANY, "notify"], methods: &[(Put, actions::notify)] },
-    ApiRoute { pattern: server!["zones", ANY, "rectify"], methods: &[(Put, actions::rectify)] },
-    ApiRoute { pattern: server!["zones", ANY, "history"], methods: &[(Get, history::list)] },
-    ApiRoute { pattern: server!["zones", ANY, "difference"], methods: &[(Get, history::difference)] },
-    ApiRoute { pattern: server!["zones", ANY, "rollback"], methods: &[(Put, history::rollback)] },
-    ApiRoute { pattern: server!["zones", ANY, "export"], methods: &[(Get, actions::export)] },
-    ApiRoute { pattern: server!["zones", ANY, "check"], methods: &[(Get, actions::check)] },
-    ApiRoute { pattern: server!["zones", ANY, "metadata"], methods: &[(Get, metadata::list), (Post, metadata::add)] },
-    ApiRoute {
-        pattern: server!["zones", ANY, "metadata", ANY],
-        methods: &[(Get, metadata::show), (Put, metadata::set), (Delete, metadata::delete)],
-    },
-    ApiRoute { pattern: server!["zones", ANY, "cryptokeys"], methods: &[(Get, cryptokeys::list), (Post, cryptokeys::create)] },
-    ApiRoute {
-        pattern: server!["zones", ANY, "cryptokeys", ANY],
-        methods: &[(Get, cryptokeys::show), (Put, cryptokeys::change), (Delete, cryptokeys::delete)],
-    },
-];
+pub const ROUTES: &[ApiRoute] = routes! {
+    Get "" servers::versions, "List the versions of the API" [] None => Many("Object");
+    Get "/docs" openapi::show, "This description" [] None => One(200, "Object");
+    Get "/docs.json" openapi::show, "This description" [] None => One(200, "Object");
+    Get "/v1" servers::features, "Show the features of this version" [] None => One(200, "Object");
+    Get "/v1/servers" servers::list, "List the servers: this one" [] None => Many("Server");
+    Get "/v1/servers/localhost" servers::show, "Show the server" [] None => One(200, "Server");
+    Get "/v1/servers/localhost/config" config::list, "List settings under their PowerDNS names" [] None => Many("Setting");
+    Get "/v1/servers/localhost/config/{setting}" config::show, "Show a setting" [] None => One(200, "Setting");
+    Get "/v1/servers/localhost/statistics" statistics::list, "List counters and rings" ["statistic", "includerings"] None => Many("Object");
+    Get "/v1/servers/localhost/search-data" search::search, "Search zones, records and comments" ["q", "max", "object_type"] None => Many("Object");
+    Get "/v1/servers/localhost/audit" audit::list, "List requested changes, newest first" ["zone", "key", "since", "before", "limit"] None => Many("AuditEntry");
+    Get "/v1/servers/localhost/events" events::open, "Follow changes of zones as server-sent events; Last-Event-ID resumes" ["zone"] None => Text("text/event-stream");
+    Post "/v1/servers/localhost/operations" operations::run, "Run an operation of the control socket" [] Some("Operation") => Text("application/x-ndjson");
+    Put "/v1/servers/localhost/cache/flush" cache::flush, "Flush the caches at a name" ["domain"] None => One(200, "Object");
+    Get "/v1/servers/localhost/autoprimaries" autoprimaries::list, "List autoprimaries" [] None => Many("Autoprimary");
+    Post "/v1/servers/localhost/autoprimaries" autoprimaries::add, "Add an autoprimary" [] Some("Autoprimary") => Empty;
+    Delete "/v1/servers/localhost/autoprimaries/{ip}/{nameserver}" autoprimaries::remove, "Remove an autoprimary" [] None => Empty;
+    Get "/v1/servers/localhost/tsigkeys" tsigkeys::list, "List TSIG keys, without secrets" [] None => Many("TsigKey");
+    Post "/v1/servers/localhost/tsigkeys" tsigkeys::create, "Create a TSIG key" [] Some("TsigKey") => One(201, "TsigKey");
+    Get "/v1/servers/localhost/tsigkeys/{tsigkey_id}" tsigkeys::show, "Show a TSIG key with its secret" [] None => One(200, "TsigKey");
+    Put "/v1/servers/localhost/tsigkeys/{tsigkey_id}" tsigkeys::change, "Change a TSIG key" [] Some("TsigKey") => One(200, "TsigKey");
+    Delete "/v1/servers/localhost/tsigkeys/{tsigkey_id}" tsigkeys::delete, "Delete a TSIG key" [] None => Empty;
+    Get "/v1/servers/localhost/views" views::list, "List views" [] None => One(200, "Object");
+    Get "/v1/servers/localhost/views/{view}" views::show, "Show a view" [] None => One(200, "Object");
+    Post "/v1/servers/localhost/views/{view}" views::add_zone, "Add a zone to a view" [] Some("Object") => Empty;
+    Delete "/v1/servers/localhost/views/{view}/{zone_id}" views::remove_zone, "Remove a zone from a view" [] None => Empty;
+    Get "/v1/servers/localhost/networks" views::list_networks, "List networks" [] None => One(200, "Object");
+    Get "/v1/servers/localhost/networks/{ip}/{prefix}" views::show_network, "Show a network" [] None => One(200, "Object");
+    Put "/v1/servers/localhost/networks/{ip}/{prefix}" views::set_network, "Set the view of a network" [] Some("Object") => Empty;
+    Delete "/v1/servers/localhost/networks/{ip}/{prefix}" views::remove_network, "Remove a network" [] None => Empty;
+    Get "/v1/servers/localhost/zones" zones::list, "List zones" ["zone", "dnssec", "limit", "offset", "after", "sort", "q"] None => Many("Zone");
+    Post "/v1/servers/localhost/zones" zones::create, "Create a zone" ["rrsets"] ZONE => One(201, "Zone");
+    Patch "/v1/servers/localhost/zones" changes::patch_many, "Change RRsets of several zones" ["check"] Some("ZonesChange") => One(200, "ZonesChanged");
+    Get "/v1/servers/localhost/zones/{zone_id}" zones::show, "Show a zone with its RRsets"
+        ["rrsets", "rrset_name", "rrset_type", "include_disabled", "limit", "offset", "after", "sort", "q"] None => One(200, "Zone");
+    Put "/v1/servers/localhost/zones/{zone_id}" zones::change, "Change settings of a zone, or replace its RRsets" ["check"] ZONE => Empty;
+    Patch "/v1/servers/localhost/zones/{zone_id}" zones::patch, "Change RRsets, all or none" ["check"] ZONE => Empty;
+    Delete "/v1/servers/localhost/zones/{zone_id}" zones::delete, "Delete a zone" [] None => Empty;
+    Put "/v1/servers/localhost/zones/{zone_id}/axfr-retrieve" actions::retrieve, "Transfer a secondary zone" [] None => One(200, "Object");
+    Put "/v1/servers/localhost/zones/{zone_id}/notify" actions::notify, "Send NOTIFY to the secondaries" [] None => One(200, "Object");
+    Get "/v1/servers/localhost/zones/{zone_id}/check" actions::check, "Report errors and warnings about a zone" [] None => One(200, "Object");
+    Put "/v1/servers/localhost/zones/{zone_id}/rectify" actions::rectify, "Recompute derived columns" [] None => One(200, "Object");
+    Get "/v1/servers/localhost/zones/{zone_id}/export" actions::export, "Export a zone as a zone file" [] None => Text("text/plain");
+    Get "/v1/servers/localhost/zones/{zone_id}/history" history::list, "List the versions in the journal" [] None => Many("Version");
+    Get "/v1/servers/localhost/zones/{zone_id}/difference" history::difference, "Compare two versions" ["from", "to"] None => One(200, "Object");
+    Put "/v1/servers/localhost/zones/{zone_id}/rollback" history::rollback, "Restore a version" ["serial", "check"] None => One(200, "ZoneChanged");
+    Get "/v1/servers/localhost/zones/{zone_id}/metadata" metadata::list, "List metadata" [] None => Many("Metadata");
+    Post "/v1/servers/localhost/zones/{zone_id}/metadata" metadata::add, "Add metadata" [] Some("Metadata") => One(201, "Metadata");
+    Get "/v1/servers/localhost/zones/{zone_id}/metadata/{metadata_kind}" metadata::show, "Show metadata of a kind" [] None => One(200, "Metadata");
+    Put "/v1/servers/localhost/zones/{zone_id}/metadata/{metadata_kind}" metadata::set, "Replace metadata of a kind" [] Some("Metadata") => One(200, "Metadata");
+    Delete "/v1/servers/localhost/zones/{zone_id}/metadata/{metadata_kind}" metadata::delete, "Delete metadata of a kind" [] None => Empty;
+    Get "/v1/servers/localhost/zones/{zone_id}/cryptokeys" cryptokeys::list, "List DNSSEC keys" [] None => Many("Cryptokey");
+    Post "/v1/servers/localhost/zones/{zone_id}/cryptokeys" cryptokeys::create, "Create or import a DNSSEC key" [] Some("Cryptokey") => One(201, "Cryptokey");
+    Get "/v1/servers/localhost/zones/{zone_id}/cryptokeys/{cryptokey_id}" cryptokeys::show, "Show a DNSSEC key with its private key" [] None => One(200, "Cryptokey");
+    Put "/v1/servers/localhost/zones/{zone_id}/cryptokeys/{cryptokey_id}" cryptokeys::change, "Activate, publish or withdraw a DNSSEC key" [] Some("Cryptokey") => Empty;
+    Delete "/v1/servers/localhost/zones/{zone_id}/cryptokeys/{cryptokey_id}" cryptokeys::delete, "Delete a DNSSEC key" [] None => Empty;
+};
 
 impl Api {
     /// Answers a request of a client that has shown this key. It may block.
@@ -112,27 +136,23 @@ impl Api {
 
 fn dispatch(call: &Call<'_>) -> ApiResult {
     let path = &call.request.path;
-    let route = ROUTES.iter().find(|route| matches(route.pattern, path));
-    let route = route.ok_or(ApiError::NotFound)?;
+    let at_path = ROUTES.iter();
+    let at_path = at_path.filter_map(|route| Some((route, path_arguments(route.path, path)?)));
+    let mut at_path = at_path.peekable();
+    at_path.peek().ok_or(ApiError::NotFound)?;
     if call.request.method == ApiMethod::Options {
         return Ok(preflight());
     }
-    let mut methods = route.methods.iter();
-    let found = methods.find(|(method, _)| *method == call.request.method);
-    let (method, handler) = found.ok_or(ApiError::MethodNotAllowed)?;
+    let found = at_path.find(|(route, _)| route.method == call.request.method);
+    let (route, arguments) = found.ok_or(ApiError::MethodNotAllowed)?;
     // A client that requests an unsupported dry run does not want a change.
-    let is_read = *method == Get || openapi::takes(route.pattern, *method, "check");
+    let is_read = route.method == Get || route.query.contains(&"check");
     if !is_read && call.request.flag("check", false)? {
         return Err(ApiError::invalid(
             "check=true is not supported here: it covers changes of RRsets and rollbacks; nothing was changed",
         ));
     }
-    let segments = route.pattern.iter().zip(path);
-    let arguments: Vec<&str> = segments
-        .filter(|(pattern, _)| **pattern == ANY)
-        .map(|(_, segment)| segment.as_str())
-        .collect();
-    handler(call, &arguments)
+    (route.handler)(call, &arguments)
 }
 
 /// The reply to a CORS preflight request; the actual requests still need the key.
@@ -146,9 +166,19 @@ pub fn preflight() -> ApiResponse {
         .with("access-control-max-age", "3600")
 }
 
-fn matches(pattern: &[&str], path: &[String]) -> bool {
-    let is_same = |(pattern, segment): (&&str, &String)| *pattern == ANY || *pattern == segment;
-    pattern.len() == path.len() && pattern.iter().zip(path).all(is_same)
+/// Returns the segments of a path that match those in braces; `None` if the path does not match.
+pub fn path_arguments<'p>(pattern: &str, path: &'p [String]) -> Option<Vec<&'p str>> {
+    let mut segments = path.iter();
+    let mut arguments = Vec::new();
+    for expected in pattern.split('/').filter(|segment| !segment.is_empty()) {
+        let segment = segments.next()?;
+        if expected.starts_with('{') {
+            arguments.push(segment.as_str());
+        } else if expected != segment {
+            return None;
+        }
+    }
+    segments.next().is_none().then_some(arguments)
 }
 
 #[cfg(test)]
@@ -156,30 +186,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_route_is_described_and_every_description_has_a_route() {
-        let mut served = 0;
-        for route in ROUTES {
-            for (method, _) in route.methods {
-                let count = openapi::count(route.pattern, *method);
-                assert_eq!(count, 1, "{method:?} {:?}", route.pattern);
-                served += 1;
-            }
-        }
-        assert_eq!(served, openapi::COUNT);
-    }
-
-    #[test]
     fn no_two_routes_match_one_path() {
-        for (at, route) in ROUTES.iter().enumerate() {
-            let path: Vec<String> = route
-                .pattern
+        for route in ROUTES {
+            let segments = route.path.split('/').skip(1);
+            let path: Vec<String> = segments
+                .map(|segment| {
+                    let is_parameter = segment.starts_with('{');
+                    let segment = if is_parameter {
+                        "example.org."
+                    } else {
+                        segment
+                    };
+                    segment.to_owned()
+                })
+                .collect();
+            let is_it = |other: &&ApiRoute| path_arguments(other.path, &path).is_some();
+            let found: Vec<_> = ROUTES
                 .iter()
-                .map(|segment| segment.replace("{}", "example.org."))
+                .filter(is_it)
+                .map(|other| other.path)
                 .collect();
-            let found: Vec<usize> = (0..ROUTES.len())
-                .filter(|other| matches(ROUTES[*other].pattern, &path))
-                .collect();
-            assert_eq!(found, [at], "{path:?}");
+            assert!(found.iter().all(|other| *other == route.path), "{path:?}");
+            assert!(!found.is_empty(), "{path:?}");
+            let is_same = |other: &&ApiRoute| is_it(other) && other.method == route.method;
+            assert_eq!(ROUTES.iter().filter(is_same).count(), 1, "{path:?}");
         }
     }
 }
