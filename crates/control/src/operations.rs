@@ -325,14 +325,25 @@ impl Operations {
         }
     }
 
+    /// Waits for a database; an error names it.
+    fn wait<T>(
+        &self,
+        database: &Database,
+        work: impl Future<Output = Result<T, WriteError>>,
+    ) -> Outcome<T> {
+        let done = self.runtime.block_on(work);
+        done.map_err(|error| database.error(&error))
+    }
+
+    /// Checks whether a backend is a database.
+    fn is_database(&self, rank: u16) -> bool {
+        self.databases.iter().any(|database| database.rank == rank)
+    }
+
     /// Finds the database that serves a zone, and the zone's row there.
     fn locate(&self, name: &NameBuf) -> Outcome<(&Database, ZoneRow)> {
-        let find = |database: &Database| {
-            let find = database.backend.find_zone(name.as_name());
-            self.runtime
-                .block_on(find)
-                .map_err(|error| database.error(&error))
-        };
+        let find =
+            |database: &Database| self.wait(database, database.backend.find_zone(name.as_name()));
         if let Some(rank) = (self.rank_of)(name.as_name()) {
             let serves = self.databases.iter().find(|database| database.rank == rank);
             let database = serves.ok_or_else(|| {
@@ -352,9 +363,7 @@ impl Operations {
                 return Ok((database, row));
             }
         }
-        Err(OperationError::not_found(format!(
-            "zone {name} not found; see `nameward zone list`"
-        )))
+        Err(OperationError::unknown_zone(name))
     }
 
     /// Makes a committed change visible; returns warnings for the operator.

@@ -183,9 +183,7 @@ impl Operations {
         };
         for row in key.to_rows() {
             let edit = TsigEdit::Remove(row.name);
-            let change = database.backend.change_tsig_key(&edit);
-            let removed = self.runtime.block_on(change);
-            removed.map_err(|error| database.error(&error))?;
+            self.wait(database, database.backend.change_tsig_key(&edit))?;
         }
         self.policies.change_api_key(*source, id, None);
         (database.request_list)();

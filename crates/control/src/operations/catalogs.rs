@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use nameward_maintain::catalog::{Catalog, CatalogMember, read_catalog};
 use nameward_maintain::policy::{PolicySource, ZoneKind, address_text};
-use nameward_sql::write::AutoprimaryRow;
+use nameward_sql::write::{AutoprimaryRow, WriteError};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Zone;
 use serde::{Deserialize, Serialize};
@@ -220,8 +220,7 @@ impl Operations {
             .collect();
         for database in &self.databases {
             let rows = self.runtime.block_on(database.backend.autoprimaries());
-            let rows =
-                rows.map_err(|error| OperationError::from_sql_error(database.address(), &error))?;
+            let rows = rows.map_err(|error| database.error(&WriteError::Sql(error)))?;
             listed.extend(rows.into_iter().map(|row| ListedAutoprimary {
                 address: address_text(row.address),
                 name_server: row.name_server.to_string(),
@@ -236,11 +235,7 @@ impl Operations {
     /// Adds an autoprimary to a database.
     pub fn add_autoprimary(&self, template: &AutoprimaryTemplate) -> Outcome {
         let (row, database) = (template.row()?, self.database(template.backend)?);
-        let added = self
-            .runtime
-            .block_on(database.backend.add_autoprimary(&row));
-        let is_new = added.map_err(|error| database.error(&error))?;
-        if !is_new {
+        if !self.wait(database, database.backend.add_autoprimary(&row))? {
             return Err(OperationError::conflict(format!(
                 "autoprimary {} {} already exists",
                 row.address, row.name_server
@@ -267,9 +262,7 @@ impl Operations {
             {
                 continue;
             }
-            let removed = database.backend.remove_autoprimary(&row);
-            let removed = self.runtime.block_on(removed);
-            if removed.map_err(|error| database.error(&error))? {
+            if self.wait(database, database.backend.remove_autoprimary(&row))? {
                 (database.request_list)();
                 removed_from.push(database.number());
             }

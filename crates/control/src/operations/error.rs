@@ -1,7 +1,7 @@
 //! Errors of operations: a kind for programs, a sentence for people.
 
-use nameward_sql::SqlError;
 use nameward_sql::write::WriteError;
+use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 
 use super::OperationResult;
@@ -84,6 +84,11 @@ impl OperationError {
         Self::new(ErrorKind::NotFound, message)
     }
 
+    /// Creates the error about a zone that does not exist.
+    pub(crate) fn unknown_zone(name: &NameBuf) -> Self {
+        Self::not_found(format!("zone {name} not found; see `nameward zone list`"))
+    }
+
     /// Creates an error about a conflict.
     pub fn conflict(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Conflict, message)
@@ -118,11 +123,6 @@ impl OperationError {
             WriteError::Conflict(_) => Self::conflict(named()),
             WriteError::Sql(_) | WriteError::Unknown(_) => Self::backend(named()),
         }
-    }
-
-    /// Creates the error for a database that could not be read.
-    pub(super) fn from_sql_error(address: &impl std::fmt::Display, error: &SqlError) -> Self {
-        Self::backend(format!("{address}: {error}"))
     }
 }
 

@@ -57,8 +57,7 @@ impl Operations {
         };
         let owner = owner.as_ref().map(NameBuf::as_name);
         let listing = database.backend.stored_records(row, owner, &mut take);
-        let result = self.runtime.block_on(listing);
-        result.map_err(|error| database.error(&error))?;
+        self.wait(database, listing)?;
         Ok(OperationResult::Listed { items: count })
     }
 
@@ -76,13 +75,7 @@ impl Operations {
             ..OperatorChange::new(apex, vec![edit(&apex)?])
         };
         let outcome = self.make_change(&location, &change, ChangeMode::Make)?;
-        Ok(if outcome.is_changed {
-            OperationResult::ZoneChanged(outcome.changed)
-        } else {
-            OperationResult::NoChange {
-                zone: apex.to_string(),
-            }
-        })
+        Ok(outcome.result())
     }
 }
 
@@ -100,20 +93,9 @@ fn list_in_memory(
         let mut rrsets = rrsets.filter(|rrset| rtype.is_none_or(|rtype| rtype == rrset.rtype()));
         rrsets.all(|rrset| {
             rrset.records().all(|record| {
-                let mut content = String::new();
-                // The data of a zone is valid.
-                let _ = write_text(rrset.rtype(), record.rdata, &mut content);
+                let (rtype, ttl) = (rrset.rtype(), rrset.ttl());
                 count += 1;
-                items(ListedItem::Record(ListedRecord {
-                    id: None,
-                    name: node.name().to_string(),
-                    ttl: rrset.ttl(),
-                    rtype: rrset.rtype().to_string(),
-                    content,
-                    text: None,
-                    disabled: false,
-                    problem: None,
-                }))
+                items(served_record(node.name(), ttl, rtype, record.rdata).into())
             })
         })
     };
@@ -134,6 +116,28 @@ fn list_in_memory(
         }
     }
     OperationResult::Listed { items: count }
+}
+
+/// Returns the data of a record that was parsed before, as in a zone file.
+pub(super) fn data_text(rtype: Type, rdata: &[u8]) -> String {
+    let mut text = String::new();
+    // The data of a zone is valid.
+    let _ = write_text(rtype, rdata, &mut text);
+    text
+}
+
+/// Makes a list item of a record that no database has.
+pub(super) fn served_record(name: Name<'_>, ttl: u32, rtype: Type, rdata: &[u8]) -> ListedRecord {
+    ListedRecord {
+        id: None,
+        name: name.to_string(),
+        ttl,
+        rtype: rtype.to_string(),
+        content: data_text(rtype, rdata),
+        text: None,
+        disabled: false,
+        problem: None,
+    }
 }
 
 /// Converts a stored record to a list item.

@@ -53,7 +53,7 @@ pub enum KeyChange {
 }
 
 /// A zone to create.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ZoneTemplate {
     /// The name of the zone.

@@ -439,6 +439,6 @@ fn key_name(text: &str) -> Outcome<NameBuf> {
 pub(super) fn stored_policy_error(error: StoredPolicyError) -> OperationError {
     match error {
         StoredPolicyError::NoStore => OperationError::refused(error.to_string()),
-        StoredPolicyError::Store(_) => OperationError::new(ErrorKind::Backend, error.to_string()),
+        StoredPolicyError::Store(_) => OperationError::backend(error.to_string()),
     }
 }

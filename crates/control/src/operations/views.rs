@@ -1,11 +1,11 @@
 //! Views and networks: the rules that select each view, its zone versions, and changes of those in the state store.
 
 use ipnet::IpNet;
-use nameward_maintain::policy::StoredPolicyError;
 use nameward_maintain::stored_views::StoredViewError;
 use serde::{Deserialize, Serialize};
 
 use super::result::dash_if_empty;
+use super::tsig::stored_policy_error;
 use super::{
     ItemSink, OperationError, OperationResult, Operations, Outcome, list_all, table_row, zone_name,
 };
@@ -200,8 +200,7 @@ impl Operations {
 fn stored_view_error(error: StoredViewError) -> OperationError {
     let text = error.to_string();
     match error {
-        StoredViewError::Store(StoredPolicyError::NoStore) => OperationError::refused(text),
-        StoredViewError::Store(StoredPolicyError::Store(_)) => OperationError::backend(text),
+        StoredViewError::Store(error) => stored_policy_error(error),
         StoredViewError::ConfiguredZone { .. } | StoredViewError::ConfiguredNetwork { .. } => {
             OperationError::conflict(text)
         }

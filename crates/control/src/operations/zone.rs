@@ -42,8 +42,8 @@ use nameward_zone::{Serial, ZoneKind};
 
 use super::record::read_rrset;
 use super::{
-    Database, ListedKind, OperationError, OperationResult, Operations, Outcome, ZoneTemplate,
-    domain_name, zone_name,
+    Database, ListedKind, OperationError, OperationResult, Operations, Outcome, ZoneChanged,
+    ZoneTemplate, domain_name, zone_name,
 };
 use local::read_primaries;
 use settings::check_version;
@@ -80,26 +80,28 @@ impl Operations {
             ));
         }
         let zone = template.read(name, kind)?;
-        let committed = self
-            .runtime
-            .block_on(database.backend.create_zone(&zone))
-            .map_err(|error| database.error(&error))?;
-        let mut warnings = self.publish(database, &committed)?;
-        let (number, engine) = (database.number(), database.address().engine());
-        tracing::info!("created zone {name} in backend {number} ({engine})");
-        warnings.extend(new_zone_warnings(&name, &zone.rrsets));
-        let changed = database.changed(&committed, warnings);
+        let mut changed = self.create_in_database(database, &zone)?;
+        changed
+            .warnings
+            .extend(new_zone_warnings(&name, &zone.rrsets));
         Ok(OperationResult::ZoneCreated(changed))
+    }
+
+    /// Creates a zone in a database, and serves it.
+    fn create_in_database(&self, database: &Database, zone: &NewZone) -> Outcome<ZoneChanged> {
+        let committed = self.wait(database, database.backend.create_zone(zone))?;
+        let warnings = self.publish(database, &committed)?;
+        let (name, number) = (zone.name, database.number());
+        let engine = database.address().engine();
+        tracing::info!("created zone {name} in backend {number} ({engine})");
+        Ok(database.changed(&committed, warnings))
     }
 
     /// Returns the database for a new zone; `None` if the given backend is not a database, or there is none.
     fn database_for(&self, number: Option<u32>) -> Outcome<Option<&Database>> {
         match number {
             None => Ok(self.databases.first()),
-            Some(number) => {
-                let mut databases = self.databases.iter();
-                Ok(databases.find(|database| database.number() == number))
-            }
+            Some(number) => Ok(self.database(Some(number)).ok()),
         }
     }
 

@@ -26,9 +26,7 @@ pub(crate) fn zone_keys_error(name: &NameBuf) -> impl Fn(ZoneKeysError) -> Opera
             | ZoneKeysError::NotServed(_) => ErrorKind::Backend,
             ZoneKeysError::Last(number) => return last_key(&name, i64::from(*number)),
             ZoneKeysError::NoSuchZone => {
-                return OperationError::not_found(format!(
-                    "zone {name} not found; see `nameward zone list`"
-                ));
+                return OperationError::unknown_zone(&name);
             }
             ZoneKeysError::NotLoaded => {
                 return OperationError::not_found(format!(

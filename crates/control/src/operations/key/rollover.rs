@@ -143,9 +143,7 @@ fn rollover_error(name: &NameBuf) -> impl Fn(RolloverError) -> OperationError {
             OperationError::refused(format!("zone {name}: {refusal}"))
         }
         RolloverError::Keys(error) => zone_keys_error(&name)(error),
-        RolloverError::NotLoaded => {
-            OperationError::not_found(format!("zone {name} not found; see `nameward zone list`"))
-        }
+        RolloverError::NotLoaded => OperationError::unknown_zone(&name),
         other => OperationError::refused(format!("zone {name}: {other}")),
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use nameward_keys::storage::RequestedSigning;
+use nameward_sql::write::WriteError;
 use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};
@@ -74,15 +75,13 @@ impl Operations {
         };
         for database in &self.databases {
             let listed = self.runtime.block_on(database.backend.zones());
-            let listed = listed
-                .map_err(|error| OperationError::from_sql_error(database.address(), &error))?;
+            let listed = listed.map_err(|error| database.error(&WriteError::Sql(error)))?;
             let own = listed.zones.iter().filter(|zone| is_made_here(zone.kind));
             own.for_each(|zone| note(zone.name));
         }
         let policies = self.policies.load();
         (self.each_zone)(&mut |name, rank| {
-            let is_database = self.databases.iter().any(|one| one.rank == rank);
-            if !is_database && is_made_here(policies.get(name).kind) {
+            if !self.is_database(rank) && is_made_here(policies.get(name).kind) {
                 note(name.into());
             }
         });

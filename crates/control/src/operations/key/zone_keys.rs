@@ -8,12 +8,12 @@ use nameward_dnssec::{KeyUse, PrivateKey, SigningKey, algorithm_name};
 use nameward_keys::local::{ZoneKey, ZoneKeysError, signing_keys};
 use nameward_keys::rollover::KeyStatus;
 use nameward_keys::storage::{KeyEntry, KeyStorage, RequestedSigning, UnusableKey, UseChange};
-use nameward_wire::rdata::write_text;
 use nameward_wire::{NameBuf, Type};
 use serde::{Deserialize, Serialize};
 
 use super::errors::{no_keys, signed_already, zone_keys_error};
 use super::signing_settings::{check_nsec3, check_signing, read_signing};
+use crate::operations::record::data_text;
 use crate::operations::{
     ItemSink, KeyChange, KeyTemplate, ListedItem, OperationError, OperationRequest,
     OperationResult, Operations, Outcome, SecretText, zone_name,
@@ -375,9 +375,6 @@ pub(crate) fn listed(name: &NameBuf, key: &ZoneKey, all: &[ZoneKey]) -> Outcome<
     let effective = with_use.find(|(other, _)| other.number == key.number);
     let usage = effective.map_or(key.usage, |(_, effective)| effective.usage());
     let role = role_keyword(key.role, usage);
-    let mut dnskey = String::new();
-    // The data was made here.
-    let _ = write_text(Type::DNSKEY, made.dnskey(), &mut dnskey);
     let algorithm = algorithm_name(made.algorithm()).unwrap_or_default();
     Ok(ListedZoneKey {
         zone: name.to_string(),
@@ -400,7 +397,7 @@ pub(crate) fn listed(name: &NameBuf, key: &ZoneKey, all: &[ZoneKey]) -> Outcome<
             .into_iter()
             .filter_map(|kind| digest_text(name, &made, kind))
             .collect(),
-        dnskey,
+        dnskey: data_text(Type::DNSKEY, made.dnskey()),
         problem: None,
     })
 }

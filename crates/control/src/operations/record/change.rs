@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use nameward_maintain::{CommitError, VersionSource};
 use nameward_sql::write::{AttributeChange, Committed, StoredRecord, WriteError};
 use nameward_state::{JournalOrigin, ZoneStorage};
-use nameward_wire::rdata::{canonicalise, write_text};
+use nameward_wire::rdata::canonicalise;
 use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::change::{
     ChangeAuthor, ChangeOrigin, ChangeRefused, ConditionalChange, Difference, Edit, RecordsAt,
@@ -16,7 +16,7 @@ use nameward_zone::change::{
 };
 use nameward_zone::{RecordList, Serial, SerialRule, WireRecord};
 
-use super::advice;
+use super::{advice, data_text};
 use crate::operations::key::errors::attribute_write_error;
 use crate::operations::zone::location::{MemoryZone, ZoneLocation};
 use crate::operations::{
@@ -174,12 +174,7 @@ impl OperatorChange {
                 let mut deleted = rdata.iter();
                 let first =
                     deleted.find(|rdata| !existing.contains(&(*rtype, canonical(*rtype, rdata))));
-                first.map(|rdata| {
-                    let mut text = format!("{owner} {rtype} ");
-                    // Data parsed from text can always be written.
-                    let _ = write_text(*rtype, rdata, &mut text);
-                    text
-                })
+                first.map(|rdata| format!("{owner} {rtype} {}", data_text(*rtype, rdata)))
             }
         };
         match missing {
@@ -467,31 +462,21 @@ pub(crate) fn listed_difference(
     difference: &Difference,
 ) -> impl Iterator<Item = ListedDifference> {
     let zone = zone.to_string();
-    let of = move |zone: String, fate: RecordChange, list: RecordList| {
-        let records: Vec<ListedDifference> = list
-            .iter()
-            .map(|record| listed(zone.clone(), fate, record))
-            .collect();
-        records.into_iter()
+    let of = move |fate: RecordChange, list: &RecordList| {
+        let records = list.iter().map(|record| listed(zone.clone(), fate, record));
+        records.collect::<Vec<_>>().into_iter()
     };
-    of(
-        zone.clone(),
-        RecordChange::Removed,
-        difference.removed.clone(),
-    )
-    .chain(of(zone, RecordChange::Added, difference.added.clone()))
+    let removed = of(RecordChange::Removed, &difference.removed);
+    removed.chain(of(RecordChange::Added, &difference.added))
 }
 
 fn listed(zone: String, change: RecordChange, record: WireRecord<'_>) -> ListedDifference {
-    let mut content = String::new();
-    // The data of a zone is valid.
-    let _ = write_text(record.rtype, record.rdata, &mut content);
     ListedDifference {
         zone,
         change,
         name: record.owner.to_string(),
         ttl: record.ttl,
         rtype: record.rtype.to_string(),
-        content,
+        content: data_text(record.rtype, record.rdata),
     }
 }

@@ -97,10 +97,7 @@ impl Operations {
     /// Lists the comments of a zone.
     pub fn list_comments(&self, zone: &str, items: ItemSink<'_>) -> Outcome {
         let (database, row) = self.stored(zone)?;
-        let listing = self
-            .runtime
-            .block_on(database.backend.stored_comments(&row));
-        let listing = listing.map_err(|error| database.error(&error))?;
+        let listing = self.wait(database, database.backend.stored_comments(&row))?;
         list_all(listing.into_iter().map(ListedComment::from), items)
     }
 }

@@ -4,13 +4,12 @@
 use nameward_base::time::now_seconds;
 use nameward_sql::split_long_strings;
 use nameward_sql::write::{AttributeChange, NewComment, keeps_text};
-use nameward_wire::rdata::write_text;
 use nameward_wire::zonefile::{self, Options, Record, Severity};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{Edit, NewRecord, RrsetData};
 use serde::{Deserialize, Serialize};
 
-use super::{owner, read_content, read_type};
+use super::{data_text, owner, read_content, read_type};
 use crate::operations::{OperationError, Outcome, default_ttl};
 
 /// Maximum number of records in a posted zone file.
@@ -180,9 +179,7 @@ pub(crate) fn read_zone_file(name: &NameBuf, text: &str) -> Outcome<Vec<RrsetSte
                 "a posted zone may have {POSTED_RECORDS_MAX} records"
             )));
         }
-        let mut content = String::new();
-        // The parser has checked the data.
-        let _ = write_text(record.rtype, record.rdata, &mut content);
+        let content = data_text(record.rtype, record.rdata);
         let mut owner = NameBuf::from(record.owner);
         owner.make_lowercase();
         let at = *places.entry((owner, record.rtype)).or_insert_with(|| {

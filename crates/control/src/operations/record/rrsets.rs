@@ -163,8 +163,7 @@ impl Operations {
                 raises: request.raise_serial,
             },
             ZoneLocation::Database(database, row) => {
-                let items = self.runtime.block_on(database.backend.stored_metadata(row));
-                let items = items.map_err(|error| database.error(&error))?;
+                let items = self.wait(database, database.backend.stored_metadata(row))?;
                 RequestedSerial::Rule(match serial_rule(&items, metadata) {
                     SerialRule::Keep if request.raise_serial => SerialRule::default(),
                     rule => rule,

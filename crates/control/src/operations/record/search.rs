@@ -1,10 +1,9 @@
 //! Searches the records of all zones, by owner or data.
 
 use nameward_sql::write::StoredRecord;
-use nameward_wire::rdata::write_text;
 use serde::{Deserialize, Serialize};
 
-use super::listed;
+use super::{listed, served_record};
 use crate::operations::{
     ItemSink, ListedComment, ListedItem, ListedRecord, OperationError, OperationResult, Operations,
     Outcome,
@@ -48,14 +47,12 @@ impl Operations {
                 is_open
             };
             let searching = database.backend.search_records(&like, left, &mut take);
-            let searched = self.runtime.block_on(searching);
-            searched.map_err(|error| database.error(&error))?;
+            self.wait(database, searching)?;
         }
         let table = self.commits.table().load();
-        let is_database = |rank| self.databases.iter().any(|one| one.rank == rank);
-        let resident = table
-            .zones()
-            .filter(|zone| zone.is_ready() && zone.live().is_none() && !is_database(zone.rank()));
+        let resident = table.zones().filter(|zone| {
+            zone.is_ready() && zone.live().is_none() && !self.is_database(zone.rank())
+        });
         'zones: for zone in resident {
             let zone = zone.stored();
             for node in zone.nodes_in_order() {
@@ -63,10 +60,10 @@ impl Operations {
                 let is_named = matches_pattern(&pattern, name.trim_end_matches('.'));
                 for rrset in node.rrsets() {
                     for record in rrset.records() {
-                        let mut content = String::new();
-                        // The data of a zone is valid.
-                        let _ = write_text(rrset.rtype(), record.rdata, &mut content);
-                        if !is_named && !matches_pattern(&pattern, content.trim_end_matches('.')) {
+                        let (rtype, ttl) = (rrset.rtype(), rrset.ttl());
+                        let record = served_record(node.name(), ttl, rtype, record.rdata);
+                        let content = record.content.trim_end_matches('.');
+                        if !is_named && !matches_pattern(&pattern, content) {
                             continue;
                         }
                         if found >= limit || !is_open {
@@ -75,16 +72,7 @@ impl Operations {
                         found += 1;
                         is_open = items(ListedItem::Found(FoundRecord {
                             zone: zone.id().to_string(),
-                            record: ListedRecord {
-                                id: None,
-                                name: name.clone(),
-                                ttl: rrset.ttl(),
-                                rtype: rrset.rtype().to_string(),
-                                content,
-                                text: None,
-                                disabled: false,
-                                problem: None,
-                            },
+                            record,
                         }));
                     }
                 }
@@ -103,9 +91,7 @@ impl Operations {
                 break;
             }
             let searching = database.backend.search_comments(&like, limit - found);
-            let comments = self.runtime.block_on(searching);
-            let comments = comments.map_err(|error| database.error(&error))?;
-            for (zone, comment) in comments {
+            for (zone, comment) in self.wait(database, searching)? {
                 found += 1;
                 let mut comment = ListedComment::from(comment);
                 comment.zone = Some(format!("{}.", zone.trim_end_matches('.')));

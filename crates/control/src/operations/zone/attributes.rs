@@ -146,9 +146,8 @@ impl Operations {
 
     fn attributes_of(&self, name: &NameBuf) -> Outcome<ZoneAttributes> {
         let table = self.commits.table().load();
-        let is_database = |rank| self.databases.iter().any(|one| one.rank == rank);
         if let Some(zone) = table.exact(name.as_name())
-            && !is_database(zone.rank())
+            && !self.is_database(zone.rank())
         {
             return Ok(ZoneAttributes {
                 settings: self.local_metadata(name),
@@ -173,10 +172,9 @@ impl Operations {
         each: &mut (dyn FnMut(ZoneAttributes) -> bool + Send),
     ) -> Outcome<Option<AttributesPosition>> {
         let table = self.commits.table().load();
-        let is_database = |rank| self.databases.iter().any(|one| one.rank == rank);
         let next_source = position.source + 1;
         let Some(at) = position.source.checked_sub(1) else {
-            let resident = table.zones().filter(|zone| !is_database(zone.rank()));
+            let resident = table.zones().filter(|zone| !self.is_database(zone.rank()));
             let mut zones: Vec<ZoneAttributes> = resident
                 .map(|zone| self.resident_attributes(zone))
                 .collect();

@@ -242,9 +242,7 @@ impl Operations {
     }
 
     fn restore(&self, database: &Database, name: &NameBuf, rows: &[u8]) -> Outcome {
-        let restoration = database.backend.restore_zone(name, rows);
-        let committed = self.runtime.block_on(restoration);
-        let committed = committed.map_err(|error| database.error(&error))?;
+        let committed = self.wait(database, database.backend.restore_zone(name, rows))?;
         let warnings = self.publish(database, &committed)?;
         let (number, engine) = (database.number(), database.address().engine());
         tracing::info!("restored zone {name} in backend {number} ({engine})");

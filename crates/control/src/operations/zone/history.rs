@@ -54,11 +54,9 @@ impl Operations {
     /// Lists the versions of a zone, oldest first.
     pub fn list_history(&self, zone: &str, items: ItemSink<'_>) -> Outcome {
         let (name, versions) = self.versions_of(zone)?;
-        let home = if self.is_in_database(&name) {
-            "database"
-        } else {
-            "file"
-        };
+        let rank = (self.rank_of)(name.as_name());
+        let is_stored = rank.is_some_and(|rank| self.is_database(rank));
+        let home = if is_stored { "database" } else { "file" };
         let listed = versions.into_iter().map(|(entry, author)| {
             let by_itself = (entry.origin == JournalOrigin::Storage).then(|| home.to_owned());
             let who = author.as_ref().map(|author| author.who.to_string());
@@ -148,25 +146,16 @@ impl Operations {
         Ok((name, to, difference))
     }
 
-    /// Checks whether a zone is served from a database.
-    fn is_in_database(&self, name: &NameBuf) -> bool {
-        let rank = (self.rank_of)(name.as_name());
-        self.databases.iter().any(|one| Some(one.rank) == rank)
-    }
-
     /// Returns the versions of a served zone with their authors, oldest first.
     fn versions_of(&self, zone: &str) -> Outcome<(NameBuf, Vec<JournalVersion>)> {
         let name = zone_name(zone)?;
         let table = self.commits.table().load();
         let Some(served) = table.exact(name.as_name()) else {
-            return Err(OperationError::not_found(format!(
-                "zone {name} not found; see `nameward zone list`"
-            )));
+            return Err(OperationError::unknown_zone(&name));
         };
         if served.live().is_some() {
             let (database, row) = self.locate(&name)?;
-            let versions = self.runtime.block_on(database.backend.history(&row));
-            let versions = versions.map_err(|error| database.error(&error))?;
+            let versions = self.wait(database, database.backend.history(&row))?;
             let versions = versions.ok_or_else(|| {
                 OperationError::refused(format!(
                     "zone {name} is a live zone, and its database has no table for its history: run `nameward db init` for \

@@ -74,7 +74,7 @@ impl Operations {
         served: Option<&Zone>,
     ) -> ListedZone {
         let policy = policies.get(name);
-        let is_database = self.databases.iter().any(|one| one.rank == rank);
+        let is_database = self.is_database(rank);
         ListedZone {
             name: name.to_string(),
             kind: listed_kind(policy.kind, is_database),

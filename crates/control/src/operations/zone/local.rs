@@ -13,12 +13,13 @@ use nameward_maintain::policy::{
     DeclaredSettings, PolicySource, RemoteServer, StoredPolicyError, UNCONFIGURED_RANK,
 };
 use nameward_wire::NameBuf;
-use nameward_wire::rdata::write_text;
 use nameward_zone::ZoneKind;
 use nameward_zone::change::RrsetData;
 
 use super::list::shown_backend;
 use super::new_zone_warnings;
+use crate::operations::record::data_text;
+use crate::operations::tsig::stored_policy_error;
 use crate::operations::{
     OperationError, OperationResult, Operations, Outcome, ZoneChanged, ZoneTemplate, domain_name,
     zone_name,
@@ -70,9 +71,7 @@ impl Operations {
             Some(PolicySource::Catalogs) => Err(OperationError::refused(format!(
                 "zone {name} is a member of a catalog zone: change the catalog at its producer"
             ))),
-            _ => Err(OperationError::not_found(format!(
-                "zone {name} not found; see `nameward zone list`"
-            ))),
+            _ => Err(OperationError::unknown_zone(name)),
         }
     }
 
@@ -322,21 +321,12 @@ fn zone_text(rrsets: &[RrsetData]) -> Vec<u8> {
     let mut text = String::from("; created by nameward zone create\n");
     for rrset in rrsets {
         for record in &rrset.records {
-            let mut data = String::new();
-            // The data was parsed from text.
-            let _ = write_text(rrset.rtype, &record.rdata, &mut data);
+            let data = data_text(rrset.rtype, &record.rdata);
             let line = format!("{} {} IN {} {data}\n", rrset.name, rrset.ttl, rrset.rtype);
             text.push_str(&line);
         }
     }
     text.into_bytes()
-}
-
-pub(crate) fn stored_policy_error(error: StoredPolicyError) -> OperationError {
-    match error {
-        StoredPolicyError::NoStore => OperationError::refused(error.to_string()),
-        StoredPolicyError::Store(_) => OperationError::backend(error.to_string()),
-    }
 }
 
 #[cfg(test)]

@@ -19,8 +19,9 @@ use nameward_state::{DeletedZone, StateChange};
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, Zone, ZoneKind};
 
-use super::local::{LocalZone, declared, stored_policy_error};
+use super::local::{LocalZone, declared};
 use crate::operations::key::errors::zone_keys_error;
+use crate::operations::tsig::stored_policy_error;
 use crate::operations::{OperationError, OperationResult, Operations, Outcome, ZoneChanged};
 
 /// The magic string at the start of a copy.

@@ -45,10 +45,9 @@ impl ZoneLocation<'_> {
 impl Operations {
     /// Finds the location of a zone's contents.
     pub(crate) fn location(&self, name: &NameBuf) -> Outcome<ZoneLocation<'_>> {
-        let is_database = |rank| self.databases.iter().any(|one| one.rank == rank);
         let served = self.commits.table().load();
         match served.exact(name.as_name()) {
-            Some(zone) if !is_database(zone.rank()) => {
+            Some(zone) if !self.is_database(zone.rank()) => {
                 if !zone.is_ready() || zone.live().is_some() {
                     return Err(OperationError::refused(format!(
                         "zone {name} has no data to serve"
@@ -69,7 +68,7 @@ impl Operations {
     /// Checks whether a database has a zone, served or not.
     pub(crate) fn has_row(&self, name: &NameBuf) -> Outcome<bool> {
         if let Some(rank) = (self.rank_of)(name.as_name()) {
-            return Ok(self.databases.iter().any(|database| database.rank == rank));
+            return Ok(self.is_database(rank));
         }
         if self.databases.is_empty() {
             return Ok(false);

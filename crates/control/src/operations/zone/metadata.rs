@@ -113,10 +113,7 @@ impl Operations {
     /// Lists the metadata of a zone.
     pub fn list_metadata(&self, zone: &str, kind: Option<&str>, items: ItemSink<'_>) -> Outcome {
         let (database, row) = self.stored(zone)?;
-        let listing = self
-            .runtime
-            .block_on(database.backend.stored_metadata(&row));
-        let listing = listing.map_err(|error| database.error(&error))?;
+        let listing = self.wait(database, database.backend.stored_metadata(&row))?;
         let kind = kind.map(stored_kind);
         let is_it = |have: &str| match &kind {
             None => true,
@@ -235,8 +232,7 @@ impl Operations {
         let listing = database
             .backend
             .stored_records(&row, Some(name.as_name()), &mut take);
-        let listed = self.runtime.block_on(listing);
-        listed.map_err(|error| database.error(&error))?;
+        self.wait(database, listing)?;
         stored.retain(|record| Type::from_text(record.rtype.as_bytes()) == Some(rtype));
         if let Some(wrong) = stored.iter().find(|record| record.problem.is_some()) {
             let problem = wrong.problem.clone().unwrap_or_default();
@@ -279,14 +275,9 @@ impl Operations {
             author: author.cloned(),
             ..OperatorChange::new(row.name, vec![Edit::Replace(rrset)])
         };
-        let zone = row.name.to_string();
         let location = ZoneLocation::Database(database, row);
         let outcome = self.make_change(&location, &change, ChangeMode::Make)?;
-        Ok(if outcome.is_changed {
-            OperationResult::ZoneChanged(outcome.changed)
-        } else {
-            OperationResult::NoChange { zone }
-        })
+        Ok(outcome.result())
     }
 
     /// Reads the serial in a database.
@@ -301,8 +292,7 @@ impl Operations {
         };
         let apex = Some(row.name.as_name().zone());
         let listing = database.backend.stored_records(row, apex, &mut take);
-        let listed = self.runtime.block_on(listing);
-        listed.map_err(|error| database.error(&error))?;
+        self.wait(database, listing)?;
         Ok(serial)
     }
 }

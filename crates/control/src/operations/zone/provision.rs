@@ -6,7 +6,6 @@ use std::time::SystemTime;
 use nameward_keys::database::first_key;
 use nameward_maintain::follow::place_of_rank;
 use nameward_sql::write::{AttributeChange, NewZone};
-use nameward_wire::rdata::write_text;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::{Edit, RrsetData, set_soa_serial, soa_serial};
 use nameward_zone::{Serial, SerialRule, ZoneKind};
@@ -18,6 +17,7 @@ use super::metadata_check::MetadataSpec;
 use super::settings::check_version;
 use super::{creatable, new_zone_warnings, stored_primaries};
 use crate::operations::key::signing_settings::check_denial_item;
+use crate::operations::record::data_text;
 use crate::operations::record::rrset_step::read_zone_file;
 use crate::operations::record::rrsets::refuse_stored_only;
 use crate::operations::{
@@ -141,20 +141,14 @@ impl Operations {
             rrsets,
             now,
         };
-        let committed = self
-            .runtime
-            .block_on(database.backend.create_zone(&zone))
-            .map_err(|error| database.error(&error))?;
-        let mut warnings = self.publish(database, &committed)?;
+        let mut changed = self.create_in_database(database, &zone)?;
         if request.secure {
             (self.keys_changed)(name);
         }
-        let (number, engine) = (database.number(), database.address().engine());
-        tracing::info!("created zone {name} in backend {number} ({engine})");
         if !kind.is_transferred() {
-            warnings.extend(new_zone_warnings(&name, &zone.rrsets));
+            let warnings = new_zone_warnings(&name, &zone.rrsets);
+            changed.warnings.extend(warnings);
         }
-        let changed = database.changed(&committed, warnings);
         Ok(OperationResult::ZoneCreated(changed))
     }
 
@@ -196,13 +190,10 @@ impl Operations {
         let template = ZoneTemplate {
             zone: request.zone.clone(),
             kind: request.kind,
-            name_servers: Vec::new(),
             primaries: request.primaries.clone(),
-            hostmaster: None,
             ttl: default_ttl(),
-            backend: None,
-            template: None,
             records: records.iter().map(batch_records).collect(),
+            ..ZoneTemplate::default()
         };
         let result = self.create_zone(&template)?;
         let signing = ZoneSettings {
@@ -275,12 +266,8 @@ impl ZoneProvision {
             zone: self.zone.clone(),
             kind: self.kind,
             name_servers: self.name_servers.clone(),
-            primaries: Vec::new(),
-            hostmaster: None,
             ttl: default_ttl(),
-            backend: None,
-            template: None,
-            records: Vec::new(),
+            ..ZoneTemplate::default()
         };
         let is_made = !has(&rrsets, Type::SOA);
         for rrset in template.rrsets(name, now)? {
@@ -311,12 +298,8 @@ impl ZoneProvision {
 }
 
 fn batch_records(rrset: &RrsetData) -> BatchRecords {
-    let content = rrset.records.iter().map(|record| {
-        let mut text = String::new();
-        // The data was read from text.
-        let _ = write_text(rrset.rtype, &record.rdata, &mut text);
-        text
-    });
+    let records = rrset.records.iter();
+    let content = records.map(|record| data_text(rrset.rtype, &record.rdata));
     BatchRecords {
         name: rrset.name.to_string(),
         rtype: rrset.rtype.to_string(),

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use nameward_wire::Type;
-use nameward_wire::rdata::write_text;
 use nameward_zone::change::{ChangeAuthor, Difference, set_soa_serial, soa_serial};
 use nameward_zone::{Serial, WireRecord};
 
+use crate::operations::record::data_text;
 use crate::operations::{
     BatchDeletion, BatchRecords, BatchRequest, BatchStep, ItemSink, Operations, Outcome, ZoneBatch,
 };
@@ -59,7 +59,7 @@ pub fn steps_of(difference: &Difference) -> Vec<BatchStep> {
         steps.push(BatchStep::Delete(BatchDeletion {
             name: record.owner.to_string(),
             rtype: Some(record.rtype.to_string()),
-            content: vec![content_of(&record)],
+            content: vec![data_text(record.rtype, record.rdata)],
         }));
     }
     let old = difference.removed.first_of(Type::SOA);
@@ -79,7 +79,7 @@ pub fn steps_of(difference: &Difference) -> Vec<BatchStep> {
             name: record.owner.to_string(),
             rtype: record.rtype.to_string(),
             ttl: record.ttl,
-            content: vec![content_of(&record)],
+            content: vec![data_text(record.rtype, record.rdata)],
         }));
     }
     steps
@@ -99,11 +99,4 @@ fn raised_soa(old: WireRecord<'_>, new: &WireRecord<'_>) -> Option<Vec<u8>> {
     }
     let is_same = with(before) == old.rdata && new.ttl == old.ttl;
     (!is_same).then(|| with(before.next(SystemTime::now())))
-}
-
-fn content_of(record: &WireRecord<'_>) -> String {
-    let mut content = String::new();
-    // The data of a zone is valid.
-    let _ = write_text(record.rtype, record.rdata, &mut content);
-    content
 }

@@ -241,10 +241,7 @@ impl Operations {
     /// Returns the name of a catalog as stored for its members, if the database has such a producer.
     pub(crate) fn catalog_name(&self, database: &Database, text: &str) -> Outcome<String> {
         let name = zone_name(text)?;
-        let found = self
-            .runtime
-            .block_on(database.backend.find_zone(name.as_name()));
-        match found.map_err(|error| database.error(&error))? {
+        match self.wait(database, database.backend.find_zone(name.as_name()))? {
             Some(row) if row.kind == ZoneKind::Producer => {
                 Ok(name.to_string().trim_end_matches('.').to_ascii_lowercase())
             }

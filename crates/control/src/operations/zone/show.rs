@@ -6,7 +6,7 @@ use nameward_maintain::policy::ZonePolicy;
 use nameward_sql::ZoneRow;
 use nameward_sql::write::{StoredRecord, WriteError};
 use nameward_wire::NameBuf;
-use nameward_zone::ZoneKind;
+use nameward_zone::{Zone, ZoneKind};
 use serde::{Deserialize, Serialize};
 
 use super::list::{backend_number, listed_kind, served_serial, state_keyword};
@@ -18,7 +18,7 @@ use crate::operations::{
 use nameward_base::time::now_seconds;
 
 /// A zone with its numbers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZoneDetails {
     /// The name.
     pub name: String,
@@ -105,9 +105,7 @@ impl Operations {
             }
         }
         if failures.is_empty() {
-            return Err(OperationError::not_found(format!(
-                "zone {name} not found; see `nameward zone list`"
-            )));
+            return Err(OperationError::unknown_zone(name));
         }
         Err(OperationError::backend(failures.join("\n")))
     }
@@ -117,29 +115,25 @@ impl Operations {
     fn show_without_contents(&self, name: &NameBuf) -> Option<ZoneDetails> {
         let table = self.commits.table().load();
         let zone = table.exact(name.as_name())?;
-        let is_database = self.databases.iter().any(|one| one.rank == zone.rank());
-        if is_database || zone.is_ready() {
-            return None;
-        }
+        let is_local = !self.is_database(zone.rank()) && !zone.is_ready();
+        is_local.then(|| self.known_details(zone))
+    }
+
+    /// Returns what the zone table and the policies have about a zone that is not in a database.
+    fn known_details(&self, zone: &Zone) -> ZoneDetails {
         let policies = self.policies.load();
-        let policy = policies.get(name.as_name());
-        Some(ZoneDetails {
+        let policy = policies.get(zone.id());
+        ZoneDetails {
             name: zone.id().to_string(),
-            kind: listed_kind(policy.kind, is_database),
+            kind: listed_kind(policy.kind, false),
             state: state_keyword(Some(zone)).into(),
-            serial: None,
-            stored_serial: None,
-            records: None,
-            disabled: None,
             backend: backend_number(zone.rank(), policy),
             database: local_storage(policy).into(),
             mode: "resident".into(),
             primaries: addresses(policy),
-            account: None,
             catalog: policy.catalog.map(|catalog| catalog.to_string()),
-            signing: None,
-            warnings: Vec::new(),
-        })
+            ..ZoneDetails::default()
+        }
     }
 
     fn show_stored(&self, database: &Database, row: &ZoneRow) -> Outcome<ZoneDetails> {
@@ -193,36 +187,25 @@ impl Operations {
             account: stored(&row.account),
             catalog: stored(&row.catalog),
             signing: self.signing_of(row.name.as_name()),
-            warnings: Vec::new(),
+            ..ZoneDetails::default()
         })
     }
 
     fn show_memory(&self, zone: &MemoryZone) -> ZoneDetails {
         let (version, name) = (&zone.version, zone.name());
-        let policies = self.policies.load();
-        let policy = policies.get(name.as_name());
         let nodes = version.nodes_in_any_order();
         let records = nodes.flat_map(|node| node.rrsets().map(|rrset| rrset.records().count()));
         let table = self.commits.table().load();
-        let serial = table
-            .exact(name.as_name())
-            .and_then(|zone| served_serial(zone));
+        let served = table.exact(name.as_name()).map(|zone| &**zone);
+        let serial = served.and_then(served_serial);
         ZoneDetails {
-            name: name.to_string(),
-            kind: listed_kind(policy.kind, false),
-            state: state_keyword(table.exact(name.as_name()).map(|zone| &**zone)).into(),
+            state: state_keyword(served).into(),
             serial,
             stored_serial: differing(Some(version.serial().0), serial),
             records: Some(records.sum::<usize>() as u64),
             disabled: Some(0),
-            backend: backend_number(version.rank(), policy),
-            database: local_storage(policy).into(),
-            mode: "resident".into(),
-            primaries: addresses(policy),
-            account: None,
-            catalog: policy.catalog.map(|catalog| catalog.to_string()),
             signing: self.signing_of(name.as_name()),
-            warnings: Vec::new(),
+            ..self.known_details(version)
         }
     }
 
@@ -231,24 +214,15 @@ impl Operations {
         let table = self.commits.table().load();
         let zone = table.exact(name.as_name())?;
         let database = self.databases.iter().find(|one| one.rank == zone.rank())?;
-        let policies = self.policies.load();
-        let policy = policies.get(name.as_name());
         Some(ZoneDetails {
-            name: zone.id().to_string(),
-            kind: listed_kind(policy.kind, true),
-            state: state_keyword(Some(zone)).into(),
+            kind: self.policies.load().get(name.as_name()).kind.into(),
             serial: served_serial(zone),
-            stored_serial: None,
-            records: None,
-            disabled: None,
             backend: database.number(),
             database: database.address().to_string(),
             mode: database.mode.into(),
-            primaries: addresses(policy),
-            account: None,
-            catalog: policy.catalog.map(|catalog| catalog.to_string()),
             signing: self.signing_in_memory(name.as_name()),
             warnings: vec![error.message.clone()],
+            ..self.known_details(zone)
         })
     }
 }
