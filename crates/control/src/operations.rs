@@ -76,7 +76,7 @@ pub use server::status::{
 pub use templates::{
     DsReport, KeyChange, KeyTemplate, ListedKind, RecordTemplate, ZoneTemplate, default_ttl,
 };
-pub use tsig::{ListedTsigKey, TsigKeyStorage, source_text};
+pub use tsig::{ListedTsigKey, source_text};
 pub use views::{ChangedView, ListedNetwork, ListedView};
 pub use zone::attributes::ZoneAttributes;
 pub use zone::deleted::ListedDeletedZone;
@@ -93,6 +93,7 @@ pub use zone::status::{ListedZoneStatus, RunningTransferStatus};
 use crate::api_keys::ApiKeys;
 pub use crate::key_scope::KeyScope;
 pub use crate::secret_text::SecretText;
+use key::signing_settings::read_signing;
 use nameward_sql::write::{Committed, WriteError};
 use nameward_sql::{DatabaseAddress, SqlBackend, ZoneRow};
 use nameward_state::CopyBoundsInForce;
@@ -274,10 +275,21 @@ impl Operations {
             } => self.change_records(zone, author, |apex| {
                 read_deletion(name, rtype.as_deref(), content, apex)
             }),
-            Request::TsigGenerate { .. }
-            | Request::TsigImport { .. }
-            | Request::TsigList { .. }
-            | Request::TsigRemove { .. } => self.run_on_tsig_keys(request, items),
+            Request::TsigGenerate {
+                name,
+                algorithm,
+                backend,
+                replace,
+            } => self.generate_key(name, algorithm.as_deref(), *backend, *replace),
+            Request::TsigImport {
+                name,
+                algorithm,
+                secret,
+                backend,
+                replace,
+            } => self.import_key(name, algorithm.as_deref(), secret, *backend, *replace),
+            Request::TsigList { secrets } => self.list_keys(*secrets, items),
+            Request::TsigRemove { name } => self.remove_key(name),
             Request::CookieRoll { delay, revoke } => self.roll_cookies(*delay, *revoke),
             Request::CookieList => self.list_cookies(items),
             Request::ViewList => self.list_views(items),
@@ -290,17 +302,28 @@ impl Operations {
             Request::ApiKeyList => self.list_api_keys(items),
             Request::ApiKeyDelete { key } => self.delete_api_key(key),
             Request::ZoneSecureAll => self.secure_all(items),
-            Request::ZoneSecure { .. }
-            | Request::ZoneUnsecure { .. }
-            | Request::ZoneDs { .. }
-            | Request::KeyList { .. }
-            | Request::KeyAdd(_)
-            | Request::KeyImport { .. }
-            | Request::KeyExport { .. }
-            | Request::KeyChange { .. }
-            | Request::KeyRollover { .. }
-            | Request::KeyDs { .. }
-            | Request::KeyRemove { .. } => self.run_on_keys(request, items),
+            Request::ZoneSecure {
+                zone,
+                algorithm,
+                denial,
+                soa_edit,
+            } => {
+                let signing = read_signing(denial.as_deref(), soa_edit.as_deref())?;
+                let secured = self.secure_zone(zone, algorithm.as_deref(), &signing)?;
+                Ok(self.with_advice(secured))
+            }
+            Request::ZoneUnsecure { zone, force } => self.unsecure_zone(zone, *force),
+            Request::ZoneDs { zone } => self.list_ds(zone, items),
+            Request::KeyList { zone } => self.list_zone_keys(zone.as_deref(), items),
+            Request::KeyAdd(template) => self.add_zone_key(template, template.generate()?, true),
+            Request::KeyImport { private, template } => {
+                self.add_zone_key(template, template.read(private)?, false)
+            }
+            Request::KeyExport { zone, key, pem } => self.export_key(zone, *key, *pem),
+            Request::KeyChange { zone, key, change } => self.change_key(zone, *key, *change),
+            Request::KeyRemove { zone, key } => self.remove_zone_key(zone, *key),
+            Request::KeyRollover { zone, role } => self.roll_keys(zone, role.as_deref()),
+            Request::KeyDs { zone, key, report } => self.report_ds(zone, *key, *report),
             Request::Status
             | Request::ZoneStatus { .. }
             | Request::ZoneRetrieve { .. }

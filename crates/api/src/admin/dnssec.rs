@@ -97,15 +97,9 @@ fn signed_text(word: &str) -> String {
 }
 
 fn shown_key(key: ListedZoneKey) -> ShownKey {
-    let usage = match (key.active, key.published) {
-        (true, true) => "active",
-        (true, false) => "active, not published",
-        (false, true) => "published",
-        (false, false) => "unused",
-    };
     ShownKey {
         created: key.created.map_or_else(String::new, time),
-        state: key.state.clone().unwrap_or_else(|| usage.to_owned()),
+        state: key.state.clone().unwrap_or_else(|| key.usage().to_owned()),
         key,
     }
 }

@@ -76,18 +76,16 @@ impl KeyScope {
         // The limit of a listing counts the items that the key sees.
         let (wider, limit) = match request {
             OperationRequest::RecordSearch { pattern, limit } => {
-                let (pattern, wide) = (pattern.clone(), RESULTS_MAX);
                 let wider = OperationRequest::RecordSearch {
-                    pattern,
-                    limit: wide,
+                    pattern: pattern.clone(),
+                    limit: RESULTS_MAX,
                 };
                 (Some(wider), *limit)
             }
             OperationRequest::CommentSearch { pattern, limit } => {
-                let (pattern, wide) = (pattern.clone(), RESULTS_MAX);
                 let wider = OperationRequest::CommentSearch {
-                    pattern,
-                    limit: wide,
+                    pattern: pattern.clone(),
+                    limit: RESULTS_MAX,
                 };
                 (Some(wider), *limit)
             }

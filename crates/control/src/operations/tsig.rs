@@ -16,8 +16,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{
-    Database, ErrorKind, ItemSink, OperationError, OperationRequest, OperationResult, Operations,
-    Outcome, SecretText, list_all, or_dash, table_row,
+    Database, ErrorKind, ItemSink, OperationError, OperationResult, Operations, Outcome,
+    SecretText, list_all, or_dash, table_row,
 };
 
 /// Minimum length of a secret in octets: half of the shortest hash, as for MACs (RFC 8945 section 5.2.2.1).
@@ -46,68 +46,20 @@ table_row! { ListedTsigKey as item:
     "SECRET" = or_dash(item.secret.as_ref().map(SecretText::reveal)),
 }
 
-/// Where a new key is stored, and whether it may replace another.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TsigKeyStorage {
-    /// The number of the backend; 0 is the state store. By default the first writable database, or the state store if
-    /// there is no database.
-    pub backend: Option<u32>,
-    /// Replaces a key of that name where it is stored.
-    pub replace: bool,
-}
-
-impl TsigKeyStorage {
-    pub(super) fn new(backend: Option<u32>, replace: bool) -> Self {
-        TsigKeyStorage { backend, replace }
-    }
-}
-
 impl Operations {
-    /// Runs an operation on TSIG keys.
-    pub(super) fn run_on_tsig_keys(
-        &self,
-        request: &OperationRequest,
-        items: ItemSink<'_>,
-    ) -> Outcome {
-        match request {
-            OperationRequest::TsigGenerate {
-                name,
-                algorithm,
-                backend,
-                replace,
-            } => self.generate_key(
-                name,
-                algorithm.as_deref(),
-                TsigKeyStorage::new(*backend, *replace),
-            ),
-            OperationRequest::TsigImport {
-                name,
-                algorithm,
-                secret,
-                backend,
-                replace,
-            } => {
-                let storage = TsigKeyStorage::new(*backend, *replace);
-                self.import_key(name, algorithm.as_deref(), secret, storage)
-            }
-            OperationRequest::TsigList { secrets } => self.list_keys(*secrets, items),
-            OperationRequest::TsigRemove { name } => self.remove_key(name),
-            _ => Err(OperationError::refused("not an operation on TSIG keys")),
-        }
-    }
-
     /// Generates a key with a secret of the length of its hash.
     pub fn generate_key(
         &self,
         name: &str,
         algorithm: Option<&str>,
-        storage: TsigKeyStorage,
+        backend: Option<u32>,
+        replace: bool,
     ) -> Outcome {
         let algorithm = read_algorithm(algorithm)?;
         let mut secret = Secret::new(vec![0; algorithm.mac_len()]);
         aws_lc_rs::rand::fill(secret.reveal_mut())
             .map_err(|_| OperationError::new(ErrorKind::Internal, "no random numbers available"))?;
-        self.store_key(name, algorithm, secret, storage)
+        self.store_key(name, algorithm, secret, backend, replace)
     }
 
     /// Imports a key that was generated elsewhere.
@@ -116,7 +68,8 @@ impl Operations {
         name: &str,
         algorithm: Option<&str>,
         secret: &SecretText,
-        storage: TsigKeyStorage,
+        backend: Option<u32>,
+        replace: bool,
     ) -> Outcome {
         let algorithm = read_algorithm(algorithm)?;
         let secret = read_secret(secret.reveal());
@@ -128,7 +81,7 @@ impl Operations {
                 "a secret has {SECRET_MIN} to {SECRET_MAX} octets, this one has {octets}"
             )));
         }
-        self.store_key(name, algorithm, secret, storage)
+        self.store_key(name, algorithm, secret, backend, replace)
     }
 
     fn store_key(
@@ -136,7 +89,8 @@ impl Operations {
         name: &str,
         algorithm: TsigAlgorithm,
         secret: Secret<Vec<u8>>,
-        storage: TsigKeyStorage,
+        backend: Option<u32>,
+        replace: bool,
     ) -> Outcome {
         let key = StoredKeyRow {
             name: key_name(name)?,
@@ -144,32 +98,26 @@ impl Operations {
             secret,
         };
         let name = key.name;
-        let backend = match (self.key_source(name.as_name()), storage) {
-            (None, storage) => storage.backend,
-            (Some(PolicySource::Configured), TsigKeyStorage { replace: true, .. }) => {
+        let backend = match (self.key_source(name.as_name()), replace) {
+            (None, _) => backend,
+            (Some(PolicySource::Configured), true) => {
                 return Err(OperationError::refused(format!(
                     "TSIG key {name} is in the configuration: change it there"
                 )));
             }
             // It stays in its location, unless another one is given.
-            (
-                Some(source),
-                TsigKeyStorage {
-                    replace: true,
-                    backend,
-                },
-            ) => backend.or(Some(match source {
+            (Some(source), true) => backend.or(Some(match source {
                 PolicySource::Backend(rank) => rank.into(),
                 _ => 0,
             })),
-            (Some(source), _) => {
+            (Some(source), false) => {
                 let location = source_text(source);
                 return Err(OperationError::conflict(format!(
                     "TSIG key {name} already exists ({location}); use --replace to replace it"
                 )));
             }
         };
-        let source = self.write_key(&key, backend, storage.replace)?;
+        let source = self.write_key(&key, backend, replace)?;
         let place = source_text(source);
         tracing::info!("stored TSIG key {name} ({algorithm}) in {place}");
         Ok(OperationResult::TsigKey(ListedTsigKey {

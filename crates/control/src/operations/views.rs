@@ -2,6 +2,7 @@
 
 use ipnet::IpNet;
 use nameward_maintain::stored_views::StoredViewError;
+use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 
 use super::result::dash_if_empty;
@@ -136,35 +137,23 @@ impl Operations {
     /// Adds a zone version to a view.
     pub fn add_view_zone(&self, view: &str, zone: &str) -> Outcome {
         let version = zone_name(zone)?;
-        self.views
-            .add_zone(view, &version)
-            .map_err(stored_view_error)?;
+        let added = self.views.add_zone(view, &version);
+        added.map_err(stored_view_error)?;
         tracing::info!("view {view}: added {version}");
-        Ok(OperationResult::ViewChanged(ChangedView {
-            view: view.to_owned(),
-            zone: version.to_string(),
-            is_there: true,
-        }))
+        Ok(view_changed(view, &version, true))
     }
 
     /// Removes a zone version from a view.
     pub fn remove_view_zone(&self, view: &str, zone: &str) -> Outcome {
         let version = zone_name(zone)?;
-        if !self
-            .views
-            .remove_zone(view, &version)
-            .map_err(stored_view_error)?
-        {
+        let removed = self.views.remove_zone(view, &version);
+        if !removed.map_err(stored_view_error)? {
             return Err(OperationError::not_found(format!(
                 "view {view} does not have {version}"
             )));
         }
         tracing::info!("view {view}: removed {version}");
-        Ok(OperationResult::ViewChanged(ChangedView {
-            view: view.to_owned(),
-            zone: version.to_string(),
-            is_there: false,
-        }))
+        Ok(view_changed(view, &version, false))
     }
 
     /// Sets the view of a network.
@@ -179,11 +168,8 @@ impl Operations {
             .trunc();
         // An empty name removes a network, as in PowerDNS.
         let view = view.filter(|view| !view.is_empty());
-        if !self
-            .views
-            .set_network(network, view)
-            .map_err(stored_view_error)?
-        {
+        let is_set = self.views.set_network(network, view);
+        if !is_set.map_err(stored_view_error)? {
             return Err(OperationError::not_found(format!(
                 "network {network} has no view"
             )));
@@ -195,6 +181,14 @@ impl Operations {
         tracing::info!("{}", changed.change_text().trim_end());
         Ok(OperationResult::NetworkChanged(changed))
     }
+}
+
+fn view_changed(view: &str, version: &NameBuf, is_there: bool) -> OperationResult {
+    OperationResult::ViewChanged(ChangedView {
+        view: view.to_owned(),
+        zone: version.to_string(),
+        is_there,
+    })
 }
 
 fn stored_view_error(error: StoredViewError) -> OperationError {

@@ -9,7 +9,7 @@ use nameward_zone::ZoneKind;
 use serde::{Deserialize, Serialize};
 
 use crate::operations::{
-    ItemSink, ListedItem, OperationError, OperationResult, Operations, Outcome, or_dash, table_row,
+    ItemSink, ListedItem, OperationResult, Operations, Outcome, or_dash, table_row,
 };
 
 /// A zone among those to be signed.

@@ -211,12 +211,7 @@ fn signing_of_rows(name: &NameBuf, keys: Keys, policy: SigningPolicy) -> Signing
 
 /// Describes a key that no policy manages: number, tag, role and use.
 fn stored_key_text(key: &ListedZoneKey) -> String {
-    let usage = match (key.published, key.active) {
-        (true, true) => "active",
-        (true, false) => "published",
-        (false, true) => "active, not published",
-        (false, false) => "unused",
-    };
+    let usage = key.usage();
     let problem = key.problem.as_ref().map(|problem| format!(", {problem}"));
     let problem = problem.unwrap_or_default();
     format!("{} {} {} {usage}{problem}", key.key, key.tag, key.role)

@@ -15,12 +15,7 @@ table_row! { ListedZoneKey as item:
 
 /// Describes how a key is used, and its progress under a policy.
 fn usage(key: &ListedZoneKey) -> String {
-    let usage = match (key.published, key.active) {
-        (true, true) => "active",
-        (true, false) => "published",
-        (false, true) => "active, not published",
-        (false, false) => "unused",
-    };
+    let usage = key.usage();
     match key.problem.as_ref().or(key.state.as_ref()) {
         Some(state) => format!("{usage}, {state}"),
         None => usage.into(),

@@ -12,11 +12,11 @@ use nameward_wire::{NameBuf, Type};
 use serde::{Deserialize, Serialize};
 
 use super::errors::{no_keys, signed_already, zone_keys_error};
-use super::signing_settings::{check_nsec3, check_signing, read_signing};
+use super::signing_settings::{check_nsec3, check_signing};
 use crate::operations::record::data_text;
 use crate::operations::{
-    ItemSink, KeyChange, KeyTemplate, ListedItem, OperationError, OperationRequest,
-    OperationResult, Operations, Outcome, SecretText, zone_name,
+    ItemSink, KeyChange, KeyTemplate, ListedItem, OperationError, OperationResult, Operations,
+    Outcome, SecretText, zone_name,
 };
 
 /// A key of a zone.
@@ -65,39 +65,19 @@ pub struct ListedZoneKey {
     pub problem: Option<String>,
 }
 
-impl Operations {
-    pub(crate) fn run_on_keys(&self, request: &OperationRequest, items: ItemSink<'_>) -> Outcome {
-        match request {
-            OperationRequest::ZoneSecure {
-                zone,
-                algorithm,
-                denial,
-                soa_edit,
-            } => {
-                let signing = read_signing(denial.as_deref(), soa_edit.as_deref())?;
-                let secured = self.secure_zone(zone, algorithm.as_deref(), &signing)?;
-                Ok(self.with_advice(secured))
-            }
-            OperationRequest::ZoneUnsecure { zone, force } => self.unsecure_zone(zone, *force),
-            OperationRequest::ZoneDs { zone } => self.list_ds(zone, items),
-            OperationRequest::KeyList { zone } => self.list_zone_keys(zone.as_deref(), items),
-            OperationRequest::KeyAdd(template) => {
-                self.add_zone_key(template, template.generate()?, true)
-            }
-            OperationRequest::KeyImport { private, template } => {
-                self.add_zone_key(template, template.read(private)?, false)
-            }
-            OperationRequest::KeyExport { zone, key, pem } => self.export_key(zone, *key, *pem),
-            OperationRequest::KeyChange { zone, key, change } => {
-                self.change_key(zone, *key, *change)
-            }
-            OperationRequest::KeyRemove { zone, key } => self.remove_zone_key(zone, *key),
-            OperationRequest::KeyRollover { zone, role } => self.roll_keys(zone, role.as_deref()),
-            OperationRequest::KeyDs { zone, key, report } => self.report_ds(zone, *key, *report),
-            _ => Err(OperationError::refused("not an operation on keys")),
+impl ListedZoneKey {
+    /// Describes its use without a policy.
+    pub fn usage(&self) -> &'static str {
+        match (self.published, self.active) {
+            (true, true) => "active",
+            (true, false) => "published",
+            (false, true) => "active, not published",
+            (false, false) => "unused",
         }
     }
+}
 
+impl Operations {
     /// Signs a zone from now on, or changes how a zone is signed.
     pub(crate) fn secure_zone(
         &self,
@@ -154,7 +134,7 @@ impl Operations {
     }
 
     /// Lists the keys of a zone, or of all.
-    fn list_zone_keys(&self, zone: Option<&str>, items: ItemSink<'_>) -> Outcome {
+    pub(crate) fn list_zone_keys(&self, zone: Option<&str>, items: ItemSink<'_>) -> Outcome {
         let zones = match zone {
             Some(zone) => vec![zone_name(zone)?],
             None => self.zones_with_keys()?,
@@ -192,7 +172,12 @@ impl Operations {
         Ok(served.map(|(name, _)| name).collect())
     }
 
-    fn add_zone_key(&self, template: &KeyTemplate, private: PrivateKey, is_new: bool) -> Outcome {
+    pub(crate) fn add_zone_key(
+        &self,
+        template: &KeyTemplate,
+        private: PrivateKey,
+        is_new: bool,
+    ) -> Outcome {
         let (name, storage) = self.signable(&template.zone)?;
         let key = template.key(private)?;
         if is_new && !template.force && key.role != KeyRole::Combined && key.usage.is_active() {
@@ -208,7 +193,7 @@ impl Operations {
         self.key_changed(&name, &*storage, number)
     }
 
-    fn export_key(&self, zone: &str, number: u32, is_pem: bool) -> Outcome {
+    pub(crate) fn export_key(&self, zone: &str, number: u32, is_pem: bool) -> Outcome {
         let name = zone_name(zone)?;
         let mut keys = self.keys_of(&name)?.into_iter();
         let key = keys.find(|key| key.number == number);
@@ -222,7 +207,7 @@ impl Operations {
         Ok(OperationResult::ZoneKeyText { private })
     }
 
-    fn change_key(&self, zone: &str, number: u32, change: KeyChange) -> Outcome {
+    pub(crate) fn change_key(&self, zone: &str, number: u32, change: KeyChange) -> Outcome {
         let name = zone_name(zone)?;
         self.check_manual_change(&name)?;
         let storage = self.key_storage(&name)?;
@@ -237,7 +222,7 @@ impl Operations {
         self.key_changed(&name, &*storage, number)
     }
 
-    fn remove_zone_key(&self, zone: &str, number: u32) -> Outcome {
+    pub(crate) fn remove_zone_key(&self, zone: &str, number: u32) -> Outcome {
         let name = zone_name(zone)?;
         self.check_manual_change(&name)?;
         let removed = self.key_storage(&name)?.remove(number, now_seconds());

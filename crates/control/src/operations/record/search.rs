@@ -3,7 +3,7 @@
 use nameward_sql::write::StoredRecord;
 use serde::{Deserialize, Serialize};
 
-use super::{listed, served_record};
+use super::{data_text, listed, served_record};
 use crate::operations::{
     ItemSink, ListedComment, ListedItem, ListedRecord, OperationError, OperationResult, Operations,
     Outcome,
@@ -61,9 +61,8 @@ impl Operations {
                 for rrset in node.rrsets() {
                     for record in rrset.records() {
                         let (rtype, ttl) = (rrset.rtype(), rrset.ttl());
-                        let record = served_record(node.name(), ttl, rtype, record.rdata);
-                        let content = record.content.trim_end_matches('.');
-                        if !is_named && !matches_pattern(&pattern, content) {
+                        let content = data_text(rtype, record.rdata);
+                        if !is_named && !matches_pattern(&pattern, content.trim_end_matches('.')) {
                             continue;
                         }
                         if found >= limit || !is_open {
@@ -72,7 +71,7 @@ impl Operations {
                         found += 1;
                         is_open = items(ListedItem::Found(FoundRecord {
                             zone: zone.id().to_string(),
-                            record,
+                            record: served_record(node.name(), ttl, rtype, record.rdata),
                         }));
                     }
                 }

@@ -340,21 +340,18 @@ fn rrsets_summary(request: &RrsetsRequest) -> String {
 }
 
 fn batch_summary(batch: &ZoneBatch) -> String {
-    joined(batch.steps.iter().map(|step| match step {
-        BatchStep::Set(records) => {
-            let content = joined(records.content.iter().cloned());
-            format!("set {} {} {content}", records.name, records.rtype)
-        }
-        BatchStep::Add(records) => {
-            let content = joined(records.content.iter().cloned());
-            format!("add {} {} {content}", records.name, records.rtype)
-        }
-        BatchStep::Delete(records) => {
-            let rtype = records.rtype.as_deref().unwrap_or_default();
-            let content = joined(records.content.iter().cloned());
-            let text = format!("delete {} {rtype} {content}", records.name);
-            text.trim_end().to_owned()
-        }
+    joined(batch.steps.iter().map(|step| {
+        let (word, name, rtype, content) = match step {
+            BatchStep::Set(new) => ("set", &new.name, new.rtype.as_str(), &new.content),
+            BatchStep::Add(new) => ("add", &new.name, new.rtype.as_str(), &new.content),
+            BatchStep::Delete(old) => {
+                let rtype = old.rtype.as_deref().unwrap_or_default();
+                ("delete", &old.name, rtype, &old.content)
+            }
+        };
+        let content = joined(content.iter().cloned());
+        let text = format!("{word} {name} {rtype} {content}");
+        text.trim_end().to_owned()
     }))
 }
 
