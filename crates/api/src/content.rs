@@ -3,14 +3,16 @@
 //! PowerDNS accepts data only in the form in which it shows it, so that a client reads back what it sent. The same rule holds here;
 //! letter case does not count, and neither does the form of addresses.
 
-use nameward_control::operations::ListedRecord;
+use nameward_control::operations::{
+    ItemSink, ListedItem, ListedRecord, OperationRequest, OperationResult,
+};
 use nameward_sql::split_long_strings;
 use nameward_sql::write::{keeps_text, powerdns_text};
 use nameward_wire::rdata::{parse_text, write_text};
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, Type};
 
-use crate::response::{ApiError, ApiResult};
+use crate::response::{ApiError, ApiResult, REPLY_MAX};
 
 /// Takes the data of a record in the form of PowerDNS: as the client sent it where the database has that, else in standard form.
 pub fn shown(record: &mut ListedRecord) -> String {
@@ -22,6 +24,30 @@ pub fn shown(record: &mut ListedRecord) -> String {
         Some(rtype) => powerdns_text(rtype, content),
         None => content,
     }
+}
+
+/// Returns the served records of a zone as a zone file; `None` if it does not fit into a reply. `list` lists records.
+pub fn zone_file<E>(
+    zone: &str,
+    list: impl FnOnce(&OperationRequest, ItemSink<'_>) -> Result<OperationResult, E>,
+) -> Result<Option<String>, E> {
+    let mut text = String::new();
+    let request = OperationRequest::RecordList {
+        zone: zone.to_owned(),
+        name: None,
+        rtype: None,
+    };
+    list(&request, &mut |item| {
+        if let ListedItem::Record(mut record) = item
+            && !record.disabled
+        {
+            let data = shown(&mut record);
+            let (name, ttl, rtype) = (record.name, record.ttl, record.rtype);
+            text.push_str(&format!("{name}\t{ttl}\tIN\t{rtype}\t{data}\n"));
+        }
+        text.len() <= REPLY_MAX
+    })?;
+    Ok(Some(text).filter(|text| text.len() <= REPLY_MAX))
 }
 
 /// Checks data that a client sent, and returns it as the operations take it.

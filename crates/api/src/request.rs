@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use nameward_control::web::request::decode;
 use serde_json::Value;
 
 use crate::response::{ApiError, ApiResult, ErrorForm, media};
@@ -64,12 +65,10 @@ pub struct ApiRequest {
     /// The path segments after `/api`, decoded.
     pub path: Vec<String>,
     query: Vec<(String, String)>,
-    /// The client accepts JSON, so that errors are JSON.
+    /// The client accepts JSON.
     pub accepts_json: bool,
-    /// The client accepts text and not JSON.
-    pub wants_text: bool,
-    /// The client accepts errors as problem details (RFC 9457).
-    pub accepts_problem: bool,
+    /// The form in which the client takes errors.
+    pub error_form: ErrorForm,
     /// `If-Match`.
     pub if_match: Option<String>,
     /// `If-None-Match`.
@@ -108,35 +107,19 @@ impl ApiRequest {
             return Err(BadTarget::NotApi);
         }
         let path = rest.split('/').filter(|segment| !segment.is_empty());
-        let pairs = query.split('&').filter(|pair| !pair.is_empty());
-        let pairs = pairs.map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(name, true), decode(value, true))
-        });
-        let accept = accept.unwrap_or_default().to_ascii_lowercase();
-        let accepts_json = accept.contains("application/json");
+        let accepted = accept.unwrap_or_default().to_ascii_lowercase();
         Ok(ApiRequest {
             method: ApiMethod::from_text(method),
             path: path.map(|segment| decode(segment, false)).collect(),
-            query: pairs.collect(),
-            accepts_json,
-            wants_text: !accepts_json,
-            accepts_problem: accept.contains(media::PROBLEM),
+            query: pairs(query).collect(),
+            accepts_json: accepted.contains(media::JSON),
+            error_form: ErrorForm::from_accept(accept),
             if_match: None,
             if_none_match: None,
             last_event_id: None,
             body: Vec::new(),
             client,
         })
-    }
-
-    /// The form in which the client takes errors.
-    pub fn error_form(&self) -> ErrorForm {
-        match (self.accepts_problem, self.accepts_json) {
-            (true, _) => ErrorForm::Problem,
-            (false, true) => ErrorForm::Json,
-            (false, false) => ErrorForm::Text,
-        }
     }
 
     /// The value of a query parameter.
@@ -164,25 +147,13 @@ impl ApiRequest {
     }
 }
 
-/// Decodes percent signs; octets that are not UTF-8 are replaced, so that they match nothing.
-pub(crate) fn decode(text: &str, is_query: bool) -> String {
-    let mut octets = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        match (first, tail) {
-            (b'%', [high, low, after @ ..])
-                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
-            {
-                let digit = |octet: &u8| char::from(*octet).to_digit(16).unwrap_or(0) as u8;
-                octets.push(digit(high) << 4 | digit(low));
-                rest = after;
-            }
-            (b'+', _) if is_query => octets.push(b' '),
-            (octet, _) => octets.push(*octet),
-        }
-    }
-    String::from_utf8_lossy(&octets).into_owned()
+/// Splits a query or a form into decoded names and values.
+pub(crate) fn pairs(text: &str) -> impl Iterator<Item = (String, String)> {
+    let pairs = text.split('&').filter(|pair| !pair.is_empty());
+    pairs.map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (decode(name, true), decode(value, true))
+    })
 }
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ impl Api {
                 if error.status() >= 500 {
                     tracing::error!("API request failed: {error:?}");
                 }
-                ApiResponse::from_error(&error, request.error_form())
+                ApiResponse::from_error(&error, request.error_form)
             }
         }
     }

@@ -164,7 +164,8 @@ fn main() -> std::io::Result<()> {
             api_key: "demo".into(),
             ..Settings::new(vec![IpNet::from(IpAddr::V4(loopback))], 64 << 20)
         };
-        let web = Web::new(Arc::clone(&stats), settings).map_err(std::io::Error::other)?;
+        let web = Web::with_status(Arc::clone(&stats), settings, Arc::default)
+            .map_err(std::io::Error::other)?;
         tokio::select! {
             () = web.serve(listener, std::future::pending()) => {}
             () = tick_every_second(stats) => {}

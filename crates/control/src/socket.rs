@@ -55,6 +55,13 @@ pub enum SocketError {
     },
 }
 
+fn system_error(path: &Path) -> impl Fn(io::Error) -> SocketError + Copy {
+    move |source| SocketError::System {
+        path: path.to_path_buf(),
+        source,
+    }
+}
+
 /// The text of an I/O error without its number.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
@@ -75,10 +82,7 @@ pub struct ControlSocket {
 impl ControlSocket {
     /// Binds `path`, replacing a socket without a server.
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
-        let system = |source| SocketError::System {
-            path: path.to_path_buf(),
-            source,
-        };
+        let system = system_error(path);
         ensure_free(path)?;
         // Bound under another name and renamed when its mode is set, so that the name never belongs to a socket that
         // others may open. Renaming replaces a link and does not follow it.
@@ -113,10 +117,7 @@ impl ControlSocket {
         listener: std::os::unix::net::UnixListener,
         path: &Path,
     ) -> Result<Self, SocketError> {
-        let metadata = fs::symlink_metadata(path).map_err(|source| SocketError::System {
-            path: path.to_path_buf(),
-            source,
-        })?;
+        let metadata = fs::symlink_metadata(path).map_err(system_error(path))?;
         Ok(Self::new(listener, path, &metadata))
     }
 
@@ -164,10 +165,7 @@ impl Drop for ControlSocket {
 
 /// Checks that `path` is free: it does not exist, or is a socket without a server.
 fn ensure_free(path: &Path) -> Result<(), SocketError> {
-    let system = |source| SocketError::System {
-        path: path.to_path_buf(),
-        source,
-    };
+    let system = system_error(path);
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(system(error)),
@@ -187,10 +185,7 @@ fn ensure_free(path: &Path) -> Result<(), SocketError> {
 ///
 /// In a world-writable directory, another user may have created it first.
 pub fn make_private_directory(path: &Path) -> Result<(), SocketError> {
-    let system = |source| SocketError::System {
-        path: path.to_path_buf(),
-        source,
-    };
+    let system = system_error(path);
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => return Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

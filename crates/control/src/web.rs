@@ -43,7 +43,7 @@ mod zone_list;
 mod zone_page;
 
 use nameward_base::secret::Secret;
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -68,8 +68,8 @@ use ring_texts::RingTexts;
 use secret_check::SecretCheck;
 pub use secret_check::{RETRY_SECONDS, SecretVerdict};
 use zone_list::NoZones;
-pub use zone_list::{ListedZonesView, ROWS as ZONE_ROWS, ZoneListPage, ZoneListQuery};
-pub use zone_page::{ZoneConfigSource, ZoneFacts};
+pub use zone_list::{ListedZonesView, ROWS as ZONE_ROWS, ZoneListPage, ZoneListQuery, escaped};
+pub use zone_page::{ZoneConfigSource, ZoneFacts, state_class};
 
 /// The stylesheet of the status page, on which the web administration builds.
 pub const STYLE: &str = include_str!("../assets/style.css");
@@ -163,7 +163,7 @@ impl WebLimits {
 
 /// The web server before it serves.
 pub struct Web {
-    shared: Arc<WebState>,
+    shared: WebState,
 }
 
 /// The state that all connections share.
@@ -175,7 +175,7 @@ struct WebState {
     /// Created at start; the forms of the page contain it, so that another site cannot reset a ring.
     token: String,
     status: StatusSource,
-    zones: Box<dyn ListedZonesView>,
+    zones: Arc<dyn ListedZonesView>,
     /// Takes connections for the API, if it shares this port.
     api: Option<ApiHandover>,
     drawings: Semaphore,
@@ -192,13 +192,7 @@ struct WebState {
 }
 
 impl Web {
-    /// Creates the server without a known status. Fails only for an unusable password hash.
-    pub fn new(stats: Arc<Stats>, settings: Settings) -> Result<Self, BadHash> {
-        let status = Arc::new(ServerStatus::default());
-        Web::with_status(stats, settings, move || Arc::clone(&status))
-    }
-
-    /// Like `new`, with the status of the server, which is read often and must never block.
+    /// Creates the server. The status is read often and must never block. Fails only for an unusable password hash.
     pub fn with_status(
         stats: Arc<Stats>,
         settings: Settings,
@@ -211,7 +205,7 @@ impl Web {
             api_key: Password::new(settings.api_key.reveal())?.map(Arc::new),
             token: uuid::Uuid::new_v4().simple().to_string(),
             status: Box::new(status),
-            zones: Box::new(NoZones),
+            zones: Arc::new(NoZones),
             api: None,
             drawings: Semaphore::new(RENDERS_MAX),
             zone_drawings: Semaphore::new(ZONE_RENDERS_MAX),
@@ -224,31 +218,24 @@ impl Web {
             waiting: Mutex::default(),
             settings,
         };
-        Ok(Web {
-            shared: Arc::new(shared),
-        })
+        Ok(Web { shared })
     }
 
     /// Shows the zone list, and a page for each zone.
-    pub fn showing_zones(mut self, zones: impl ListedZonesView + 'static) -> Self {
-        // It is not shared before it serves.
-        if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.zones = Box::new(zones);
-        }
+    pub fn showing_zones(mut self, zones: Arc<dyn ListedZonesView>) -> Self {
+        self.shared.zones = zones;
         self
     }
 
     /// Hands connections for the API over.
     pub fn with_api(mut self, api: ApiHandover) -> Self {
-        // Nobody shares it before it serves.
-        if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.api = Some(api);
-        }
+        self.shared.api = Some(api);
         self
     }
 
     /// Accepts connections until `shutdown` completes.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
+        let shared = Arc::new(self.shared);
         let mut shutdown = std::pin::pin!(shutdown);
         let mut next = 0u64;
         loop {
@@ -259,43 +246,12 @@ impl Web {
             match accepted {
                 Ok((stream, peer)) => {
                     next += 1;
-                    self.admit(next, stream, peer);
+                    shared.admit(next, stream, peer);
                 }
                 // Usually out of descriptors: not a reason to spin or to end.
                 Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
             }
         }
-    }
-
-    fn admit(&self, id: u64, stream: TcpStream, peer: SocketAddr) {
-        let shared = &self.shared;
-        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        let is_for_api = |api: &ApiHandover| access::is_allowed(&api.allow_from, peer.ip());
-        if !access::is_allowed(&shared.settings.allow_from, peer.ip())
-            && !shared.api.as_ref().is_some_and(is_for_api)
-        {
-            return; // closed without an answer
-        }
-        let mut waiting = shared.waiting();
-        let limit = shared.settings.limits.max_connections;
-        if shared.connections.load(Ordering::Relaxed) >= limit
-            && !shared.make_room_for_connection(&mut waiting)
-        {
-            return; // every connection is being answered
-        }
-        shared.connections.fetch_add(1, Ordering::Relaxed);
-        let client = access::client_network(peer.ip());
-        *waiting.clients.entry(client).or_insert(0) += 1;
-        let slot = ConnectionSlotGuard {
-            id,
-            client,
-            shared: Arc::clone(shared),
-        };
-        // The lock is held until the task is listed, so it cannot leave the list before it is in.
-        let task = tokio::spawn(connection::handle_connection(slot, stream, peer));
-        waiting
-            .for_request
-            .insert(id, (client, task.abort_handle()));
     }
 }
 
@@ -320,7 +276,7 @@ struct ConnectionSlotGuard {
 impl ConnectionSlotGuard {
     /// Marks the connection as being answered, so that it is not closed as a waiting one. `None`: it was already.
     fn stop_waiting(&self) -> Option<AbortHandle> {
-        let mut waiting = self.shared.waiting();
+        let mut waiting = self.shared.waiting.lock();
         let for_request = waiting.for_request.remove(&self.id);
         let waited = for_request.or_else(|| waiting.for_text.remove(&self.id));
         waited.map(|(_, task)| task)
@@ -329,20 +285,24 @@ impl ConnectionSlotGuard {
     /// Marks the connection as having its reply, so that it may be closed again.
     fn wait_again(&self, task: AbortHandle) {
         let waits = (self.client, task);
-        self.shared.waiting().for_request.insert(self.id, waits);
+        self.shared
+            .waiting
+            .lock()
+            .for_request
+            .insert(self.id, waits);
     }
 
     /// Marks the connection as waiting for the text of a ring outside the queue, so that it may be closed.
     fn wait_for_text(&self, task: AbortHandle) {
         let waits = (self.client, task);
-        self.shared.waiting().for_text.insert(self.id, waits);
+        self.shared.waiting.lock().for_text.insert(self.id, waits);
     }
 }
 
 impl Drop for ConnectionSlotGuard {
     fn drop(&mut self) {
         self.stop_waiting();
-        let mut waiting = self.shared.waiting();
+        let mut waiting = self.shared.waiting.lock();
         if let Some(count) = waiting.clients.get_mut(&self.client) {
             *count -= 1;
             if *count == 0 {
@@ -355,8 +315,34 @@ impl Drop for ConnectionSlotGuard {
 }
 
 impl WebState {
-    fn waiting(&self) -> MutexGuard<'_, WaitingConnections> {
-        self.waiting.lock()
+    fn admit(self: &Arc<Self>, id: u64, stream: TcpStream, peer: SocketAddr) {
+        let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
+        let is_for_api = |api: &ApiHandover| access::is_allowed(&api.allow_from, peer.ip());
+        if !access::is_allowed(&self.settings.allow_from, peer.ip())
+            && !self.api.as_ref().is_some_and(is_for_api)
+        {
+            return; // closed without an answer
+        }
+        let mut waiting = self.waiting.lock();
+        let limit = self.settings.limits.max_connections;
+        if self.connections.load(Ordering::Relaxed) >= limit
+            && !self.make_room_for_connection(&mut waiting)
+        {
+            return; // every connection is being answered
+        }
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        let client = access::client_network(peer.ip());
+        *waiting.clients.entry(client).or_insert(0) += 1;
+        let slot = ConnectionSlotGuard {
+            id,
+            client,
+            shared: Arc::clone(self),
+        };
+        // The lock is held until the task is listed, so it cannot leave the list before it is in.
+        let task = tokio::spawn(connection::handle_connection(slot, stream, peer));
+        waiting
+            .for_request
+            .insert(id, (client, task.abort_handle()));
     }
 
     /// Closes a connection; false if none may be closed. The client with the most connections loses one, so that
@@ -427,7 +413,8 @@ mod tests {
         let released = Mutex::new(released);
         let loopback = IpNet::from(std::net::IpAddr::from([127, 0, 0, 1]));
         let settings = Settings::new(vec![loopback], 1 << 20);
-        let mut web = Web::new(Stats::new(RingCapacities::default()), settings).expect("settings");
+        let stats = Stats::new(RingCapacities::default());
+        let mut web = Web::with_status(stats, settings, Arc::default).expect("settings");
         let password = Password::hashed(move |given| {
             let waits = given == "wrong";
             if waits {
@@ -436,8 +423,7 @@ mod tests {
             }
             given == "right"
         });
-        let shared = Arc::get_mut(&mut web.shared).expect("not shared yet");
-        shared.password = Some(Arc::new(password));
+        web.shared.password = Some(Arc::new(password));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let serving = tokio::spawn(web.serve(listener, std::future::pending()));

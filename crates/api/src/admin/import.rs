@@ -1,13 +1,13 @@
 //! Owns import and export of zone file text. An import is a proposal like any other change.
 
 use askama::Template;
-use nameward_control::operations::{ListedItem, OperationError, OperationRequest, RrsetsRequest};
+use nameward_control::operations::{OperationError, RrsetsRequest};
 
 use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, page};
 use super::proposal::{Proposal, check_editable, propose};
 use super::{PageResult, Visit};
 use crate::content;
-use crate::response::{ApiResponse, REPLY_MAX, media};
+use crate::response::{ApiResponse, media};
 
 #[derive(Template)]
 #[template(path = "import.html")]
@@ -88,28 +88,13 @@ fn draw(visit: &Visit<'_>, zone: &str, problem: Option<String>) -> PageResult {
 /// The zone as a zone file, to be saved or shown.
 pub fn export(visit: &Visit<'_>, arguments: &[&str]) -> PageResult {
     let zone = visit.zone(arguments[0])?;
-    let mut text = String::new();
-    let request = OperationRequest::RecordList {
-        zone: zone.name.clone(),
-        name: None,
-        rtype: None,
-    };
-    visit.list(&request, &mut |item| {
-        if let ListedItem::Record(mut record) = item
-            && !record.disabled
-        {
-            let data = content::shown(&mut record);
-            let (name, ttl, rtype) = (record.name, record.ttl, record.rtype);
-            text.push_str(&format!("{name}\t{ttl}\tIN\t{rtype}\t{data}\n"));
-        }
-        text.len() <= REPLY_MAX
-    })?;
-    if text.len() > REPLY_MAX {
-        return Err(OperationError::refused(format!(
+    let text = content::zone_file(&zone.name, |request, items| visit.list(request, items))?;
+    let text = text.ok_or_else(|| {
+        OperationError::refused(format!(
             "zone {} is too large for one reply: use `nameward zone export`",
             zone.name
-        )));
-    }
+        ))
+    })?;
     let reply = ApiResponse::text(200, media::ZONE, text).with("cache-control", "no-store");
     Ok(match visit.parameter("view") {
         "text" => reply,

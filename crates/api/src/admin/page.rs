@@ -6,7 +6,7 @@ use askama::Template;
 use nameward_base::calendar::UtcTime;
 use nameward_control::api_keys::{ApiKey, CONFIGURED_KEY};
 use nameward_control::operations::{OperationError, ZoneAttributes};
-use nameward_control::web::{ICON, STYLE};
+use nameward_control::web::{self, ICON, STYLE};
 
 use super::request::AdminRequest;
 use super::session::Notice;
@@ -257,18 +257,9 @@ pub fn time(seconds: u64) -> String {
 
 /// Escapes a text for a path segment or the value of a parameter (RFC 3986 section 2). The id of the API also works in paths.
 pub fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for octet in text.bytes() {
-        match octet {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                out.push(octet.into());
-            }
-            other => out.push_str(&format!("%{other:02X}")),
-        }
-    }
-    match out.as_str() {
+    match text {
         // Browsers remove segments of dots.
         "." => zone_id(".").into_owned(),
-        _ => out,
+        _ => web::escaped(text),
     }
 }

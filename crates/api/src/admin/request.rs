@@ -6,7 +6,8 @@ use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Uri, header};
 
 use super::session::COOKIE;
-use crate::request::{ApiMethod, decode};
+use crate::request::{ApiMethod, pairs};
+use nameward_control::web::request::decode;
 
 /// Octets of path and query.
 const TARGET_MAX: usize = 8 * 1024;
@@ -63,7 +64,7 @@ impl AdminRequest {
                 .filter(|segment| !segment.is_empty())
                 .map(|segment| decode(segment, false))
                 .collect(),
-            query: pairs(query),
+            query: pairs(query).take(FIELDS_MAX).collect(),
             target: target.to_owned(),
             form: Form::default(),
             session: cookie(headers),
@@ -108,7 +109,7 @@ pub struct Form(Vec<(String, String)>);
 impl Form {
     fn from_urlencoded(body: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(body).ok()?;
-        let form = pairs(text);
+        let form: Vec<_> = pairs(text).take(FIELDS_MAX + 1).collect();
         (form.len() <= FIELDS_MAX).then_some(Form(form))
     }
 
@@ -162,15 +163,6 @@ fn field_name(line: &str) -> Option<String> {
     let (_, rest) = value.split_once(" name=\"")?;
     let (name, _) = rest.split_once('"')?;
     Some(name.to_owned())
-}
-
-fn pairs(text: &str) -> Vec<(String, String)> {
-    let pairs = text.split('&').filter(|pair| !pair.is_empty());
-    let pairs = pairs.map(|pair| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (decode(name, true), decode(value, true))
-    });
-    pairs.take(FIELDS_MAX + 1).collect()
 }
 
 fn cookie(headers: &HeaderMap) -> Option<String> {

@@ -4,6 +4,7 @@ use askama::Template;
 use nameward_control::operations::{
     ErrorKind, ListedSecondary, ListedZoneStatus, OperationError, OperationRequest,
 };
+use nameward_control::web::state_class;
 
 use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, page, time, zone_path};
 use super::{PageResult, Visit};
@@ -43,11 +44,7 @@ pub fn show(visit: &Visit<'_>, arguments: &[&str]) -> PageResult {
 }
 
 fn facts(status: &ListedZoneStatus) -> Vec<(&'static str, String, &'static str)> {
-    let mut facts = vec![(
-        "State",
-        status.state.clone(),
-        super::zones::state_class(&status.state),
-    )];
+    let mut facts = vec![("State", status.state.clone(), state_class(&status.state))];
     let mut add = |name, value: Option<String>| {
         facts.extend(value.map(|value| (name, value, "")));
     };

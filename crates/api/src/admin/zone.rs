@@ -5,6 +5,7 @@ use nameward_base::text::counted;
 use nameward_control::operations::{
     OperationError, OperationRequest, OperationResult, ZoneDetails,
 };
+use nameward_control::web::state_class;
 
 use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, escaped, page, redirect, time};
 use super::rrsets::{self, RrsetFilter, ShownRrset};
@@ -102,11 +103,7 @@ fn rows(rrsets: Vec<ShownRrset>, path: &str) -> Vec<RrsetRow> {
 
 /// The state of a zone: name, value, class.
 fn facts(zone: &ZoneDetails) -> Vec<(&'static str, String, &'static str)> {
-    let mut facts = vec![(
-        "State",
-        zone.state.clone(),
-        super::zones::state_class(&zone.state),
-    )];
+    let mut facts = vec![("State", zone.state.clone(), state_class(&zone.state))];
     let mut add = |name, value: Option<String>| {
         facts.extend(value.map(|value| (name, value, "")));
     };

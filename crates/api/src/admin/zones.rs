@@ -6,7 +6,7 @@ use nameward_control::operations::{
     FoundRecord, ListedItem, ListedKind, ListedZone, OperationRequest, OperationResult,
     ZoneProvision, zone_name,
 };
-use nameward_control::web::{ZoneListPage, ZoneListQuery};
+use nameward_control::web::{ZoneListPage, ZoneListQuery, state_class};
 use nameward_zone::PageStart;
 
 use super::page::{AdminFrame, AdminView, escaped, page, redirect, zone_path};
@@ -257,15 +257,6 @@ impl<'q> ZoneQuery<'q> {
         format!(
             "/admin/zones?q={search}&kind={kind}&state={state}&sort={sort}&order={order}&page={page}"
         )
-    }
-}
-
-/// The class of a state: served, served with a reservation, or not.
-pub fn state_class(state: &str) -> &'static str {
-    match state {
-        "current" | "live" => "fine",
-        "stale" | "not loaded" => "doubtful",
-        _ => "down",
     }
 }
 

@@ -10,6 +10,8 @@ use hyper::body::Incoming;
 use hyper::{Request, Response};
 use nameward_control::web::{RETRY_SECONDS, SecretVerdict};
 
+use nameward_serve::http::Held;
+
 use super::connections::ApiConnection;
 use super::reply::ReplyBody;
 use super::{ApiShared, finish_with, read_body};
@@ -74,13 +76,10 @@ async fn respond(
     };
     let mut room = None;
     if is_post {
-        match read_body(shared, request, shared.limits.body).await {
-            Ok((body, held)) if head.take_body(&body) => room = held,
-            Ok(_) => return refusal(400, "Bad Request: the body is not a form."),
-            Err(status) => {
-                return ApiResponse::error(status, ErrorForm::Text).with("connection", "close");
-            }
-        }
+        room = match read_form(shared, request, &mut head, shared.limits.body).await {
+            Ok(room) => room,
+            Err(refused) => return refused,
+        };
         if !session.has_token(head.form.field("token")) {
             return refusal(
                 403,
@@ -102,18 +101,28 @@ async fn respond(
     response.unwrap_or_else(|| ApiResponse::error(500, ErrorForm::Text))
 }
 
+/// Reads the form of a request, and returns the memory of its body.
+async fn read_form(
+    shared: &Arc<ApiShared>,
+    request: Request<Incoming>,
+    head: &mut AdminRequest,
+    limit: usize,
+) -> Result<Option<Held>, ApiResponse> {
+    match read_body(shared, request, limit).await {
+        Ok((body, held)) if head.take_body(&body) => Ok(held),
+        Ok(_) => Err(refusal(400, "Bad Request: the body is not a form.")),
+        Err(status) => Err(ApiResponse::error(status, ErrorForm::Text).with("connection", "close")),
+    }
+}
+
 /// Checks a key and starts a session. An old session of the browser ends: its identifier is not used again.
 async fn log_in(
     (shared, admin): (&Arc<ApiShared>, &Admin),
     request: Request<Incoming>,
     mut head: AdminRequest,
 ) -> ApiResponse {
-    match read_body(shared, request, LOGIN_MAX).await {
-        Ok((body, _)) if head.take_body(&body) => {}
-        Ok(_) => return refusal(400, "Bad Request: the body is not a form."),
-        Err(status) => {
-            return ApiResponse::error(status, ErrorForm::Text).with("connection", "close");
-        }
+    if let Err(refused) = read_form(shared, request, &mut head, LOGIN_MAX).await {
+        return refused;
     }
     let failed = |status, problem: &str| {
         login_page(

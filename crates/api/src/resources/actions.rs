@@ -1,6 +1,6 @@
 //! Actions on a zone: notify, retrieve, rectify, export, check.
 
-use nameward_control::operations::{ListedItem, OperationRequest};
+use nameward_control::operations::OperationRequest;
 use nameward_files::zone_from_text_with_warnings;
 use nameward_wire::NameBuf;
 use nameward_wire::zonefile::Severity;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::content;
 use crate::operator::Call;
-use crate::response::{ApiError, ApiResponse, ApiResult, REPLY_MAX, media, too_large};
+use crate::response::{ApiError, ApiResponse, ApiResult, media, too_large};
 
 use super::zone_name;
 
@@ -52,7 +52,7 @@ pub fn rectify(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
 /// The zone as a zone file.
 pub fn export(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let zone = call.zone(&zone_name(arguments[0])?)?.name;
-    let text = zone_file(call, zone)?;
+    let text = zone_file(call, &zone)?;
     Ok(if call.request.accepts_json {
         ApiResponse::json(200, &json!({ "zone": text }))
     } else {
@@ -64,7 +64,7 @@ pub fn export(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
 pub fn check(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let zone = call.zone(&zone_name(arguments[0])?)?.name;
     let apex = NameBuf::zone_from_text(&zone).map_err(|_| ApiError::NotFound)?;
-    let text = zone_file(call, zone.clone())?;
+    let text = zone_file(call, &zone)?;
     let scripts = call.api.operator.script_check();
     let found = zone_from_text_with_warnings(apex.as_name(), "zone", text.as_bytes(), &scripts);
     let found = found.map_or_else(|errors| errors, |(_, warnings)| warnings);
@@ -77,27 +77,9 @@ pub fn check(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     Ok(ApiResponse::json(200, &report))
 }
 
-fn zone_file(call: &Call<'_>, zone: String) -> Result<String, ApiError> {
-    let mut text = String::new();
-    let request = OperationRequest::RecordList {
-        zone,
-        name: None,
-        rtype: None,
-    };
-    call.list(&request, &mut |item| {
-        if let ListedItem::Record(mut record) = item
-            && !record.disabled
-        {
-            let data = content::shown(&mut record);
-            let (name, ttl, rtype) = (record.name, record.ttl, record.rtype);
-            text.push_str(&format!("{name}\t{ttl}\tIN\t{rtype}\t{data}\n"));
-        }
-        text.len() <= REPLY_MAX
-    })?;
-    if text.len() > REPLY_MAX {
-        return Err(too_large());
-    }
-    Ok(text)
+fn zone_file(call: &Call<'_>, zone: &str) -> ApiResult<String> {
+    let text = content::zone_file(zone, |request, items| call.list(request, items))?;
+    text.ok_or_else(too_large)
 }
 
 fn done(result: &str) -> ApiResult {

@@ -5,7 +5,7 @@
 //! commands (`status`, `stop`, `stats`) need none. When all connections are taken, the one that has been without a
 //! complete request for longest is closed, so silent clients never delay commands.
 
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use std::{
     collections::BTreeMap,
     io::{self, BufWriter, Write},
@@ -98,18 +98,14 @@ struct PendingConnection {
 }
 
 impl PendingConnections {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, PendingConnection>> {
-        self.0.lock()
-    }
-
     /// Removes a connection that has sent its request; false if it was already closed for another one.
     fn remove(&self, id: u64) -> bool {
-        self.lock().remove(&id).is_some()
+        self.0.lock().remove(&id).is_some()
     }
 
     /// Closes the oldest one; returns the remaining time if it is too young, or `None` if there is none.
     fn close_oldest(&self, now: Instant) -> Option<Duration> {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let oldest = all.first_entry()?;
         let age = now.saturating_duration_since(oldest.get().since);
         if age < REQUEST_GRACE {
@@ -167,7 +163,7 @@ impl ControlSocket {
             id += 1;
             let (shared, mut shutdown) = (Arc::clone(&server), shutdown.clone());
             // The lock is held until the task is in the list, so it cannot be removed before it is added.
-            let mut pending = server.pending.lock();
+            let mut pending = server.pending.0.lock();
             let task = tokio::spawn(async move {
                 shared
                     .handle_connection((stream, peer), id, &mut shutdown)

@@ -8,6 +8,7 @@ const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 100.0;
 
 /// A chart, drawn into a box of 600 by 100.
+#[derive(Default)]
 pub struct Chart {
     /// The text above the chart.
     pub caption: &'static str,
@@ -56,7 +57,7 @@ pub fn query_rate(rates: &Rates) -> Chart {
         ),
         area,
         line,
-        lines: Vec::new(),
+        ..Chart::default()
     }
 }
 
@@ -79,8 +80,6 @@ fn several(
         top: format!("{top:.0}"),
         class,
         label: format!("{caption} over the last ten minutes: now {now}, peak {highest:.0}"),
-        area: String::new(),
-        line: String::new(),
         lines: named
             .into_iter()
             .map(|(name, class, points)| ChartLine {
@@ -89,6 +88,7 @@ fn several(
                 line: paths(&points, top).1,
             })
             .collect(),
+        ..Chart::default()
     }
 }
 
@@ -150,7 +150,7 @@ pub fn latency(rates: &Rates) -> Chart {
         },
         area,
         line,
-        lines: Vec::new(),
+        ..Chart::default()
     }
 }
 
@@ -176,7 +176,7 @@ pub fn cache_hitrate(rates: &Rates) -> Chart {
         },
         area,
         line,
-        lines: Vec::new(),
+        ..Chart::default()
     }
 }
 

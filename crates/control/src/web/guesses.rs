@@ -4,10 +4,12 @@
 //! by design, and one is computed at a time. A client that has presented the right secret is known and is not locked
 //! out by wrong guesses from its own address.
 
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
+
+use super::access::client_network;
 
 /// Interval after which one more guess is allowed.
 pub const GUESS_INTERVAL: Duration = Duration::from_secs(6);
@@ -38,20 +40,18 @@ pub struct Guess<'a> {
 }
 
 impl Guesses {
-    fn clients(&self) -> MutexGuard<'_, HashMap<IpAddr, Guesser>> {
-        self.clients.lock()
-    }
-
     /// Checks whether a client has presented a right secret.
     pub fn is_known_client(&self, client: IpAddr) -> bool {
-        let clients = self.clients();
-        clients.get(&network(client)).is_some_and(|c| c.is_known)
+        let clients = self.clients.lock();
+        clients
+            .get(&client_network(client.to_canonical()))
+            .is_some_and(|c| c.is_known)
     }
 
     /// Takes a guess from the client's allowance; `None` if it has none left.
     pub fn begin(&self, client: IpAddr, now: Instant) -> Option<Guess<'_>> {
-        let client = network(client);
-        let mut clients = self.clients();
+        let client = client_network(client.to_canonical());
+        let mut clients = self.clients.lock();
         if !clients.contains_key(&client) && clients.len() >= CLIENTS_MAX {
             forget(&mut clients, now)?;
         }
@@ -73,7 +73,7 @@ impl Guesses {
 impl Guess<'_> {
     /// Records that the guess was right: it costs nothing, and the client is known from now on.
     pub fn mark_right(self) {
-        if let Some(guesser) = self.all.clients().get_mut(&self.client) {
+        if let Some(guesser) = self.all.clients.lock().get_mut(&self.client) {
             guesser.full_at -= GUESS_INTERVAL;
             guesser.is_known = true;
         }
@@ -82,7 +82,7 @@ impl Guess<'_> {
 
 impl Drop for Guess<'_> {
     fn drop(&mut self) {
-        if let Some(guesser) = self.all.clients().get_mut(&self.client) {
+        if let Some(guesser) = self.all.clients.lock().get_mut(&self.client) {
             guesser.waiting -= 1;
         }
     }
@@ -99,14 +99,6 @@ fn forget(clients: &mut HashMap<IpAddr, Guesser>, now: Instant) -> Option<()> {
     let client = *least?.0;
     clients.remove(&client);
     Some(())
-}
-
-/// Returns the network that counts as one client: an IPv6 client has a whole /64.
-fn network(client: IpAddr) -> IpAddr {
-    match client.to_canonical() {
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
-        v4 => v4,
-    }
 }
 
 #[cfg(test)]
@@ -160,7 +152,7 @@ mod tests {
             let client = IpAddr::V4((0x0a00_0000 + n).into());
             assert!(guesses.begin(client, now).is_some());
         }
-        assert!(guesses.clients().len() <= CLIENTS_MAX);
+        assert!(guesses.clients.lock().len() <= CLIENTS_MAX);
         assert!(guesses.is_known_client(known));
     }
 }

@@ -1,13 +1,12 @@
 //! The server state at the top of every page and in `/metrics`: one green line, or the faults with their remedies.
 
 use nameward_base::text::counted;
-use std::fmt::Write as _;
 
 use nameward_base::calendar::UtcTime;
 
-use super::exposition::{head, label};
+use super::exposition::{label, metric, one_label};
 use crate::operations::{
-    DnstapStatus, FaultKind, ForcedTarget, QueueStatus, ReadyRules, ServerFault, ServerStatus,
+    FaultKind, ForcedTarget, QueueStatus, ReadyRules, ServerFault, ServerStatus,
 };
 
 /// Maximum number of expanded faults; the others are collapsed.
@@ -124,20 +123,9 @@ impl<'a> PageFrame<'a> {
 
 /// Writes the metrics of a state.
 pub fn write_metrics(out: &mut String, status: &ServerStatus, ready: &ReadyRules) {
-    let mut gauge = |name: &str, help: &str, rows: &[(String, u64)]| {
-        let name = format!("nameward_{name}");
-        head(out, &name, help, "gauge");
-        for (labels, value) in rows {
-            let _ = writeln!(out, "{name}{labels} {value}");
-        }
-    };
-    let plain = |value: u64| [(String::new(), value)];
-    let is_ready = status.reasons(ready).is_empty();
-    gauge(
-        "ready",
-        "Whether /readyz returns 200",
-        &plain(is_ready.into()),
-    );
+    let is_ready = u8::from(status.reasons(ready).is_empty());
+    let help = "Whether /readyz returns 200";
+    metric(out, ("nameward_ready", "gauge"), help, [("", is_ready)]);
     let zones = [
         ("served", status.zones),
         ("not_ready", status.zones_not_ready),
@@ -149,132 +137,89 @@ pub fn write_metrics(out: &mut String, status: &ServerStatus, ready: &ReadyRules
         ("expired", status.zones_expired),
         ("signed", status.zones_signed),
     ];
-    let zones = zones.map(|(state, zones)| (format!("{{state=\"{state}\"}}"), zones as u64));
-    gauge(
-        "zones",
-        "Zones by state; a zone can be in several states",
-        &zones,
-    );
+    let zones = zones.map(|(state, zones)| (one_label("state", state), zones));
+    let help = "Zones by state; a zone can be in several states";
+    metric(out, ("nameward_zones", "gauge"), help, zones);
     let of_kind = |kind: &FaultKind| {
-        let number = status.faults.iter().filter(|fault| fault.kind == *kind);
-        (
-            format!("{{kind=\"{}\"}}", kind.word()),
-            number.count() as u64,
-        )
+        let faults = status.faults.iter().filter(|fault| fault.kind == *kind);
+        (one_label("kind", kind.word()), faults.count())
     };
-    let faults: Vec<_> = FaultKind::ALL.iter().map(of_kind).collect();
-    gauge(
-        "faults",
-        "Faults shown on the status page, by kind",
-        &faults,
-    );
+    let faults = FaultKind::ALL.iter().map(of_kind);
+    let help = "Faults shown on the status page, by kind";
+    metric(out, ("nameward_faults", "gauge"), help, faults);
     let up = status.backends.iter().map(|backend| {
         let engine = label(&backend.engine);
         let labels = format!("{{backend=\"{}\",engine=\"{engine}\"}}", backend.backend);
-        (labels, u64::from(backend.is_up))
+        (labels, u8::from(backend.is_up))
     });
-    let up: Vec<_> = up.collect();
-    gauge("backend_up", "Whether a backend responds", &up);
+    let help = "Whether a backend responds";
+    metric(out, ("nameward_backend_up", "gauge"), help, up);
     let (is_ok, at) = match &status.last_reload {
         Some(reload) => (reload.is_ok, reload.at),
         None => (true, 0),
     };
+    let name = ("nameward_last_reload_success", "gauge");
     let help = "Whether the last reload succeeded; 1 if there was none";
-    gauge("last_reload_success", help, &plain(is_ok.into()));
+    metric(out, name, help, [("", u8::from(is_ok))]);
+    let name = ("nameward_last_reload_timestamp_seconds", "gauge");
     let help = "Time of the last reload; 0 if there was none";
-    gauge("last_reload_timestamp_seconds", help, &plain(at));
-    let transfers = status.transfers;
-    let transfers = [
-        ("in", transfers.incoming as u64),
-        ("out", transfers.outgoing as u64),
+    metric(out, name, help, [("", at)]);
+    let running = [
+        ("in", status.transfers.incoming),
+        ("out", status.transfers.outgoing),
     ];
-    let rows = transfers.map(|(way, number)| (format!("{{direction=\"{way}\"}}"), number));
-    gauge("transfers_running", "Transfers in progress", &rows);
-    write_dnstap_metrics(out, status.dnstap.as_deref());
+    let running = running.map(|(way, number)| (one_label("direction", way), number));
+    let help = "Transfers in progress";
+    metric(out, ("nameward_transfers_running", "gauge"), help, running);
+    let dnstap = status.dnstap.as_deref();
+    let connected = dnstap.map(|dnstap| ("", u8::from(dnstap.is_connected)));
+    let help = "Whether the dnstap collector is connected, if dnstap is enabled";
+    metric(out, ("nameward_dnstap_connected", "gauge"), help, connected);
+    let sent = dnstap.map(|dnstap| ("", dnstap.sent));
+    let help = "dnstap messages sent to the collector";
+    metric(out, ("nameward_dnstap_sent_total", "counter"), help, sent);
     write_work_metrics(out, status);
 }
 
-fn write_dnstap_metrics(out: &mut String, dnstap: Option<&DnstapStatus>) {
-    let name = "nameward_dnstap_connected";
-    let help = "Whether the dnstap collector is connected, if dnstap is enabled";
-    head(out, name, help, "gauge");
-    if let Some(dnstap) = dnstap {
-        let _ = writeln!(out, "{name} {}", u8::from(dnstap.is_connected));
-    }
-    let name = "nameward_dnstap_sent_total";
-    head(
-        out,
-        name,
-        "dnstap messages sent to the collector",
-        "counter",
-    );
-    if let Some(dnstap) = dnstap {
-        let _ = writeln!(out, "{name} {}", dnstap.sent);
-    }
-}
-
-/// Writes the metrics of maintenance work: its queues, and panics.
+/// Writes the metrics of maintenance work, views and health checks.
 fn write_work_metrics(out: &mut String, status: &ServerStatus) {
-    type Column = (
-        &'static str,
-        &'static str,
-        &'static str,
-        fn(&QueueStatus) -> u64,
+    let queues = |value: fn(&QueueStatus) -> u64| {
+        let queues = status.queues.iter();
+        queues.map(move |queue| (one_label("queue", &queue.name), value(queue)))
+    };
+    let waiting = queues(|queue| queue.waiting as u64);
+    let help = "Items waiting in a maintenance queue";
+    metric(out, ("nameward_queue_items", "gauge"), help, waiting);
+    let limits = queues(|queue| queue.limit as u64);
+    let help = "Items that may wait in a maintenance queue";
+    metric(out, ("nameward_queue_limit", "gauge"), help, limits);
+    let full = queues(|queue| queue.full);
+    let help = "Items that found a maintenance queue full: refused, or their senders had to wait";
+    metric(out, ("nameward_queue_full_total", "counter"), help, full);
+    let views = status.views.iter();
+    let views = views.map(|(view, requests)| (one_label("view", view), requests));
+    let help = "Requests that were in a view";
+    metric(
+        out,
+        ("nameward_view_requests_total", "counter"),
+        help,
+        views,
     );
-    let columns: [Column; 3] = [
-        (
-            "nameward_queue_items",
-            "Items waiting in a maintenance queue",
-            "gauge",
-            |queue| queue.waiting as u64,
-        ),
-        (
-            "nameward_queue_limit",
-            "Items that may wait in a maintenance queue",
-            "gauge",
-            |queue| queue.limit as u64,
-        ),
-        (
-            "nameward_queue_full_total",
-            "Items that found a maintenance queue full: refused, or their senders had to wait",
-            "counter",
-            |queue| queue.full,
-        ),
-    ];
-    for (name, help, kind, value) in columns {
-        head(out, name, help, kind);
-        for queue in &status.queues {
-            let (label, value) = (label(&queue.name), value(queue));
-            let _ = writeln!(out, "{name}{{queue=\"{label}\"}} {value}");
-        }
-    }
-    let name = "nameward_view_requests_total";
-    head(out, name, "Requests that were in a view", "counter");
-    for (view, requests) in &status.views {
-        let _ = writeln!(out, "{name}{{view=\"{}\"}} {requests}", label(view));
-    }
-    let name = "nameward_health_target_up";
-    let help = "Whether the last health checks of a target succeeded, or an operator set it to up";
-    head(out, name, help, "gauge");
-    for target in &status.health {
+    let targets = status.health.iter().map(|target| {
         let is_up = match target.forced {
             Some(forced) => forced == ForcedTarget::Up,
             None => target.state == "up",
         };
-        let (label, value) = (label(&target.target), u8::from(is_up));
-        let _ = writeln!(out, "{name}{{target=\"{label}\"}} {value}");
-    }
-    let name = "nameward_internal_errors_total";
-    head(
-        out,
-        name,
-        "Panics, each of which cost the piece of work that met it",
-        "counter",
-    );
-    let _ = writeln!(out, "{name} {}", status.internal_errors);
-    let name = "nameward_memory_refusals_total";
-    head(out, name, "Work rejected for lack of memory", "counter");
-    let _ = writeln!(out, "{name} {}", status.memory_refusals);
+        (one_label("target", &target.target), u8::from(is_up))
+    });
+    let help = "Whether the last health checks of a target succeeded, or an operator set it to up";
+    metric(out, ("nameward_health_target_up", "gauge"), help, targets);
+    let name = ("nameward_internal_errors_total", "counter");
+    let help = "Panics, each of which cost the piece of work that met it";
+    metric(out, name, help, [("", status.internal_errors)]);
+    let name = ("nameward_memory_refusals_total", "counter");
+    let help = "Work rejected for lack of memory";
+    metric(out, name, help, [("", status.memory_refusals)]);
 }
 
 #[cfg(test)]

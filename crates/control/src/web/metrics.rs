@@ -10,7 +10,7 @@ use nameward_stats::{
 };
 use nameward_wire::rcode_name;
 
-use super::exposition::{head, label};
+use super::exposition::{head, metric, one_label};
 use super::{Mnemonic, health};
 use crate::operations::{ReadyRules, ServerStatus};
 
@@ -50,75 +50,44 @@ pub fn draw(source: &MetricsSource<'_>) -> String {
             Scope::Host => " (whole host, not only this server)",
         };
         let help = format!("{}{scope}", variable.description);
-        head(&mut out, &name, &help, kind);
-        let _ = writeln!(out, "{name} {}", variable.value(snapshot));
+        let value = variable.value(snapshot);
+        metric(&mut out, (&name, kind), &help, [("", value)]);
     }
     for family in FAMILIES {
         let name = format!("nameward_{}_total", family.name);
-        head(&mut out, &name, family.description, "counter");
-        let _ = writeln!(out, "{name} {}", family.value(snapshot));
+        let value = [("", family.value(snapshot))];
+        metric(&mut out, (&name, "counter"), family.description, value);
     }
     families(&mut out, snapshot, mnemonic);
     health::write_metrics(&mut out, source.status, source.ready);
-    head(
-        &mut out,
-        "nameward_build_info",
-        "The running version",
-        "gauge",
-    );
-    let _ = writeln!(
-        out,
-        "nameward_build_info{{version=\"{}\"}} 1",
-        label(version)
-    );
+    let info = [(one_label("version", version), 1)];
+    let help = "The running version";
+    metric(&mut out, ("nameward_build_info", "gauge"), help, info);
     out
 }
 
 fn families(out: &mut String, snapshot: &Snapshot, mnemonic: Mnemonic) {
-    head(
-        out,
-        "nameward_queries_total",
-        "Queries received by transport and IP version",
-        "counter",
-    );
-    for transport in Transport::ALL {
+    let queries = Transport::ALL.into_iter().map(|transport| {
         let (name, ip) = (transport.protocol.name(), transport.ip.number());
-        let value = snapshot.queries(transport);
-        let _ = writeln!(
-            out,
-            "nameward_queries_total{{transport=\"{name}\",ip=\"{ip}\"}} {value}"
-        );
-    }
-    head(
-        out,
-        "nameward_answers_total",
-        "Responses sent by response code",
-        "counter",
-    );
-    for (rcode, count) in snapshot.answers_by_rcode() {
-        let _ = writeln!(
-            out,
-            "nameward_answers_total{{rcode=\"{}\"}} {count}",
-            rcode_name(rcode)
-        );
-    }
-    head(
-        out,
-        "nameward_answers_by_type_total",
-        "Responses sent by query type",
-        "counter",
-    );
-    for (qtype, count) in snapshot.answers_by_type() {
+        let labels = format!("{{transport=\"{name}\",ip=\"{ip}\"}}");
+        (labels, snapshot.queries(transport))
+    });
+    let help = "Queries received by transport and IP version";
+    metric(out, ("nameward_queries_total", "counter"), help, queries);
+    let answers = snapshot.answers_by_rcode();
+    let answers = answers.map(|(rcode, count)| (one_label("rcode", rcode_name(rcode)), count));
+    let help = "Responses sent by response code";
+    metric(out, ("nameward_answers_total", "counter"), help, answers);
+    let answers = snapshot.answers_by_type().map(|(qtype, count)| {
         let mut text = String::new();
         match qtype {
             Some(qtype) => write_type(qtype, &mnemonic, &mut text),
             None => text.push_str("other"),
         }
-        let _ = writeln!(
-            out,
-            "nameward_answers_by_type_total{{type=\"{text}\"}} {count}"
-        );
-    }
+        (one_label("type", &text), count)
+    });
+    let name = ("nameward_answers_by_type_total", "counter");
+    metric(out, name, "Responses sent by query type", answers);
     histogram(
         out,
         "nameward_answer_size_bytes",

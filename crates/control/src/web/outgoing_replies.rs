@@ -6,7 +6,7 @@
 //! read in the time that the server waited for it, plus one chunk in advance: a client is not slow because it waits
 //! for the server.
 
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -85,10 +85,6 @@ impl OutgoingReplies {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, OutgoingState> {
-        self.state.lock()
-    }
-
     /// Reserves room for this many octets, disconnecting the clients of the slowest rooms if there is none.
     pub async fn hold(self: &Arc<Self>, bytes: usize) -> Result<Arc<Room>, NoRoom> {
         if bytes > self.limit {
@@ -98,7 +94,7 @@ impl OutgoingReplies {
             loop {
                 // Created before the check, so that no release in between is missed.
                 let freed = self.freed.notified();
-                if let Some(id) = self.state().reserve(self.limit, bytes) {
+                if let Some(id) = self.state.lock().reserve(self.limit, bytes) {
                     return id;
                 }
                 freed.await;
@@ -116,7 +112,7 @@ impl OutgoingReplies {
     /// Disconnects the slowest client, of all or at one address, that the server has been waiting for at least this
     /// long; false if there is none.
     pub fn cut_slowest(&self, stalled: Duration, of: Option<IpAddr>) -> bool {
-        let (now, mut state) = (Instant::now(), self.state());
+        let (now, mut state) = (Instant::now(), self.state.lock());
         let clients = state
             .rooms
             .values_mut()
@@ -200,7 +196,7 @@ impl ClientProgress {
 impl Room {
     /// Registers a client that is sent the contents of the room.
     pub fn enter(self: &Arc<Self>, address: IpAddr, connection: &AbortHandle) -> RoomClient {
-        let mut state = self.all.state();
+        let mut state = self.all.state.lock();
         state.next_id += 1;
         let id = state.next_id;
         let client = ClientProgress {
@@ -225,7 +221,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        let mut state = self.all.state();
+        let mut state = self.all.state.lock();
         if let Some(room) = state.rooms.remove(&self.id) {
             state.bytes -= room.bytes;
         }
@@ -250,7 +246,7 @@ impl RoomClient {
     }
 
     fn change(&self, change: impl FnOnce(&mut ClientProgress)) {
-        let mut state = self.room.all.state();
+        let mut state = self.room.all.state.lock();
         let room = state.rooms.get_mut(&self.room.id);
         if let Some(client) = room.and_then(|room| room.clients.get_mut(&self.id)) {
             change(client);
@@ -261,7 +257,7 @@ impl RoomClient {
 impl Drop for RoomClient {
     fn drop(&mut self) {
         let all = &self.room.all;
-        if let Some(room) = all.state().rooms.get_mut(&self.room.id) {
+        if let Some(room) = all.state.lock().rooms.get_mut(&self.room.id) {
             room.clients.remove(&self.id);
         }
         all.freed.notify_waiters();
@@ -301,10 +297,10 @@ mod tests {
         let newcomer = connection(room(&all, 50).await, 1 << 30);
         assert!(silent.await.expect_err("cut").is_cancelled());
         assert!(!reading.is_finished() && !newcomer.is_finished());
-        assert_eq!(all.state().bytes, 90);
+        assert_eq!(all.state.lock().bytes, 90);
         assert!(all.cut_slowest(Duration::ZERO, None));
         assert!(newcomer.await.expect_err("cut").is_cancelled());
-        assert_eq!(all.state().bytes, 40);
+        assert_eq!(all.state.lock().bytes, 40);
     }
 
     #[tokio::test]
@@ -332,7 +328,7 @@ mod tests {
         assert!(!reading.is_finished() && !newcomer.is_finished());
         reading.abort();
         assert!(reading.await.expect_err("ended").is_cancelled());
-        assert_eq!(all.state().bytes, 50);
+        assert_eq!(all.state.lock().bytes, 50);
     }
 
     #[tokio::test]

@@ -224,7 +224,7 @@ impl HttpRequest {
     pub fn parameter(&self, name: &str) -> Option<String> {
         self.query.split('&').find_map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (decode(key) == name).then(|| decode(value))
+            (decode(key, true) == name).then(|| decode(value, true))
         })
     }
 
@@ -245,25 +245,26 @@ impl HttpRequest {
     }
 }
 
-/// Decodes percent and plus encoding of a form value. Invalid sequences are kept as they are.
-fn decode(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let hex = |i: usize| bytes.get(i).and_then(|b| (*b as char).to_digit(16));
-        match (bytes[at], hex(at + 1), hex(at + 2)) {
-            (b'%', Some(high), Some(low)) => {
-                out.push((high * 16 + low) as u8);
-                at += 3;
-                continue;
+/// Decodes percent signs, and the plus signs of a query or form. Invalid sequences are kept as they are; octets that are
+/// not UTF-8 are replaced, so that they match nothing.
+pub fn decode(text: &str, is_query: bool) -> String {
+    let mut octets = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        match (first, tail) {
+            (b'%', [high, low, after @ ..])
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
+                let digit = |octet: &u8| char::from(*octet).to_digit(16).unwrap_or(0) as u8;
+                octets.push(digit(high) << 4 | digit(low));
+                rest = after;
             }
-            (b'+', _, _) => out.push(b' '),
-            (byte, _, _) => out.push(byte),
+            (b'+', _) if is_query => octets.push(b' '),
+            (octet, _) => octets.push(*octet),
         }
-        at += 1;
     }
-    String::from_utf8_lossy(&out).into_owned()
+    String::from_utf8_lossy(&octets).into_owned()
 }
 
 #[cfg(test)]

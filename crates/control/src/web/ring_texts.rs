@@ -5,7 +5,7 @@
 //!   client waits for a bounded number of rankings, however many others there are.
 //! - A ranking is kept as long as it is being sent to a client.
 
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use std::sync::Arc;
 
 use nameward_stats::Ring;
@@ -63,7 +63,7 @@ impl RingTexts {
         ring: Ring,
         rank: impl FnOnce() -> RankedText + Send + 'static,
     ) -> TextReceiver {
-        let mut requested = self.requested();
+        let mut requested = self.requested.lock();
         if let Some(receiver) = &requested[ring as usize] {
             return receiver.clone();
         }
@@ -84,7 +84,7 @@ impl RingTexts {
             return; // never closed
         };
         // Later requests may expect entries that this ranking does not have.
-        self.requested()[ring as usize] = None;
+        self.requested.lock()[ring as usize] = None;
         if sender.is_closed() {
             return; // no client waits any longer
         }
@@ -96,10 +96,6 @@ impl RingTexts {
             Err(_) => Err(NoText::Failed),
         };
         let _ = sender.send(Some(result)); // if any client still waits
-    }
-
-    fn requested(&self) -> MutexGuard<'_, [Option<TextReceiver>; Ring::COUNT]> {
-        self.requested.lock()
     }
 }
 

@@ -1,7 +1,5 @@
 //! The zone list: a hundred zones per page, searchable by a part of their names.
 
-use std::sync::Arc;
-
 use askama::Template;
 use nameward_base::text::counted;
 use nameward_zone::PageStart;
@@ -23,20 +21,6 @@ pub trait ListedZonesView: Send + Sync {
 
     /// Whether queries for a name are answered from a zone, and not from a child zone that is served here too.
     fn is_answered_from(&self, name: &str, zone: &str) -> bool;
-}
-
-impl<T: ListedZonesView> ListedZonesView for Arc<T> {
-    fn zone(&self, name: &str) -> Option<ZoneFacts> {
-        (**self).zone(name)
-    }
-
-    fn list(&self, query: &ZoneListQuery) -> ZoneListPage {
-        (**self).list(query)
-    }
-
-    fn is_answered_from(&self, name: &str, zone: &str) -> bool {
-        (**self).is_answered_from(name, zone)
-    }
 }
 
 /// A server without zones.
@@ -155,7 +139,7 @@ fn count_text(query: &ZoneListQuery, list: &ZoneListPage) -> String {
 }
 
 /// Escapes a text as the value of a URI parameter (RFC 3986 section 2).
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for octet in text.bytes() {
         match octet {

@@ -267,7 +267,7 @@ fn source_fact(source: ZoneConfigSource, server: &ServerStatus) -> Fact {
 }
 
 /// The class of a state: served, served with a reservation, or not.
-pub(super) fn state_class(state: &str) -> &'static str {
+pub fn state_class(state: &str) -> &'static str {
     match state {
         "current" | "live" => "fine",
         "stale" | "not loaded" => "doubtful",

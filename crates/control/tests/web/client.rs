@@ -38,7 +38,8 @@ impl Server {
     }
 
     pub fn over(stats: Arc<Stats>, settings: Settings) -> Server {
-        let web = Web::new(Arc::clone(&stats), settings).expect("usable settings");
+        let web =
+            Web::with_status(Arc::clone(&stats), settings, Arc::default).expect("usable settings");
         Server::run(stats, web)
     }
 

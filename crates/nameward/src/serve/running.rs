@@ -465,7 +465,7 @@ fn start_http(
         files: Arc::clone(&core.notes.files),
         pass: nameward_base::sync::Mutex::default(),
     });
-    let web = web.showing_zones(Arc::clone(&zones));
+    let web = web.showing_zones(zones.clone());
     let api = super::api::prepare(config, (operator, zones), core.notes.tls.clone())
         .map_err(|error| StartError::Secret("api.key", error))?;
     super::web::start((web, api), ports, tasks, signals);
