@@ -11,31 +11,11 @@ use nameward_stats::{
 use nameward_wire::rcode_name;
 
 use super::exposition::{head, metric, one_label};
-use super::{Mnemonic, health};
-use crate::operations::{ReadyRules, ServerStatus};
-
-/// The values that metrics are rendered from.
-pub struct MetricsSource<'a> {
-    /// The counters.
-    pub snapshot: &'a Snapshot,
-    /// The state of the server.
-    pub status: &'a ServerStatus,
-    /// The faults that make the server not ready.
-    pub ready: &'a ReadyRules,
-    /// The version of the program.
-    pub version: &'a str,
-    /// Returns the names of record types.
-    pub mnemonic: Mnemonic,
-}
+use super::{Mnemonic, Settings, health};
+use crate::operations::ServerStatus;
 
 /// Renders all metrics.
-pub fn draw(source: &MetricsSource<'_>) -> String {
-    let &MetricsSource {
-        snapshot,
-        version,
-        mnemonic,
-        ..
-    } = source;
+pub(super) fn draw(snapshot: &Snapshot, status: &ServerStatus, settings: &Settings) -> String {
     let mut out = String::with_capacity(32 * 1024);
     for variable in VARIABLES {
         let name = format!("pdns_auth_{}", variable.name.replace('-', "_"));
@@ -58,8 +38,9 @@ pub fn draw(source: &MetricsSource<'_>) -> String {
         let value = [("", family.value(snapshot))];
         metric(&mut out, (&name, "counter"), family.description, value);
     }
-    families(&mut out, snapshot, mnemonic);
-    health::write_metrics(&mut out, source.status, source.ready);
+    families(&mut out, snapshot, settings.mnemonic);
+    health::write_metrics(&mut out, status, &settings.ready);
+    let version = settings.title.rsplit(' ').next().unwrap_or_default();
     let info = [(one_label("version", version), 1)];
     let help = "The running version";
     metric(&mut out, ("nameward_build_info", "gauge"), help, info);

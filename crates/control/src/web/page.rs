@@ -6,14 +6,12 @@ use std::time::UNIX_EPOCH;
 
 use askama::Template;
 use nameward_base::calendar::UtcTime;
-use nameward_stats::{
-    Latency, MessageNote, Rate, Rates, Ring, RingView, Snapshot, VARIABLES, variable,
-};
+use nameward_stats::{Latency, Rate, Rates, Ring, RingView, VARIABLES, variable};
 
 use super::chart::{self, Chart};
 use super::checks::ChecksTable;
 use super::health::{PageFrame, PageView};
-use super::{Mnemonic, RESIZE_CHOICES};
+use super::{RESIZE_CHOICES, WebState};
 use crate::operations::ServerStatus;
 
 /// Rows of a table on the status page.
@@ -102,44 +100,31 @@ struct VariableRow {
     description: &'static str,
 }
 
-/// The values that a page is rendered with.
-pub struct Drawing<'a> {
-    /// Product and version.
-    pub title: &'a str,
-    /// The state of the server.
-    pub status: &'a ServerStatus,
-    /// The token of the forms.
-    pub token: &'a str,
-    /// Returns the names of record types.
-    pub mnemonic: Mnemonic,
-    /// Only entries with this text are listed; all if it is empty.
-    pub filter: &'a str,
-    /// Returns level and time of the last occurrence of a log message.
-    pub note_of: &'a dyn Fn(&str) -> Option<MessageNote>,
-}
-
 /// Renders the whole page, or the page of one ring.
-pub fn draw(
-    snapshot: &Snapshot,
+/// Only entries with the text of the filter are listed; all if it is empty.
+pub(super) fn draw(
+    shared: &WebState,
+    status: &ServerStatus,
     ring: Option<Ring>,
-    drawing: &Drawing<'_>,
+    filter: &str,
 ) -> Result<String, askama::Error> {
+    let snapshot = &shared.stats.snapshot();
     let of = |name| variable(name).map_or(0, |v| v.value(snapshot));
     let rates = &snapshot.rates;
     // Zones in memory are answered without caches: the rates would look like a fault.
-    let (backends, zones) = (&drawing.status.backends, drawing.status.zones);
+    let (backends, zones) = (&status.backends, status.zones);
     let has_nothing = backends.is_empty() && zones == 0;
     let uses_caches = has_nothing || backends.iter().any(|one| one.mode == "live");
     let hitrates = |rates: [f64; 3]| rates.map(|rate| format!("{rate:.1}%"));
     let tables = match ring {
         Some(ring) => {
-            let mut table = table(snapshot.ring(ring), RING_PAGE_ROWS, drawing);
+            let mut table = table(snapshot.ring(ring), RING_PAGE_ROWS, (shared, filter));
             table.has_notes = ring == Ring::Logmessages;
             vec![table]
         }
         None => Ring::PAGE_ORDER
             .into_iter()
-            .map(|ring| table(snapshot.ring(ring), ROWS, drawing))
+            .map(|ring| table(snapshot.ring(ring), ROWS, (shared, filter)))
             .collect(),
     };
     let (view, charts) = match ring {
@@ -147,8 +132,8 @@ pub fn draw(
         None => (PageView::Status, charts(rates, uses_caches)),
     };
     let page = Page {
-        frame: PageFrame::new(view, drawing.title, drawing.status),
-        token: drawing.token,
+        frame: PageFrame::new(view, &shared.settings.title, status),
+        token: &shared.token,
         uptime_days: days(snapshot.uptime_seconds),
         uptime: duration(snapshot.uptime_seconds),
         queries: Averages::from(&rates.udp_queries),
@@ -176,7 +161,7 @@ pub fn draw(
         } else {
             "Not used: all zones are in memory."
         },
-        filter: drawing.filter,
+        filter,
         one_ring: ring.is_some(),
         tables,
         variables: VARIABLES
@@ -187,7 +172,7 @@ pub fn draw(
                 description: variable.description,
             })
             .collect(),
-        checks: ChecksTable::new(&drawing.status.health),
+        checks: ChecksTable::new(&status.health),
     };
     page.render()
 }
@@ -207,16 +192,17 @@ fn charts(rates: &Rates, uses_caches: bool) -> Vec<Chart> {
     charts
 }
 
-fn table(view: &RingView, limit: usize, drawing: &Drawing<'_>) -> PageTable {
-    let ranking = if drawing.filter.is_empty() {
-        view.rank(limit, &drawing.mnemonic)
+fn table(view: &RingView, limit: usize, (shared, filter): (&WebState, &str)) -> PageTable {
+    let mnemonic = &shared.settings.mnemonic;
+    let ranking = if filter.is_empty() {
+        view.rank(limit, mnemonic)
     } else {
-        view.rank_matching(limit, drawing.filter, &drawing.mnemonic)
+        view.rank_matching(limit, filter, mnemonic)
     };
     let total = ranking.total;
     let is_message = view.ring() == Ring::Logmessages;
     let note_of = |entry: &str| {
-        let note = (drawing.note_of)(entry).filter(|_| is_message)?;
+        let note = shared.stats.message_note(entry).filter(|_| is_message)?;
         let since = note.last.duration_since(UNIX_EPOCH).unwrap_or_default();
         Some(PageNote {
             level: note.level.name(),

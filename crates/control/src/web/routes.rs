@@ -9,16 +9,13 @@ use nameward_wire::NameBuf;
 use nameward_zone::PageStart;
 
 use super::health::{PageFrame, PageView};
-use super::metrics::MetricsSource;
-use super::page::{self, Drawing};
 use super::request::{HttpRequest, Method};
 use super::response::{Caching, Response, media};
 use super::ring_text::RankedText;
 use super::zone_list::{self, ZoneListQuery};
-use super::zone_page::ZoneDrawing;
 use crate::operations::KeyScope;
 
-use super::{Password, WebState, access, api, host, metrics, zone_page};
+use super::{Password, WebState, access, api, host, metrics, page, zone_page};
 
 const ALLOW: &str = "GET, HEAD";
 /// Maximum length of a filter in octets: only messages are longer.
@@ -149,8 +146,7 @@ fn readiness(shared: &WebState) -> Response {
 
 /// Returns the ring whose text form alone is requested.
 pub(super) fn ring_of_text(request: &HttpRequest, route: &Route) -> Option<Ring> {
-    let others = ["resetring", "resizering", "zone", "zones"];
-    let is_other = others.iter().any(|name| request.parameter(name).is_some());
+    let is_other = has_any(request, &["resetring", "resizering", "zone", "zones"]);
     if is_other || !matches!(route, Route::Page) || !wants_text(request) {
         return None;
     }
@@ -167,15 +163,8 @@ pub(super) fn rank(shared: &WebState, ring: Ring) -> RankedText {
 pub(super) fn draw(shared: &WebState, request: &HttpRequest, route: &Route) -> Response {
     match route {
         Route::Metrics => {
-            let snapshot = shared.stats.snapshot();
-            let version = shared.settings.title.rsplit(' ').next().unwrap_or_default();
-            let text = metrics::draw(&MetricsSource {
-                snapshot: &snapshot,
-                status: &(shared.status)(),
-                ready: &shared.settings.ready,
-                version,
-                mnemonic: shared.settings.mnemonic,
-            });
+            let (snapshot, status) = (shared.stats.snapshot(), (shared.status)());
+            let text = metrics::draw(&snapshot, &status, &shared.settings);
             Response::new(200, media::METRICS, text)
         }
         Route::Statistics => {
@@ -228,33 +217,16 @@ fn status_page(shared: &WebState, request: &HttpRequest) -> Response {
             None => return not_found(request),
         },
     };
-    let snapshot = shared.stats.snapshot();
     let filter = request.parameter("filter").unwrap_or_default();
-    let drawing = Drawing {
-        title: &shared.settings.title,
-        filter: bounded(&filter),
-        status: &(shared.status)(),
-        token: &shared.token,
-        mnemonic: shared.settings.mnemonic,
-        note_of: &|text| shared.stats.message_note(text),
-    };
-    page_reply(page::draw(&snapshot, ring, &drawing))
+    let status = (shared.status)();
+    page_reply(page::draw(shared, &status, ring, bounded(&filter)))
 }
 
 fn zone_page(shared: &WebState, request: &HttpRequest, zone: &str) -> Response {
     let Some(facts) = shared.zones.zone(zone) else {
         return unknown_zone(shared, request, zone);
     };
-    let status = (shared.status)();
-    let frame = PageFrame::new(PageView::Zone, &shared.settings.title, &status);
-    let drawing = ZoneDrawing {
-        facts: &facts,
-        status: &status,
-        snapshot: &shared.stats.snapshot(),
-        mnemonic: shared.settings.mnemonic,
-        zones: &*shared.zones,
-    };
-    page_reply(zone_page::draw(frame, &drawing))
+    page_reply(zone_page::draw(shared, &(shared.status)(), &facts))
 }
 
 /// For a mistyped name, lists the zones that contain it.
@@ -316,13 +288,12 @@ fn bounded(text: &str) -> &str {
 
 /// Checks whether a request is for a zone page or the zone list.
 pub(super) fn is_about_zones(request: &HttpRequest, route: &Route) -> bool {
-    let is_change = ["resetring", "resizering"]
-        .iter()
-        .any(|name| request.parameter(name).is_some());
-    let is_about = ["zone", "zones"]
-        .iter()
-        .any(|name| request.parameter(name).is_some());
-    matches!(route, Route::Page) && is_about && !is_change
+    let is_change = has_any(request, &["resetring", "resizering"]);
+    matches!(route, Route::Page) && has_any(request, &["zone", "zones"]) && !is_change
+}
+
+fn has_any(request: &HttpRequest, names: &[&str]) -> bool {
+    names.iter().any(|name| request.parameter(name).is_some())
 }
 
 fn wants_text(request: &HttpRequest) -> bool {

@@ -5,11 +5,11 @@
 
 use askama::Template;
 use nameward_base::calendar::UtcTime;
-use nameward_stats::{Ring, Snapshot};
+use nameward_stats::Ring;
 
-use super::health::PageFrame;
+use super::WebState;
+use super::health::{PageFrame, PageView};
 use super::page::percentage;
-use super::{ListedZonesView, Mnemonic};
 use crate::operations::{ListedSigning, ListedZoneStatus, ServerStatus};
 
 /// Names listed per ring.
@@ -86,32 +86,22 @@ struct RingShare {
     percentage: String,
 }
 
-/// The values that a zone page is rendered with.
-pub struct ZoneDrawing<'a> {
-    pub facts: &'a ZoneFacts,
-    pub status: &'a ServerStatus,
-    pub snapshot: &'a Snapshot,
-    pub mnemonic: Mnemonic,
-    /// Determines which zone answers a name.
-    pub zones: &'a dyn ListedZonesView,
-}
-
 /// Renders the page of a zone.
-pub fn draw(frame: PageFrame<'_>, drawing: &ZoneDrawing<'_>) -> Result<String, askama::Error> {
-    let ZoneDrawing {
-        facts,
-        snapshot,
-        mnemonic,
-        ..
-    } = drawing;
+pub(super) fn draw(
+    shared: &WebState,
+    status: &ServerStatus,
+    facts: &ZoneFacts,
+) -> Result<String, askama::Error> {
+    let frame = PageFrame::new(PageView::Zone, &shared.settings.title, status);
+    let snapshot = shared.stats.snapshot();
     let zone = &facts.status.name;
     let rings = RINGS.map(|(ring, title)| {
         let view = snapshot.ring(ring);
         let is_below = |entry: &str| {
             // Comparing the texts first avoids the zone look-up for most entries.
-            is_at_or_below(entry, zone) && drawing.zones.is_answered_from(name_of(entry), zone)
+            is_at_or_below(entry, zone) && shared.zones.is_answered_from(name_of(entry), zone)
         };
-        let ranking = view.rank_where(usize::MAX, mnemonic, is_below);
+        let ranking = view.rank_where(usize::MAX, &shared.settings.mnemonic, is_below);
         let count = ranking.rows.iter().map(|row| row.count).sum();
         let rows = ranking.rows.into_iter().take(ROWS);
         RingShare {
@@ -127,7 +117,7 @@ pub fn draw(frame: PageFrame<'_>, drawing: &ZoneDrawing<'_>) -> Result<String, a
     let page = ZonePage {
         frame,
         zone,
-        facts: rows_of(facts, drawing.status),
+        facts: rows_of(facts, status),
         signing: signing_rows(facts.signing.as_ref()),
         keys: signing
             .iter()
