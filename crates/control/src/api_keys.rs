@@ -20,7 +20,7 @@ use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
-use crate::key_scope::KeyScope;
+use crate::operations::KeyScope;
 use crate::secret_text::SecretText;
 
 /// The kind of the items in the state store.

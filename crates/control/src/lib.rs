@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 pub mod api_keys;
-mod key_scope;
 pub mod operations;
 mod secret_text;
 pub mod socket;

@@ -91,7 +91,6 @@ pub use zone::show::ZoneDetails;
 pub use zone::status::{ListedZoneStatus, RunningTransferStatus};
 
 use crate::api_keys::ApiKeys;
-pub use crate::key_scope::KeyScope;
 pub use crate::secret_text::SecretText;
 use key::signing_settings::read_signing;
 use nameward_sql::write::{Committed, WriteError};
@@ -101,6 +100,7 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::ScriptCheck;
 use nameward_zone::change::{ChangeAuthor, Edit};
 use record::read_deletion;
+pub use scope::KeyScope;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 

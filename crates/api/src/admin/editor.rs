@@ -198,9 +198,7 @@ impl EditedRrset {
                 name,
                 rtype,
                 change: RrsetChange::Delete,
-                ttl: 0,
-                records: None,
-                comments: None,
+                ..RrsetStep::default()
             });
         }
         let invalid = |text: String| OperationError::invalid(text);

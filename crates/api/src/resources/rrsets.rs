@@ -92,9 +92,7 @@ fn read_one(rrset: &Value, zone: &str, has_changetype: bool) -> ApiResult<RrsetS
         name: name.to_owned(),
         rtype: rtype.to_string(),
         change,
-        ttl: 0,
-        records: None,
-        comments: None,
+        ..RrsetStep::default()
     };
     if change == RrsetChange::Delete {
         return Ok(step);

@@ -2,11 +2,9 @@
 
 mod effect;
 mod reach;
-mod urgency;
 
-pub use effect::{RequestEffect, RequestSubject};
+pub use effect::{RequestEffect, RequestSubject, Urgency};
 pub use reach::RequestReach;
-pub use urgency::Urgency;
 
 use std::net::IpAddr;
 use std::path::PathBuf;

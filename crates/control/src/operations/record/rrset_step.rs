@@ -16,7 +16,7 @@ use crate::operations::{OperationError, Outcome, default_ttl};
 const POSTED_RECORDS_MAX: usize = 1_000_000;
 
 /// The change of one RRset.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RrsetStep {
     /// The owner: `@`, relative to the zone, or absolute.
@@ -186,10 +186,9 @@ pub(crate) fn read_zone_file(name: &NameBuf, text: &str) -> Outcome<Vec<RrsetSte
             steps.push(RrsetStep {
                 name: record.owner.to_string(),
                 rtype: record.rtype.to_string(),
-                change: RrsetChange::Replace,
                 ttl: record.ttl,
                 records: Some(Vec::new()),
-                comments: None,
+                ..RrsetStep::default()
             });
             steps.len() - 1
         });

@@ -1,4 +1,4 @@
-//! The effect of a request and its subject, for the permissions of API keys and the audit log.
+//! The effect of a request and its subject, for the permissions of API keys and the audit log; and how it is queued.
 
 use std::fmt::{self, Write as _};
 
@@ -28,7 +28,31 @@ pub enum RequestSubject<'r> {
     Listing,
 }
 
+/// How a request is queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Urgency {
+    /// Takes a moment and never waits for others.
+    Immediate,
+    /// Waits for other reloads only.
+    Reload,
+    /// Waits for its turn: a database may delay it.
+    Ordinary,
+}
+
 impl OperationRequest {
+    /// Returns how it is queued.
+    pub fn urgency(&self) -> Urgency {
+        match self {
+            OperationRequest::Status
+            | OperationRequest::Stop
+            | OperationRequest::Process
+            | OperationRequest::TakeOver
+            | OperationRequest::Stats { .. } => Urgency::Immediate,
+            OperationRequest::Reload { .. } => Urgency::Reload,
+            _ => Urgency::Ordinary,
+        }
+    }
+
     /// Returns its effect. An operation that is not listed here as reading is a change.
     pub fn effect(&self) -> RequestEffect {
         match self {

@@ -180,12 +180,8 @@ impl Operations {
         (self.keys_changed)(*name);
         let served = self.commits.table().version(name.as_name(), file.rank);
         Ok(ZoneChanged {
-            zone: name.to_string(),
-            backend: u32::from(file.rank),
-            engine: "file".into(),
             serial: served.map(|zone| zone.serial().0),
-            previous_serial: None,
-            warnings: Vec::new(),
+            ..in_file(name, file.rank, Vec::new())
         })
     }
 
@@ -257,6 +253,15 @@ pub(crate) fn declared(name: &NameBuf, warnings: Vec<String>) -> ZoneChanged {
         serial: None,
         previous_serial: None,
         warnings,
+    }
+}
+
+/// Returns a zone in a file, as shown in results.
+pub(crate) fn in_file(name: &NameBuf, rank: u16, warnings: Vec<String>) -> ZoneChanged {
+    ZoneChanged {
+        backend: u32::from(rank),
+        engine: "file".into(),
+        ..declared(name, warnings)
     }
 }
 

@@ -19,7 +19,7 @@ use nameward_state::{DeletedZone, StateChange};
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, Zone, ZoneKind};
 
-use super::local::{LocalZone, declared};
+use super::local::{LocalZone, declared, in_file};
 use crate::operations::key::errors::zone_keys_error;
 use crate::operations::tsig::stored_policy_error;
 use crate::operations::{OperationError, OperationResult, Operations, Outcome, ZoneChanged};
@@ -304,15 +304,14 @@ impl Operations {
 }
 
 /// Returns a zone as shown in results.
-fn local_zone_changed(name: &NameBuf, local: &LocalZone, warnings: Vec<String>) -> ZoneChanged {
-    let shown = declared(name, warnings);
+pub(super) fn local_zone_changed(
+    name: &NameBuf,
+    local: &LocalZone,
+    warnings: Vec<String>,
+) -> ZoneChanged {
     match local {
-        LocalZone::File(file, _) => ZoneChanged {
-            backend: u32::from(file.rank),
-            engine: "file".into(),
-            ..shown
-        },
-        LocalZone::Declared(_) => shown,
+        LocalZone::File(file, _) => in_file(name, file.rank, warnings),
+        LocalZone::Declared(_) => declared(name, warnings),
     }
 }
 

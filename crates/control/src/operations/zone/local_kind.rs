@@ -10,7 +10,7 @@ use nameward_state::{StateChange, ZoneStorage};
 use nameward_wire::NameBuf;
 use nameward_zone::Zone;
 
-use super::local::{declared, no_store};
+use super::local::{declared, in_file, no_store};
 use super::local_copy::{stored_contents, text_of};
 use crate::operations::{OperationError, OperationResult, Operations, Outcome, ZoneChanged};
 
@@ -49,9 +49,7 @@ impl Operations {
         );
         Ok(OperationResult::ZoneChanged(ZoneChanged {
             serial: Some(zone.serial().0),
-            backend: u32::from(file.rank),
-            engine: "file".into(),
-            ..declared(name, warnings)
+            ..in_file(name, file.rank, warnings)
         }))
     }
 

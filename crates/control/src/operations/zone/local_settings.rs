@@ -11,8 +11,8 @@ use nameward_zone::change::ChangeAuthor;
 use nameward_zone::{SerialRule, ZoneKind};
 use std::sync::Arc;
 
-use super::list::shown_backend;
-use super::local::{LocalZone, check_settings, declared, is_file, read_primaries};
+use super::local::{LocalZone, check_settings, is_file, read_primaries};
+use super::local_copy::local_zone_changed;
 use super::metadata_check::MetadataSpec;
 use crate::operations::key::signing_settings::{check_signing, read_signing};
 use crate::operations::record::change::{ChangeMode, OperatorChange};
@@ -154,12 +154,7 @@ impl Operations {
         let served = served.filter(|served| !served.is_stub());
         Ok(OperationResult::ZoneChanged(ZoneChanged {
             serial: served.map(|zone| zone.serial().0),
-            backend: shown_backend(plan.rank.into()),
-            engine: match &plan.local {
-                LocalZone::File(..) => "file".into(),
-                LocalZone::Declared(_) => "state store".into(),
-            },
-            ..declared(&name, self.key_warnings(&plan.settings))
+            ..local_zone_changed(&name, &plan.local, self.key_warnings(&plan.settings))
         }))
     }
 
