@@ -3,14 +3,12 @@
 use std::{
     fmt::{self, Write},
     io::{self, IsTerminal, Write as _},
-    sync::{
-        Arc,
-        atomic::{AtomicU8, Ordering},
-    },
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use nameward_base::calendar::UtcTime;
+use nameward_serve::query_log::QueryLogFormat;
 use nameward_stats::{MessageLevel, Stats};
 use tracing::{
     Event, Level, Subscriber,
@@ -26,59 +24,39 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-use crate::{
-    config::{log_settings::LogFormat, settings::LogLevel},
-    terminal,
-};
+use crate::terminal;
 
 /// Changes the level of the running log; clones share it.
 #[derive(Clone)]
-pub struct LogControl {
-    handle: reload::Handle<LevelFilter, Registry>,
-    level: Arc<AtomicU8>,
-}
+pub struct LogControl(reload::Handle<LevelFilter, Registry>);
 
 impl LogControl {
     /// Sets the least severe level that is logged.
-    pub fn set_level(&self, level: LogLevel) {
+    pub fn set_level(&self, level: LevelFilter) {
         // Fails only when the subscriber no longer exists, and then nothing logs.
-        let _ = self.handle.reload(filter(level));
-        self.level.store(level as u8, Ordering::Relaxed);
+        let _ = self.0.reload(level);
     }
 
     /// Returns the least severe level that is logged.
-    pub fn level(&self) -> LogLevel {
-        let level = self.level.load(Ordering::Relaxed);
-        let mut all = LEVELS.into_iter().map(|(_, level)| level);
-        all.find(|one| *one as u8 == level)
-            .unwrap_or(LogLevel::Info)
+    pub fn level(&self) -> LevelFilter {
+        self.0.clone_current().unwrap_or(LevelFilter::INFO)
     }
 }
 
 /// The levels and their keywords in the configuration.
-pub const LEVELS: [(&str, LogLevel); 5] = [
-    ("error", LogLevel::Error),
-    ("warn", LogLevel::Warn),
-    ("info", LogLevel::Info),
-    ("debug", LogLevel::Debug),
-    ("trace", LogLevel::Trace),
+pub const LEVELS: [(&str, LevelFilter); 5] = [
+    ("error", LevelFilter::ERROR),
+    ("warn", LevelFilter::WARN),
+    ("info", LevelFilter::INFO),
+    ("debug", LevelFilter::DEBUG),
+    ("trace", LevelFilter::TRACE),
 ];
 
-fn filter(level: LogLevel) -> LevelFilter {
-    match level {
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
-    }
-}
-
 /// Starts the log of this process.
-pub fn start(level: LogLevel, format: LogFormat, stats: Arc<Stats>) -> LogControl {
-    let (filter, handle) = reload::Layer::new(filter(level));
+pub fn start(level: LevelFilter, format: QueryLogFormat, stats: Arc<Stats>) -> LogControl {
+    let (filter, handle) = reload::Layer::new(level);
     let (text, lines) = match format {
-        LogFormat::Text => {
+        QueryLogFormat::Text => {
             let lines = tracing_subscriber::fmt::layer()
                 .fmt_fields(debug_fn(write_field))
                 .with_writer(io::stderr)
@@ -91,8 +69,8 @@ pub fn start(level: LogLevel, format: LogFormat, stats: Arc<Stats>) -> LogContro
             };
             (Some(lines), None)
         }
-        LogFormat::Json => (None, Some(LineLayer(json_line))),
-        LogFormat::Journald => (None, Some(LineLayer(journal_line))),
+        QueryLogFormat::Json => (None, Some(LineLayer(json_line))),
+        QueryLogFormat::Journal => (None, Some(LineLayer(journal_line))),
     };
     tracing_subscriber::registry()
         .with(filter)
@@ -101,10 +79,7 @@ pub fn start(level: LogLevel, format: LogFormat, stats: Arc<Stats>) -> LogContro
         .with(RingLayer(stats))
         .init();
     nameward_base::panics::install_hook();
-    LogControl {
-        handle,
-        level: Arc::new(AtomicU8::new(level as u8)),
-    }
+    LogControl(handle)
 }
 
 /// Writes a field of a line on stderr. Control characters are escaped, newlines too: a file name or a peer's message

@@ -29,6 +29,7 @@ use nameward_keys::storages::KeyStorages;
 use nameward_maintain::Commits;
 use nameward_maintain::Durable;
 use nameward_maintain::TableWriter;
+use nameward_maintain::follow::databases::ServedFrom;
 use nameward_maintain::policy::{PolicySource, PolicyTable, StoredPolicies};
 use nameward_maintain::stored_views::StoredViews;
 use nameward_peers::notify::forget_notified;
@@ -43,7 +44,7 @@ use crate::{
     author,
     cli::print,
     command_error::CommandError,
-    config::{Config, Overrides, dnssec_policy, settings::BackendMode, view_settings},
+    config::{Config, Overrides, dnssec_policy, settings::mode_word, view_settings},
     policies, privileges, script_check,
     serve::{cookies, databases},
     start_error::StartError,
@@ -242,10 +243,10 @@ fn key_database(database: Database, runtime: &Handle) -> KeyDatabase {
 
 /// Returns a database as operations see it. There are no answers to update; changes are journalled as by a server.
 fn database_of(
-    (rank, mode, backend): &(u16, BackendMode, SqlBackend),
+    (rank, mode, backend): &(u16, ServedFrom, SqlBackend),
     store: Option<&StateStore>,
 ) -> Database {
-    let journal = store.filter(|_| *mode == BackendMode::Resident).cloned();
+    let journal = store.filter(|_| *mode == ServedFrom::Memory).cloned();
     let publish: Publish = Box::new(move |committed| {
         if let Some(store) = &journal {
             append(store, committed);
@@ -254,10 +255,7 @@ fn database_of(
     });
     Database {
         rank: *rank,
-        mode: match mode {
-            BackendMode::Live => "live",
-            BackendMode::Resident => "resident",
-        },
+        mode: mode_word(*mode),
         backend: backend.clone(),
         publish,
         request_list: Box::new(|| ()),

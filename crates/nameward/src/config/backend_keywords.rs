@@ -1,6 +1,9 @@
 //! Keywords for backends in the configuration: their types, and how their zones are served.
 
-use super::read::words;
+use nameward_maintain::follow::databases::ServedFrom;
+use nameward_sql::ReadPreference;
+
+use super::read::{keywords, words};
 
 words! {
     /// The type of a backend.
@@ -16,22 +19,24 @@ words! {
     }
 }
 
-words! {
-    /// Which of several database servers is read.
-    BackendReads {
-        /// The one that accepts changes.
-        Primary = "primary",
-        /// The first in the list that is in step.
-        Nearest = "nearest",
+keywords! {
+    ReadPreference {
+        "primary" => ReadPreference::Primary,
+        "nearest" => ReadPreference::Nearest,
     }
 }
 
-words! {
-    /// How the zones of a database are served.
-    BackendMode {
-        /// Looked up at query time.
-        Live = "live",
-        /// Loaded into memory, following changes.
-        Resident = "resident",
+keywords! {
+    ServedFrom {
+        "live" => ServedFrom::Lookups,
+        "resident" => ServedFrom::Memory,
+    }
+}
+
+/// Returns the keyword for how the zones of a database are served.
+pub fn mode_word(served_from: ServedFrom) -> &'static str {
+    match served_from {
+        ServedFrom::Lookups => "live",
+        ServedFrom::Memory => "resident",
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use nameward_serve::cookies::CookieSecret;
 use toml::{Spanned, de::DeValue};
 
-use super::read::{Count, Plural, Read, Wrong};
+use super::read::{Count, Read, Wrong};
 use super::setting::section;
 
 section! {
@@ -27,6 +27,8 @@ section! {
 }
 
 impl Read for CookieSecret {
+    const LIST: &'static str = "a list of secrets of 32 hexadecimal digits";
+
     fn expected() -> String {
         "a secret of 32 hexadecimal digits".into()
     }
@@ -40,8 +42,4 @@ impl Read for CookieSecret {
         let text = value.get_ref().as_str();
         text.and_then(CookieSecret::from_hex).ok_or_else(wrong)
     }
-}
-
-impl Plural for CookieSecret {
-    const LIST: &'static str = "a list of secrets of 32 hexadecimal digits";
 }

@@ -12,7 +12,7 @@ use toml::{Spanned, de::DeValue};
 
 use super::{
     Config,
-    read::{Addresses, Count, Read, Wrong, words},
+    read::{Addresses, Count, Read, Wrong, keywords, words},
     setting::section,
 };
 
@@ -26,13 +26,10 @@ words! {
     }
 }
 
-words! {
-    /// How a key-signing key is replaced.
-    KskRolloverSetting {
-        /// Both keys are published, then the DS is replaced.
-        DoubleSignature = "double-signature",
-        /// The parent has the DS of both, then the key is replaced.
-        DoubleDs = "double-ds",
+keywords! {
+    KskRollover {
+        "double-signature" => KskRollover::DoubleSignature,
+        "double-ds" => KskRollover::DoubleDs,
     }
 }
 
@@ -57,10 +54,10 @@ section! {
         /// together with the old one until its DS has replaced the old DS; with "double-ds" (requires `keys = "ksk+zsk"`)
         /// the parent first publishes both DS records, then the key in the zone is replaced in one step, then the old DS
         /// is removed. An algorithm rollover always uses the first method.
-        ksk_rollover: KskRolloverSetting = r#""double-signature""#;
+        ksk_rollover: KskRollover = r#""double-signature""#;
         /// Denial of existence: an NSEC chain, an NSEC3 chain without salt or extra iterations (RFC 9276), with or
         /// without opt-out, or records generated for each answer (RFC 4470, RFC 9824).
-        denial: DenialSetting = r#""nsec""#;
+        denial: DenialSettings = r#""nsec""#;
         /// Time from the renewal of a signature to its expiration.
         signature_validity: Count<4, 315_360_000> = "1209600";
         /// Minimum remaining validity of a signature that is served. Secondaries get new signatures when this time is
@@ -121,25 +118,6 @@ impl Read for SigningAlgorithm {
     }
 }
 
-/// The denial of existence method.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DenialSetting(pub DenialSettings);
-
-impl Read for DenialSetting {
-    fn expected() -> String {
-        let words = DenialSettings::WORDS.map(|word| format!("{word:?}"));
-        let (last, first) = words.split_last().expect("there are words");
-        format!("{} or {last}", first.join(", "))
-    }
-
-    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
-        let found = value.get_ref().as_str().and_then(DenialSettings::read);
-        found
-            .map(Self)
-            .ok_or_else(|| Wrong::expected(&Self::expected(), value))
-    }
-}
-
 /// The size of RSA keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RsaBits(pub usize);
@@ -166,9 +144,7 @@ impl DnssecPolicySettings {
         if self.name.is_empty() || self.name == NO_POLICY {
             let message = format!("a dnssec_policy needs a name other than {NO_POLICY:?}");
             Some(("name", message))
-        } else if (self.keys, self.ksk_rollover)
-            == (KeyScheme::Combined, KskRolloverSetting::DoubleDs)
-        {
+        } else if (self.keys, self.ksk_rollover) == (KeyScheme::Combined, KskRollover::DoubleDs) {
             let message = "ksk_rollover = \"double-ds\" needs keys = \"ksk+zsk\": cached signatures of a CSK still \
                            need its DNSKEY, so the new key must be published next to it";
             Some(("ksk_rollover", message.into()))
@@ -206,12 +182,9 @@ impl DnssecPolicySettings {
                     key(KeyRole::ZoneSigning, zsk),
                 ],
             },
-            ksk_rollover: match self.ksk_rollover {
-                KskRolloverSetting::DoubleSignature => KskRollover::DoubleSignature,
-                KskRolloverSetting::DoubleDs => KskRollover::DoubleDs,
-            },
+            ksk_rollover: self.ksk_rollover,
             rsa_bits: self.rsa_bits.0,
-            denial: self.denial.0.clone(),
+            denial: self.denial.clone(),
             signatures: SignatureTimes {
                 validity: short(self.signature_validity.get()),
                 refresh: short(self.signature_refresh.get()),

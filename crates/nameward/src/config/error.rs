@@ -105,6 +105,11 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
+/// Returns the hint that a message about an unknown word ends with.
+pub fn hint<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(word, candidates).map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
+}
+
 /// Counts the insertions, deletions, substitutions and swaps of neighbours between two words.
 fn distance(from: &str, to: &str) -> usize {
     // A word longer than any key is not a misspelling; the limit keeps the cost small.

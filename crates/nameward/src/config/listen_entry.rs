@@ -3,15 +3,12 @@
 use std::{net::SocketAddr, path::Path, sync::Arc};
 
 use nameward_serve::listener::{ListenAddress, ListenTransports, ListenerRules};
-use toml::{
-    Spanned,
-    de::{DeTable, DeValue},
-};
+use toml::{Spanned, de::DeValue};
 
 use super::{
     clients::{Clients, Peers},
-    read::{Plural, Read, Wrong},
-    zone_values::inline_table,
+    read::{Read, Wrong},
+    zone_values::{inline_table, setting},
 };
 
 /// An address to listen on, as `"192.0.2.1:53"` or `{ address = "192.0.2.1:53", transports = ["tcp"] }`.
@@ -77,6 +74,8 @@ impl QuicEntry {
     }
 }
 
+/// Describes lists of each kind of address.
+const LIST: &str = "a list of addresses, or of tables with an address and its settings";
 const KEYS: [&str; 4] = [
     "address",
     "allow_query",
@@ -88,6 +87,8 @@ const ENCRYPTED_KEYS: [&str; 3] = ["address", "allow_query", "proxy_protocol_fro
 const QUIC_KEYS: [&str; 2] = ["address", "allow_query"];
 
 impl Read for ListenEntry {
+    const LIST: &'static str = LIST;
+
     fn expected() -> String {
         format!(
             "{}, or a table such as {{ address = \"127.0.0.1:53\", transports = [\"tcp\"] }}",
@@ -101,6 +102,8 @@ impl Read for ListenEntry {
 }
 
 impl Read for EncryptedEntry {
+    const LIST: &'static str = LIST;
+
     fn expected() -> String {
         format!(
             "{}, or a table such as {{ address = \"127.0.0.1:853\", allow_query = [\"127.0.0.1\"] }}",
@@ -114,6 +117,8 @@ impl Read for EncryptedEntry {
 }
 
 impl Read for QuicEntry {
+    const LIST: &'static str = LIST;
+
     fn expected() -> String {
         EncryptedEntry::expected()
     }
@@ -143,26 +148,6 @@ fn read_entry(
         allow_query: setting(table, "allow_query", base)?,
         proxy_protocol_from: setting(table, "proxy_protocol_from", base)?,
     })
-}
-
-/// Describes lists of each kind of address.
-const LIST: &str = "a list of addresses, or of tables with an address and its settings";
-
-impl Plural for ListenEntry {
-    const LIST: &'static str = LIST;
-}
-
-impl Plural for EncryptedEntry {
-    const LIST: &'static str = LIST;
-}
-
-impl Plural for QuicEntry {
-    const LIST: &'static str = LIST;
-}
-
-/// Reads a setting of an entry, if it is there.
-fn setting<T: Read>(table: &DeTable<'_>, key: &str, base: &Path) -> Result<Option<T>, Wrong> {
-    table.get(key).map(|value| T::read(value, base)).transpose()
 }
 
 impl Read for ListenTransports {

@@ -3,26 +3,19 @@
 use std::path::PathBuf;
 
 use ipnet::IpNet;
+use nameward_serve::query_log::QueryLogFormat;
 
 use super::{
-    read::{Count, Plural, words},
+    read::{Count, keywords},
     setting::section,
     settings::ZoneName,
 };
 
-impl Plural for ZoneName {
-    const LIST: &'static str = "a list of zone names";
-}
-
-words! {
-    /// The format of the log.
-    LogFormat {
-        /// Lines for people.
-        Text = "text",
-        /// One JSON object per line.
-        Json = "json",
-        /// Lines with the level prefix of sd-daemon(3).
-        Journald = "journald",
+keywords! {
+    QueryLogFormat {
+        "text" => QueryLogFormat::Text,
+        "json" => QueryLogFormat::Json,
+        "journald" => QueryLogFormat::Journal,
     }
 }
 
@@ -31,7 +24,7 @@ section! {
     Log = "log" {
         /// Format: readable text, one JSON object per line, or lines for the systemd journal, prefixed with their level
         /// and without the time.
-        format: LogFormat = r#""text""#;
+        format: QueryLogFormat = r#""text""#;
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::Path;
 
-use ipnet::IpNet;
 use nameward_steering::geo::GeoPoint;
 use nameward_steering::health::{CheckKind, HealthCheck};
 use nameward_steering::pools::{
@@ -12,9 +11,9 @@ use nameward_steering::pools::{
 };
 use toml::{Spanned, de::DeValue};
 
-use super::read::{Count, Plural, Read, Wrong, words};
+use super::read::{Count, Read, Wrong, keywords, parse, words};
 use super::setting::section;
-use super::zone_values::inline_table;
+use super::zone_values::{inline_table, setting};
 use super::{Config, ConfigReader};
 
 /// Maximum number of members of all pools.
@@ -40,7 +39,7 @@ section! {
         sticky: bool = "false";
         /// The answer when no member works: `serve` answers as if all members worked, `empty` without records, `fail`
         /// with SERVFAIL.
-        all_down: AllDownWord = r#""serve""#;
+        all_down: AllDown = r#""serve""#;
         /// How members are checked: `tcp` connects to the port, `http` and `https` request `path`, `dns` queries `query`,
         /// `external` requests the `check_url` of each member, where another server reports the member's health.
         check: PoolCheckWord = r#""none""#;
@@ -77,21 +76,17 @@ section! {
         /// Clients and their pools: tables with `networks`, `countries` (`["DE", "FR"]`), `continents` (`["EU"]`), or
         /// `latitude` and `longitude`, and `pools` in order of preference: the first one with members that work is used.
         /// All of these except networks need `[geoip] databases`.
-        entries: Vec<MapEntrySettings> = "[]";
+        entries: Vec<MapEntry> = "[]";
         /// The pools of all other clients, in order of preference.
         default: Vec<String> = "[]";
     }
 }
 
-words! {
-    /// The answer when no member works.
-    AllDownWord {
-        /// As if all worked.
-        Serve = "serve",
-        /// No records.
-        Empty = "empty",
-        /// SERVFAIL.
-        Fail = "fail",
+keywords! {
+    AllDown {
+        "serve" => AllDown::Serve,
+        "empty" => AllDown::Empty,
+        "fail" => AllDown::Fail,
     }
 }
 
@@ -125,18 +120,14 @@ pub struct MemberSettings {
 
 const MEMBER: &str = r#"an address, or a table such as { address = "192.0.2.1", weight = 10 }"#;
 
-impl Plural for MemberSettings {
-    const LIST: &'static str =
-        "a list of addresses, or of tables such as { address = \"192.0.2.1\", weight = 10 }";
-}
-
 fn address(value: &Spanned<DeValue<'_>>) -> Result<IpAddr, Wrong> {
-    let text = value.get_ref().as_str();
-    text.and_then(|text| text.parse().ok())
-        .ok_or_else(|| Wrong::expected("an address", value))
+    parse(value, "an address")
 }
 
 impl Read for MemberSettings {
+    const LIST: &'static str =
+        "a list of addresses, or of tables such as { address = \"192.0.2.1\", weight = 10 }";
+
     fn expected() -> String {
         MEMBER.into()
     }
@@ -157,30 +148,19 @@ impl Read for MemberSettings {
         let table = inline_table(value, MEMBER, &keys)?;
         let own = table.get("address");
         member.address = address(own.ok_or_else(|| Wrong::expected(MEMBER, value))?)?;
-        if let Some(weight) = table.get("weight") {
-            member.weight = Count::<0, 1_000_000>::read(weight, base)?.get() as u32;
+        if let Some(weight) = setting::<Count<0, 1_000_000>>(table, "weight", base)? {
+            member.weight = weight.get() as u32;
         }
-        if let Some(order) = table.get("order") {
-            member.order = Count::<0, 1000>::read(order, base)?.get() as u32;
+        if let Some(order) = setting::<Count<0, 1000>>(table, "order", base)? {
+            member.order = order.get() as u32;
         }
         member.check_address = table.get("check_address").map(address).transpose()?;
-        if let Some(url) = table.get("check_url") {
-            member.check_url = String::read(url, base)?;
-        }
+        member.check_url = setting(table, "check_url", base)?.unwrap_or_default();
         Ok(member)
     }
 }
 
-/// An entry of a map.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MapEntrySettings(MapEntry);
-
 const ENTRY: &str = r#"a table such as { countries = ["DE"], pools = ["web"] }"#;
-
-impl Plural for MapEntrySettings {
-    const LIST: &'static str =
-        "a list of tables such as { countries = [\"DE\"], pools = [\"web\"] }";
-}
 
 /// Reads degrees.
 fn degrees(value: &Spanned<DeValue<'_>>, limit: f64) -> Result<f64, Wrong> {
@@ -193,7 +173,10 @@ fn degrees(value: &Spanned<DeValue<'_>>, limit: f64) -> Result<f64, Wrong> {
         .ok_or_else(|| Wrong::expected(&format!("degrees from -{limit} to {limit}"), value))
 }
 
-impl Read for MapEntrySettings {
+impl Read for MapEntry {
+    const LIST: &'static str =
+        "a list of tables such as { countries = [\"DE\"], pools = [\"web\"] }";
+
     fn expected() -> String {
         ENTRY.into()
     }
@@ -208,23 +191,13 @@ impl Read for MapEntrySettings {
             "pools",
         ];
         let table = inline_table(value, ENTRY, &keys)?;
-        let texts = |key| {
-            table
-                .get(key)
-                .map(|list| Vec::<String>::read(list, base))
-                .transpose()
+        let texts = |key| setting::<Vec<String>>(table, key, base).map(Option::unwrap_or_default);
+        let networks = setting(table, "networks", base);
+        let degrees = |key, limit| {
+            let value = table.get(key);
+            value.map(|value| degrees(value, limit)).transpose()
         };
-        let networks = table
-            .get("networks")
-            .map(|list| Vec::<IpNet>::read(list, base));
-        let latitude = table
-            .get("latitude")
-            .map(|value| degrees(value, 90.0))
-            .transpose()?;
-        let longitude = table
-            .get("longitude")
-            .map(|value| degrees(value, 180.0))
-            .transpose()?;
+        let (latitude, longitude) = (degrees("latitude", 90.0)?, degrees("longitude", 180.0)?);
         let wrong = |message: &str| Wrong {
             span: value.span(),
             message: message.into(),
@@ -233,16 +206,16 @@ impl Read for MapEntrySettings {
             return Err(wrong("latitude and longitude belong together"));
         }
         let entry = MapEntry {
-            networks: networks.transpose()?.unwrap_or_default(),
-            countries: texts("countries")?.unwrap_or_default(),
-            continents: texts("continents")?.unwrap_or_default(),
+            networks: networks?.unwrap_or_default(),
+            countries: texts("countries")?,
+            continents: texts("continents")?,
             point: latitude
                 .zip(longitude)
                 .map(|(latitude, longitude)| GeoPoint {
                     latitude,
                     longitude,
                 }),
-            pools: texts("pools")?.unwrap_or_default(),
+            pools: texts("pools")?,
         };
         let codes = entry.countries.iter().chain(&entry.continents);
         if let Some(code) = codes
@@ -258,7 +231,7 @@ impl Read for MapEntrySettings {
                 "an entry needs networks, countries, continents or coordinates",
             ));
         }
-        Ok(MapEntrySettings(entry))
+        Ok(entry)
     }
 }
 
@@ -349,11 +322,7 @@ impl PoolSettings {
             members: members.collect::<Result<_, PoolFault>>()?,
             answers: self.answers.get(),
             is_sticky: self.sticky,
-            all_down: match self.all_down {
-                AllDownWord::Serve => AllDown::Serve,
-                AllDownWord::Empty => AllDown::Empty,
-                AllDownWord::Fail => AllDown::Fail,
-            },
+            all_down: self.all_down,
         })
     }
 
@@ -373,7 +342,7 @@ impl PoolSettings {
 pub fn rules(config: &Config) -> PoolRules {
     let map = |map: &MapSettings| MapRule {
         name: map.name.clone(),
-        entries: map.entries.iter().map(|entry| entry.0.clone()).collect(),
+        entries: map.entries.clone(),
         default: map.default.clone(),
     };
     PoolRules {
@@ -413,7 +382,7 @@ impl ConfigReader<'_> {
         let mut maps = Vec::new();
         self.each(value, |reader, entry, map: MapSettings| {
             let objection = name_objection(&map.name, &mut names).or_else(|| {
-                let lists = map.entries.iter().map(|entry| &entry.0.pools);
+                let lists = map.entries.iter().map(|entry| &entry.pools);
                 let mut named = lists.chain([&map.default]).flatten();
                 let unknown = named.find(|name| !known.contains(*name));
                 unknown.map(|name| format!("unknown [[pool]] {name:?}"))

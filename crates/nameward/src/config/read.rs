@@ -51,6 +51,9 @@ fn describe(value: &DeValue<'_>) -> String {
 
 /// A type that settings can have.
 pub trait Read: Sized {
+    /// Describes a list of values, to follow the word "expected"; for types that lists have.
+    const LIST: &'static str = "a list";
+
     /// Describes a value, to follow the word "expected".
     fn expected() -> String;
 
@@ -59,14 +62,14 @@ pub trait Read: Sized {
 }
 
 impl Read for String {
+    const LIST: &'static str = "a list of strings";
+
     fn expected() -> String {
         "a string".into()
     }
 
     fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
-        let text = value.get_ref().as_str();
-        text.map(Into::into)
-            .ok_or_else(|| Wrong::expected("a string", value))
+        read_text(value, "a string", |text| Some(text.to_owned()))
     }
 }
 
@@ -132,17 +135,34 @@ impl<const MIN: u64, const MAX: u64> Read for Count<MIN, MAX> {
     }
 }
 
-/// Reads a string with the parser of its type.
-fn parse<T: FromStr>(value: &Spanned<DeValue<'_>>, expected: &str) -> Result<T, Wrong> {
+/// Reads a string with a function that has no value for invalid ones.
+pub fn read_text<T>(
+    value: &Spanned<DeValue<'_>>,
+    expected: &str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<T, Wrong> {
     let text = value.get_ref().as_str();
-    text.and_then(|text| text.parse().ok())
+    text.and_then(parse)
         .ok_or_else(|| Wrong::expected(expected, value))
+}
+
+/// Reads a string with the parser of its type.
+pub fn parse<T: FromStr>(value: &Spanned<DeValue<'_>>, expected: &str) -> Result<T, Wrong> {
+    read_text(value, expected, |text| text.parse().ok())
+}
+
+/// Formats the keywords that a setting may have.
+pub fn one_of(words: &[&str]) -> String {
+    let (last, first) = words.split_last().expect("there are words");
+    format!("\"{}\" or \"{last}\"", first.join("\", \""))
 }
 
 const ADDRESS: &str = "an address with a port such as \"127.0.0.1:53\" or \"[::1]:53\"";
 const NETWORK: &str = "an address or network such as \"192.0.2.1\" or \"2001:db8::/32\"";
 
 impl Read for SocketAddr {
+    const LIST: &'static str = "a list of addresses";
+
     fn expected() -> String {
         ADDRESS.into()
     }
@@ -184,6 +204,8 @@ impl Read for Addresses {
 }
 
 impl Read for IpNet {
+    const LIST: &'static str = "a list of addresses or networks";
+
     fn expected() -> String {
         NETWORK.into()
     }
@@ -195,21 +217,9 @@ impl Read for IpNet {
     }
 }
 
-/// Types that may appear in lists, with the words for several of them.
-pub trait Plural: Read {
-    /// Describes a list of them, to follow the word "expected".
-    const LIST: &'static str;
-}
-
-impl Plural for SocketAddr {
-    const LIST: &'static str = "a list of addresses";
-}
-
-impl Plural for IpNet {
-    const LIST: &'static str = "a list of addresses or networks";
-}
-
 impl Read for FaultKind {
+    const LIST: &'static str = "a list of fault kinds";
+
     fn expected() -> String {
         let words = FaultKind::ALL
             .iter()
@@ -218,21 +228,11 @@ impl Read for FaultKind {
     }
 
     fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
-        let word = value.get_ref().as_str();
-        word.and_then(FaultKind::from_word)
-            .ok_or_else(|| Wrong::expected(&Self::expected(), value))
+        read_text(value, &Self::expected(), FaultKind::from_word)
     }
 }
 
-impl Plural for FaultKind {
-    const LIST: &'static str = "a list of fault kinds";
-}
-
-impl Plural for String {
-    const LIST: &'static str = "a list of strings";
-}
-
-impl<T: Plural> Read for Vec<T> {
+impl<T: Read> Read for Vec<T> {
     fn expected() -> String {
         T::LIST.into()
     }
@@ -327,6 +327,29 @@ impl Read for DatabaseUrl {
     }
 }
 
+/// Declares the keywords in the file for the values of a type.
+macro_rules! keywords {
+    ($type:ty { $( $word:literal => $value:expr, )+ }) => {
+        impl $crate::config::read::Read for $type {
+            fn expected() -> String {
+                $crate::config::read::one_of(&[$($word),+])
+            }
+
+            fn read(
+                value: &toml::Spanned<toml::de::DeValue<'_>>,
+                _: &std::path::Path,
+            ) -> Result<Self, $crate::config::read::Wrong> {
+                let expected = <Self as $crate::config::read::Read>::expected();
+                $crate::config::read::read_text(value, &expected, |word| match word {
+                    $( $word => Some($value), )+
+                    _ => None,
+                })
+            }
+        }
+    };
+}
+pub(crate) use keywords;
+
 /// Declares an enum whose values are keywords in the file.
 macro_rules! words {
     ($(#[doc = $about:literal])+ $name:ident { $( $(#[doc = $doc:literal])+ $variant:ident = $word:literal, )+ }) => {
@@ -334,23 +357,7 @@ macro_rules! words {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $name { $( $(#[doc = $doc])+ $variant, )+ }
 
-        impl $crate::config::read::Read for $name {
-            fn expected() -> String {
-                let words: &[&str] = &[$($word),+];
-                let (last, first) = words.split_last().expect("an enum has variants");
-                format!("\"{}\" or \"{last}\"", first.join("\", \""))
-            }
-
-            fn read(
-                value: &toml::Spanned<toml::de::DeValue<'_>>,
-                _: &std::path::Path,
-            ) -> Result<Self, $crate::config::read::Wrong> {
-                match value.get_ref().as_str() {
-                    $( Some($word) => Ok(Self::$variant), )+
-                    _ => Err($crate::config::read::Wrong::expected(&Self::expected(), value)),
-                }
-            }
-        }
+        $crate::config::read::keywords! { $name { $( $word => $name::$variant, )+ } }
     };
 }
 pub(crate) use words;

@@ -18,8 +18,8 @@ use toml::{
 };
 
 use super::{
-    read::{Plural, Read, Wrong},
-    zone_values::{inline_table, name, one_of},
+    read::{Read, Wrong, keywords, parse, read_text},
+    zone_values::{inline_table, name, setting},
 };
 
 /// The default port of a server.
@@ -43,11 +43,23 @@ const KEYS: [&str; 11] = [
     "tls_alpn",
 ];
 
-impl Plural for RemoteServer {
-    const LIST: &'static str = "a list of servers such as { address = \"192.0.2.1:53\" }";
+keywords! {
+    PeerAuthentication {
+        "strict" => PeerAuthentication::Strict,
+        "opportunistic" => PeerAuthentication::Opportunistic,
+    }
+}
+
+keywords! {
+    AlpnRule {
+        "required" => AlpnRule::Required,
+        "optional" => AlpnRule::Optional,
+    }
 }
 
 impl Read for RemoteServer {
+    const LIST: &'static str = "a list of servers such as { address = \"192.0.2.1:53\" }";
+
     fn expected() -> String {
         r#"a server such as { address = "192.0.2.1:53", key = "transfer.example." }"#.into()
     }
@@ -89,36 +101,16 @@ fn read_tls(
             None => Ok(None),
         };
     };
-    let authentication = word(
-        mode,
-        [
-            ("strict", PeerAuthentication::Strict),
-            ("opportunistic", PeerAuthentication::Opportunistic),
-        ],
-    )?;
-    let alpn = table.get("tls_alpn").map(|rule| {
-        word(
-            rule,
-            [
-                ("required", AlpnRule::Required),
-                ("optional", AlpnRule::Optional),
-            ],
-        )
-    });
-    let path = |key| {
-        let path = table
-            .get(key)
-            .map(|path| Option::<PathBuf>::read(path, base));
-        path.transpose().map(Option::flatten)
-    };
+    let authentication = PeerAuthentication::read(mode, base)?;
+    let alpn = setting(table, "tls_alpn", base);
+    let path = |key| setting::<Option<PathBuf>>(table, key, base).map(Option::flatten);
     let identity = match (path("tls_certificate")?, path("tls_key")?) {
         (Some(certificate), Some(key)) => Some(ClientIdentity { certificate, key }),
         (None, None) => None,
         _ => return Err(wrong("tls_certificate and tls_key are set together")),
     };
-    let quic = table.get("quic").map(|word| bool::read(word, base));
     let tls = PeerTls {
-        transport: if quic.transpose()?.unwrap_or(false) {
+        transport: if setting(table, "quic", base)?.unwrap_or(false) {
             PeerTransport::Quic
         } else {
             PeerTransport::Tls
@@ -132,7 +124,7 @@ fn read_tls(
             .transpose()?
             .unwrap_or_default(),
         identity,
-        alpn: alpn.transpose()?.unwrap_or(AlpnRule::Required),
+        alpn: alpn?.unwrap_or(AlpnRule::Required),
     };
     let has_credentials = tls.name.is_some() || tls.authorities.is_some() || !tls.pins.is_empty();
     match tls.authentication {
@@ -145,14 +137,6 @@ fn read_tls(
         )),
         _ => Ok(Some(tls)),
     }
-}
-
-/// Reads one of two keywords.
-fn word<T: Copy>(value: &Spanned<DeValue<'_>>, words: [(&str, T); 2]) -> Result<T, Wrong> {
-    let text = value.get_ref().as_str();
-    let found = words.iter().find(|(word, _)| text == Some(word));
-    let found = found.map(|(_, meaning)| *meaning);
-    found.ok_or_else(|| Wrong::expected(&one_of(words.map(|(word, _)| word)), value))
 }
 
 /// Reads the name of a server: a DNS name or an address, as in a certificate.
@@ -178,12 +162,8 @@ fn pins(value: &Spanned<DeValue<'_>>) -> Result<Vec<SpkiPin>, Wrong> {
 }
 
 fn pin(value: &Spanned<DeValue<'_>>) -> Result<SpkiPin, Wrong> {
-    let text = value.get_ref().as_str();
-    let found = text.and_then(read_pin);
-    found.ok_or_else(|| {
-        let expected = "a pin: SHA-256 of a public key (SPKI) in base64, 44 characters";
-        Wrong::expected(expected, value)
-    })
+    let expected = "a pin: SHA-256 of a public key (SPKI) in base64, 44 characters";
+    read_text(value, expected, read_pin)
 }
 
 /// Reads a pin in base64.
@@ -219,9 +199,7 @@ fn server_address(value: &Spanned<DeValue<'_>>, port: u16) -> Result<SocketAddr,
 }
 
 fn source_address(value: &Spanned<DeValue<'_>>) -> Result<IpAddr, Wrong> {
-    let text = value.get_ref().as_str();
-    let address = text.and_then(|text| text.parse().ok());
-    address.ok_or_else(|| Wrong::expected("an address such as \"192.0.2.1\"", value))
+    parse(value, "an address such as \"192.0.2.1\"")
 }
 
 #[cfg(test)]

@@ -1,26 +1,22 @@
 //! Keywords of `[server]` in the configuration: how queries are answered, and what is logged.
 
-use super::read::words;
+use nameward_answer::{AnyPolicy, Follow};
+use tracing::level_filters::LevelFilter;
 
-words! {
-    /// The response to a query for type ANY (RFC 8482).
+use super::read::{keywords, words};
+
+keywords! {
     AnyPolicy {
-        /// One RRset of the name.
-        One = "one",
-        /// TC over UDP, so that only clients with a genuine address get every RRset.
-        Truncate = "truncate",
-        /// Every RRset of the name.
-        All = "all",
+        "one" => AnyPolicy::OneRrset,
+        "truncate" => AnyPolicy::TruncateOnUdp,
+        "all" => AnyPolicy::All,
     }
 }
 
-words! {
-    /// How far a CNAME is followed.
-    CnamePolicy {
-        /// Into every zone this server has.
-        Served = "served",
-        /// Only within the zone.
-        Zone = "zone",
+keywords! {
+    Follow {
+        "served" => Follow::AllZones,
+        "zone" => Follow::SameZone,
     }
 }
 
@@ -36,18 +32,12 @@ words! {
     }
 }
 
-words! {
-    /// The least severe level that is logged.
-    LogLevel {
-        /// Faults that stop something from working.
-        Error = "error",
-        /// Events that need an operator's attention.
-        Warn = "warn",
-        /// Start, reload, stop.
-        Info = "info",
-        /// Details for developers.
-        Debug = "debug",
-        /// Everything.
-        Trace = "trace",
+keywords! {
+    LevelFilter {
+        "error" => LevelFilter::ERROR,
+        "warn" => LevelFilter::WARN,
+        "info" => LevelFilter::INFO,
+        "debug" => LevelFilter::DEBUG,
+        "trace" => LevelFilter::TRACE,
     }
 }

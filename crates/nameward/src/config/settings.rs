@@ -5,15 +5,19 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use ipnet::IpNet;
+use nameward_answer::{AnyPolicy, Follow};
 use nameward_base::secret::Secret;
 use nameward_control::operations::FaultKind;
 use nameward_dnssec::{SoaEdit, tsig::TsigAlgorithm};
 use nameward_files::FileList;
+use nameward_maintain::follow::databases::ServedFrom;
 use nameward_maintain::policy::{PolicyFragment, RemoteServer, UpdateRule, ZoneKind, ZonemdRule};
+use nameward_sql::ReadPreference;
+use tracing::level_filters::LevelFilter;
 
-pub use super::backend_keywords::{BackendMode, BackendReads, BackendType};
+pub use super::backend_keywords::{BackendType, mode_word};
 pub use super::overload_settings::Overload;
-pub use super::server_keywords::{AnyPolicy, CnamePolicy, LogLevel, SandboxMode};
+pub use super::server_keywords::SandboxMode;
 pub use super::zone_values::ZoneName;
 use super::{
     clients::{Clients, Peers},
@@ -64,7 +68,7 @@ section! {
         /// all of them.
         any: AnyPolicy = r#""one""#;
         /// How far a CNAME is followed: into every zone of this server, or only within its own zone.
-        cname_follow: CnamePolicy = r#""served""#;
+        cname_follow: Follow = r#""served""#;
         /// Maximum number of open TCP connections; a new connection above it closes the one that has been idle longest.
         tcp_connections_max: Count<1, 1_000_000> = "20000";
         /// Maximum number of open TCP connections per client address (IPv6: per /64); "" means a quarter of all.
@@ -106,7 +110,7 @@ section! {
         /// ([transfers.md](transfers.md#encrypted-transfers)).
         remotes: Vec<RemoteServer> = "[]";
         /// Least severe level that is logged.
-        log_level: LogLevel = r#""info""#;
+        log_level: LevelFilter = r#""info""#;
         /// Socket for `nameward reload` and the other commands. "" means `control.sock` in the service's runtime
         /// directory, in `/run/nameward` for root, in the user's runtime directory, or in the directory for temporary
         /// files.
@@ -193,12 +197,12 @@ section! {
         replica_url: DatabaseUrl = r#""""#;
         /// Which of several servers in `url` is used for reads: the one that accepts changes, or the first one in the
         /// list whose lag is at most `lag_max`. Changes are made on the server that accepts them.
-        reads: BackendReads = r#""primary""#;
+        reads: ReadPreference = r#""primary""#;
         /// Maximum lag in seconds between the server used for reads and the one that accepts changes. A higher lag is the
         /// fault `backend_behind`, which `web.ready_faults` may list, and reads move to another server if there is one.
         lag_max: Count<1, 86_400> = "60";
         /// How database zones are served: looked up at query time, or loaded into memory.
-        mode: BackendMode = r#""live""#;
+        mode: ServedFrom = r#""live""#;
         /// Database connections for look-ups; 0 means one per core, for MySQL two.
         connections: Count<0, 1024> = "0";
         /// Memory in MiB for the SQLite page cache, over all connections. Look-ups are twice as fast if the whole file

@@ -7,17 +7,14 @@ use nameward_serve::tls::{TlsFiles, TlsOptions, TlsVersion};
 use toml::{Spanned, de::DeValue};
 
 use super::{
-    read::{Count, Paths, Read, Wrong, words},
+    read::{Count, Paths, Read, Wrong, keywords},
     setting::section,
 };
 
-words! {
-    /// The oldest version of TLS that clients may use.
-    MinimumTlsVersion {
-        /// TLS 1.2.
-        V12 = "1.2",
-        /// TLS 1.3.
-        V13 = "1.3",
+keywords! {
+    TlsVersion {
+        "1.2" => TlsVersion::Tls12,
+        "1.3" => TlsVersion::Tls13,
     }
 }
 
@@ -32,7 +29,7 @@ section! {
         /// same order.
         key: Paths = r#""""#;
         /// Oldest TLS version that clients may use. Set "1.2" only for clients that do not support 1.3.
-        minimum_version: MinimumTlsVersion = r#""1.3""#;
+        minimum_version: TlsVersion = r#""1.3""#;
         /// PEM file with the CAs that verify client certificates; "" does not request client certificates. The API never
         /// requests them.
         client_ca: Option<PathBuf> = r#""""#;
@@ -49,26 +46,11 @@ section! {
     }
 }
 
-words! {
-    /// When QUIC clients must show that they receive our packets.
-    RetryKeyword {
-        /// While many handshakes are running.
-        Auto = "auto",
-        /// Before every handshake.
-        Always = "always",
-        /// Never.
-        Never = "never",
-    }
-}
-
-impl RetryKeyword {
-    /// Returns the setting of the listener.
-    pub fn retry(self) -> QuicRetry {
-        match self {
-            RetryKeyword::Auto => QuicRetry::Auto,
-            RetryKeyword::Always => QuicRetry::Always,
-            RetryKeyword::Never => QuicRetry::Never,
-        }
+keywords! {
+    QuicRetry {
+        "auto" => QuicRetry::Auto,
+        "always" => QuicRetry::Always,
+        "never" => QuicRetry::Never,
     }
 }
 
@@ -77,7 +59,7 @@ section! {
     QuicTable = "quic" {
         /// When a client must prove that it receives packets at its address before its handshake is processed (a Retry
         /// packet, which costs a round trip): "auto" while many handshakes are in progress, "always" or "never".
-        retry: RetryKeyword = r#""auto""#;
+        retry: QuicRetry = r#""auto""#;
     }
 }
 
@@ -112,10 +94,7 @@ impl TlsSettings {
         let certificates: Vec<TlsFiles> = pairs.map(files).collect();
         (!certificates.is_empty()).then(|| TlsOptions {
             certificates,
-            minimum_version: match self.minimum_version {
-                MinimumTlsVersion::V12 => TlsVersion::Tls12,
-                MinimumTlsVersion::V13 => TlsVersion::Tls13,
-            },
+            minimum_version: self.minimum_version,
             client_ca: self.client_ca.clone(),
             handshake_timeout: self.handshake_timeout_ms.millis(),
         })

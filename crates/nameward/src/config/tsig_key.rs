@@ -7,31 +7,12 @@ use std::{
 };
 
 use nameward_base::{sandbox, secret::Secret};
-use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
-use toml::{Spanned, de::DeValue};
+use nameward_dnssec::tsig::TsigKey;
 
-use super::{
-    error::plain,
-    read::{Read, Wrong},
-    settings::KeySettings,
-    tsig_secret::TsigSecret,
-};
+use super::{error::plain, settings::KeySettings, tsig_secret::TsigSecret};
 
 /// Maximum size of a secret file.
 const FILE_MAX: u64 = 4096;
-
-impl Read for TsigAlgorithm {
-    fn expected() -> String {
-        let words = Self::ALL.map(|algorithm| format!("{:?}", algorithm.word()));
-        let (last, first) = words.split_last().expect("there are algorithms");
-        format!("{} or {last}", first.join(", "))
-    }
-
-    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
-        let found = value.get_ref().as_str().and_then(Self::from_word);
-        found.ok_or_else(|| Wrong::expected(&Self::expected(), value))
-    }
-}
 
 /// Why a key cannot be used.
 #[derive(Debug, thiserror::Error)]

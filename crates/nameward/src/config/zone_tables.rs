@@ -13,7 +13,7 @@ use toml::{
 use super::{
     Config, ConfigReader,
     dnssec_policy::DnssecPolicySettings,
-    error::nearest,
+    error::hint,
     setting::ConfigTable,
     settings::{AutoprimarySettings, BackendType, KeySettings, TemplateSettings, ZoneSettings},
 };
@@ -102,10 +102,7 @@ impl ConfigReader<'_> {
                 if name.is_empty() || name == NO_POLICY || known().any(|known| known == name) {
                     continue;
                 }
-                let hint = match nearest(name, known()) {
-                    Some(near) => format!("; did you mean {near:?}?"),
-                    None => String::new(),
-                };
+                let hint = hint(name, known());
                 let message = format!("unknown [[dnssec_policy]] {name:?}{hint}");
                 self.problem(term.span(), message);
             }
@@ -207,10 +204,7 @@ impl ConfigReader<'_> {
                 .templates
                 .iter()
                 .map(|template| template.name.as_str());
-            let hint = match nearest(&zone.template, known) {
-                Some(near) => format!("; did you mean {near:?}?"),
-                None => String::new(),
-            };
+            let hint = hint(&zone.template, known);
             let message = format!("unknown [[template]] {:?}{hint}", zone.template);
             return self.problem(span_of("template"), message);
         }
@@ -253,10 +247,7 @@ impl ConfigReader<'_> {
                     .iter()
                     .map(|key| key.name.0.to_string())
                     .collect();
-                let hint = match nearest(&name.to_string(), known.iter().map(String::as_str)) {
-                    Some(near) => format!("; did you mean {near:?}?"),
-                    None => String::new(),
-                };
+                let hint = hint(&name.to_string(), known.iter().map(String::as_str));
                 self.problem(span, format!("unknown [[key]] {name}{hint}"));
             }
         }

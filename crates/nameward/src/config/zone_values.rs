@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use nameward_dnssec::SoaEdit;
+use nameward_dnssec::{DenialSettings, SoaEdit, tsig::TsigAlgorithm};
 use nameward_maintain::policy::{UpdateRule, UpdateScope, ZoneKind, ZonemdRule};
 use nameward_wire::{Name, NameBuf, Type};
 use toml::{
@@ -12,7 +12,7 @@ use toml::{
 
 use super::{
     error::nearest,
-    read::{Plural, Read, Wrong},
+    read::{Read, Wrong, one_of, read_text},
     zone_files::read_name,
 };
 
@@ -38,6 +38,8 @@ impl<T: Read> Read for InheritedSetting<T> {
 pub struct ZoneName(pub NameBuf);
 
 impl Read for ZoneName {
+    const LIST: &'static str = "a list of zone names";
+
     fn expected() -> String {
         r#"the name of a zone such as "example.org""#.into()
     }
@@ -63,53 +65,35 @@ impl Read for DirectoryPath {
     }
 }
 
-/// Formats the keywords that a setting may have.
-pub fn one_of<const N: usize>(words: [&str; N]) -> String {
-    let words = words.map(|word| format!("{word:?}"));
-    let (last, first) = words.split_last().expect("there are words");
-    format!("{} or {last}", first.join(", "))
+/// Declares how types are read that know their own keywords.
+macro_rules! own_keywords {
+    ($( $type:ty: $words:expr, $parse:expr; )+) => {$(
+        impl Read for $type {
+            fn expected() -> String {
+                one_of(&$words)
+            }
+
+            fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+                read_text(value, &<Self as Read>::expected(), $parse)
+            }
+        }
+    )+};
 }
 
-impl Read for ZonemdRule {
-    fn expected() -> String {
-        one_of(Self::ALL.map(Self::word))
-    }
-
-    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
-        let found = value.get_ref().as_str().and_then(Self::from_word);
-        found.ok_or_else(|| Wrong::expected(&Self::expected(), value))
-    }
-}
-
-impl Read for SoaEdit {
-    fn expected() -> String {
-        one_of(Self::ALL.map(Self::word))
-    }
-
-    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
-        let word = value.get_ref().as_str().filter(|word| !word.is_empty());
-        let found = word.and_then(Self::read);
-        found.ok_or_else(|| Wrong::expected(&<Self as Read>::expected(), value))
-    }
-}
-
-impl Read for ZoneKind {
-    fn expected() -> String {
-        one_of(Self::ALL.map(Self::word))
-    }
-
-    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
-        let found = value.get_ref().as_str().and_then(Self::from_word);
-        found.ok_or_else(|| Wrong::expected(&Self::expected(), value))
-    }
-}
-
-impl Plural for UpdateRule {
-    const LIST: &'static str =
-        "a list of rules such as { key = \"ddns.example.\", subtree = \"dyn.example\" }";
+own_keywords! {
+    ZonemdRule: ZonemdRule::ALL.map(ZonemdRule::word), ZonemdRule::from_word;
+    ZoneKind: ZoneKind::ALL.map(ZoneKind::word), ZoneKind::from_word;
+    TsigAlgorithm: TsigAlgorithm::ALL.map(TsigAlgorithm::word), TsigAlgorithm::from_word;
+    DenialSettings: DenialSettings::WORDS, DenialSettings::read;
+    SoaEdit: SoaEdit::ALL.map(SoaEdit::word), |word| {
+        Some(word).filter(|word| !word.is_empty()).and_then(SoaEdit::read)
+    };
 }
 
 impl Read for UpdateRule {
+    const LIST: &'static str =
+        "a list of rules such as { key = \"ddns.example.\", subtree = \"dyn.example\" }";
+
     fn expected() -> String {
         r#"a rule such as { key = "ddns.example.", subtree = "dyn.example", types = ["A"] }"#.into()
     }
@@ -123,38 +107,30 @@ impl Read for UpdateRule {
         };
         let named = |key| table.get(key).map(|found| name(found, base)).transpose();
         let key = named("key")?;
-        let own = table.get("self").map(|word| bool::read(word, base));
-        let scope = match (named("subtree")?, named("name")?, own.transpose()?) {
+        let own = setting(table, "self", base)?;
+        let scope = match (named("subtree")?, named("name")?, own) {
             (None, None, None | Some(false)) => UpdateScope::Zone,
             (Some(top), None, None | Some(false)) => UpdateScope::Subtree(top),
             (None, Some(name), None | Some(false)) => UpdateScope::Name(name),
             (None, None, Some(true)) => UpdateScope::KeyName,
             _ => return Err(wrong("a rule has one of subtree, name and self")),
         };
-        let types = table
-            .get("types")
-            .map(|types| Vec::<Type>::read(types, base));
-        Ok(Self {
-            key,
-            scope,
-            types: types.transpose()?.unwrap_or_default(),
-        })
+        let types = setting(table, "types", base)?.unwrap_or_default();
+        Ok(Self { key, scope, types })
     }
 }
 
-impl Plural for Type {
-    const LIST: &'static str = "a list of types";
-}
-
 impl Read for Type {
+    const LIST: &'static str = "a list of types";
+
     fn expected() -> String {
         "a record type such as \"AAAA\"".into()
     }
 
     fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
-        let text = value.get_ref().as_str();
-        let found = text.and_then(|text| Type::from_text(text.as_bytes()));
-        found.ok_or_else(|| Wrong::expected(&Self::expected(), value))
+        read_text(value, &Self::expected(), |text| {
+            Type::from_text(text.as_bytes())
+        })
     }
 }
 
@@ -165,6 +141,15 @@ pub fn name(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<NameBuf, Wrong>
         span: value.span(),
         message: format!("invalid name {text:?}: {error}"),
     })
+}
+
+/// Reads a setting of an inline table, if it is there.
+pub(super) fn setting<T: Read>(
+    table: &DeTable<'_>,
+    key: &str,
+    base: &Path,
+) -> Result<Option<T>, Wrong> {
+    table.get(key).map(|value| T::read(value, base)).transpose()
 }
 
 /// Reads an inline table of a list, with no other keys than these.

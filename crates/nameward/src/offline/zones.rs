@@ -13,7 +13,7 @@ use nameward_control::operations::{OperationError, OperationRequest, RequestReac
 use nameward_files::{FileSource, each_zone_name, sources_of};
 use nameward_maintain::{
     Commits,
-    follow::FileFollower,
+    follow::{FileFollower, databases::ServedFrom},
     policy::{
         CONFIGURED_RANK, PolicyFragment, PolicySet, PolicySource, PolicyTable, SharedApiKey,
         UNCONFIGURED_RANK, ZoneKind,
@@ -29,7 +29,7 @@ use tokio::runtime::Handle;
 
 use crate::{
     cli::print,
-    config::{Config, settings::BackendMode},
+    config::Config,
     zones,
 };
 
@@ -45,7 +45,7 @@ pub struct ZoneParts<'c> {
     /// The zone policies.
     pub policies: Arc<PolicyTable>,
     /// The databases with their ranks.
-    pub databases: Vec<(u16, BackendMode, SqlBackend)>,
+    pub databases: Vec<(u16, ServedFrom, SqlBackend)>,
     /// Drives the database connections.
     pub runtime: Handle,
 }
@@ -55,7 +55,7 @@ pub struct StoredZones {
     sources: Vec<FileSource>,
     commits: Arc<Commits>,
     policies: Arc<PolicyTable>,
-    databases: Vec<(u16, BackendMode, SqlBackend)>,
+    databases: Vec<(u16, ServedFrom, SqlBackend)>,
     runtime: Handle,
     /// The ranks of zones stored in files.
     file_ranks: OnceLock<HashMap<NameBuf, u16>>,
@@ -159,11 +159,11 @@ impl StoredZones {
     }
 
     /// Adds a stub for a database zone to the table.
-    fn offer_row(&self, row: &ZoneRow, rank: u16, mode: BackendMode) {
+    fn offer_row(&self, row: &ZoneRow, rank: u16, mode: ServedFrom) {
         let name = row.name.as_name();
         let mut zone = match mode {
-            BackendMode::Live => Zone::stub(name, rank.into(), row.id),
-            BackendMode::Resident => Zone::not_ready(name),
+            ServedFrom::Lookups => Zone::stub(name, rank.into(), row.id),
+            ServedFrom::Memory => Zone::not_ready(name),
         };
         zone.set_rank(rank);
         self.offer(zone);

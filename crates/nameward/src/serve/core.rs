@@ -18,7 +18,7 @@ use nameward_maintain::Durable;
 use nameward_maintain::TableWriter;
 use nameward_maintain::catalog::CatalogHandle;
 use nameward_maintain::follow::{
-    databases::{self, DatabaseSource, Databases, FollowSettings, FollowedDatabase, ServedFrom},
+    databases::{self, DatabaseSource, Databases, FollowSettings, FollowedDatabase},
     unknown,
 };
 use nameward_maintain::leases::{LeaseTask, Leases};
@@ -48,10 +48,7 @@ use super::{
     shared_health::{HealthExchange, SharedHealth},
 };
 use crate::{
-    config::{
-        Config, dnssec_policy, pool_settings, settings::BackendMode, steering_settings,
-        view_settings,
-    },
+    config::{Config, dnssec_policy, pool_settings, steering_settings, view_settings},
     example,
     logging::LogControl,
     memory, policies,
@@ -411,10 +408,7 @@ fn follow_databases(
         let name = backend.options().address.to_string();
         DatabaseSource {
             rank: *rank,
-            served_from: match mode {
-                BackendMode::Live => ServedFrom::Lookups,
-                BackendMode::Resident => ServedFrom::Memory,
-            },
+            served_from: *mode,
             lookup_source: shared.live.add_source(&name, Arc::new(backend.clone())),
             backend: backend.clone(),
         }

@@ -3,16 +3,16 @@
 use std::{sync::Arc, thread};
 
 use nameward_dnssec::SignatureCache;
+use nameward_maintain::follow::databases::ServedFrom;
 use nameward_serve::live::LiveSettings;
 use nameward_sql::{
-    CacheBounds, Concurrency, DatabaseAddress, ReadPreference, SecurityOptions, SqlBackend,
-    SqlError, SqlOptions,
+    CacheBounds, Concurrency, DatabaseAddress, SecurityOptions, SqlBackend, SqlError, SqlOptions,
 };
 
 use crate::{
     config::{
         Config,
-        settings::{Backend, BackendMode, BackendReads, BackendType},
+        settings::{Backend, BackendType},
     },
     zones,
 };
@@ -72,7 +72,7 @@ fn security(config: &Config, is_read: bool, signatures: &Arc<SignatureCache>) ->
 pub fn prepare(
     config: &Config,
     signatures: &Arc<SignatureCache>,
-) -> Result<Vec<(u16, BackendMode, SqlBackend)>, SqlError> {
+) -> Result<Vec<(u16, ServedFrom, SqlBackend)>, SqlError> {
     let numbered = config.backends.iter().enumerate();
     numbered
         .filter(|(_, backend)| backend.r#type != BackendType::File)
@@ -101,10 +101,7 @@ fn options(backend: &Backend, security: SecurityOptions) -> Result<SqlOptions, S
     Ok(SqlOptions {
         address,
         replica,
-        read_preference: match backend.reads {
-            BackendReads::Primary => ReadPreference::Primary,
-            BackendReads::Nearest => ReadPreference::Nearest,
-        },
+        read_preference: backend.reads,
         lag_max: backend.lag_max.seconds(),
         concurrency,
         page_cache_kib: backend.page_cache_mb.get() * 1024,

@@ -96,7 +96,7 @@ pub fn start(
             tcp: settings.clone(),
             tls: Arc::clone(tls),
             budget: Arc::clone(&budget),
-            retry: config.quic.retry.retry(),
+            retry: config.quic.retry,
             identity: ports.identity,
             rules: {
                 let entries = server.listen_quic.iter();

@@ -35,6 +35,8 @@ use nameward_steering::health::TargetHealth;
 use nameward_zone::{TableSums, ZoneSums, ZoneTable};
 use tokio::sync::watch;
 
+use crate::config::settings::mode_word;
+
 use super::{
     core::ServerCore,
     encrypted::EncryptedListeners,
@@ -327,11 +329,7 @@ fn backends(sources: &HealthSources, sums: &ZoneSums) -> Vec<BackendStatus> {
             backend: database.rank.into(),
             engine: address.engine().into(),
             address: address.to_string(),
-            mode: match database.served_from {
-                ServedFrom::Lookups => "live",
-                ServedFrom::Memory => "resident",
-            }
-            .into(),
+            mode: mode_word(database.served_from).into(),
             is_up: health.is_up,
             since: seconds_since_1970(health.since.max(started)),
             last_error,

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use nameward_answer::{AnswerPolicy, AnyPolicy, Engine, Follow, ServerIdentity};
+use nameward_answer::{AnswerPolicy, Engine, ServerIdentity};
 use nameward_serve::pipeline::ServingState;
 
 use crate::config::{
     Config,
     setting::differences,
-    settings::{AnyPolicy as AnySetting, Backend, BackendType, CnamePolicy, Server},
+    settings::{Backend, BackendType, Server},
 };
 
 /// Settings that take effect on reload, besides zones, rings, `[recursor]` and `[security_poll]`.
@@ -69,15 +69,8 @@ fn database_backends(config: &Config) -> Vec<(usize, &Backend)> {
 /// Returns the engine for a configuration.
 pub fn engine(server: &Server) -> Engine {
     let policy = AnswerPolicy {
-        any: match server.any {
-            AnySetting::One => AnyPolicy::OneRrset,
-            AnySetting::Truncate => AnyPolicy::TruncateOnUdp,
-            AnySetting::All => AnyPolicy::All,
-        },
-        follow: match server.cname_follow {
-            CnamePolicy::Served => Follow::AllZones,
-            CnamePolicy::Zone => Follow::SameZone,
-        },
+        any: server.any,
+        follow: server.cname_follow,
     };
     Engine {
         policy,

@@ -12,10 +12,7 @@ use nameward_serve::{
     query_log::{QueryFilter, QueryLog, QueryLogFormat, QueryLogOutput},
 };
 
-use crate::config::{
-    Config,
-    log_settings::{LogFormat, QueryLogSettings},
-};
+use crate::config::{Config, log_settings::QueryLogSettings};
 
 /// The query log and dnstap of a running server.
 pub struct TrafficLogs {
@@ -29,11 +26,7 @@ pub struct TrafficLogs {
 impl TrafficLogs {
     /// Starts the configured logs. Files and sockets are opened as the user that the server runs as.
     pub fn start(shared: &ServingState, config: &Config) -> io::Result<Self> {
-        let form = match config.log.format {
-            LogFormat::Text => QueryLogFormat::Text,
-            LogFormat::Json => QueryLogFormat::Json,
-            LogFormat::Journald => QueryLogFormat::Journal,
-        };
+        let form = config.log.format;
         let settings = &config.query_log;
         let (output, place) = match &settings.file {
             // The journal reads stderr, not files.

@@ -17,7 +17,7 @@ use nameward_control::{
     socket::{Commands, ControlPeer},
 };
 use nameward_files::Withdrawal;
-use nameward_maintain::follow::databases::{FollowedDatabase, ServedFrom};
+use nameward_maintain::follow::databases::FollowedDatabase;
 use nameward_maintain::sync::{SyncError, SyncMode, SyncOutcome};
 use nameward_peers::notify::SecondarySerial;
 use nameward_peers::parent::find_ds;
@@ -26,7 +26,7 @@ use nameward_stats::VARIABLES;
 use nameward_wire::NameBuf;
 use tokio::{runtime::Handle, sync::watch};
 
-use crate::{author, logging::LEVELS, script_check};
+use crate::{author, config::settings::mode_word, logging::LEVELS, script_check};
 
 use super::{
     core::ServerCore,
@@ -74,10 +74,7 @@ pub fn operations(
         let (listed, commits) = (followed.clone(), Arc::clone(&maintain.commits));
         Database {
             rank: followed.rank,
-            mode: match followed.served_from {
-                ServedFrom::Lookups => "live",
-                ServedFrom::Memory => "resident",
-            },
+            mode: mode_word(followed.served_from),
             backend: followed.backend.clone(),
             publish: Box::new(move |committed| {
                 let followed = own.follow_all(&commits, &runtime, &[committed]);
@@ -451,9 +448,7 @@ impl Operator {
             self.core.log.set_level(*level);
             tracing::info!("log level is {word}");
         }
-        let now = self.core.log.level();
-        let level = LEVELS.iter().find(|(_, level)| *level == now);
-        let level = level.map_or("info", |(word, _)| word).to_string();
+        let level = self.core.log.level().to_string();
         Ok(OperationResult::LogLevel { level })
     }
 

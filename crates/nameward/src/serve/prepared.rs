@@ -8,6 +8,7 @@ use std::{
 use nameward_control::{operations::ServerProcess, socket::ControlSocket};
 use nameward_dnssec::SignatureCache;
 use nameward_files::FileSource;
+use nameward_maintain::follow::databases::ServedFrom;
 use nameward_serve::tls::ServerTls;
 use nameward_sql::SqlBackend;
 use nameward_stats::Stats;
@@ -20,7 +21,7 @@ use super::{
     take_over::{self, TakeOver},
 };
 use crate::{
-    config::{Config, Overrides, location::resolved, settings::BackendMode},
+    config::{Config, Overrides, location::resolved},
     logging::{self, LogControl},
     memory,
     pid_file::{PidFile, PidFileError},
@@ -42,7 +43,7 @@ pub struct Prepared {
     /// The sources of zones stored in files.
     pub sources: Vec<FileSource>,
     /// The databases with their ranks; not connected yet.
-    pub databases: Vec<(u16, BackendMode, SqlBackend)>,
+    pub databases: Vec<(u16, ServedFrom, SqlBackend)>,
     pub signatures: Arc<SignatureCache>,
     pub stats: Arc<Stats>,
     pub log: LogControl,
