@@ -10,7 +10,6 @@ pub mod dnssec_policy;
 mod document;
 pub mod error;
 pub mod listen_entry;
-mod listing;
 pub mod location;
 pub mod log_settings;
 mod overload_settings;
@@ -44,7 +43,10 @@ use std::{
 
 use nameward_base::secret::Secret;
 use nameward_files::FileList;
-use toml::de::DeTable;
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
 
 use api_settings::ApiSettings;
 use client_subnet_settings::ClientSubnetTable;
@@ -52,11 +54,10 @@ pub use cookie_settings::CookieTable;
 use dnssec_policy::DnssecPolicySettings;
 pub use document::{as_json, as_markdown, as_roff, as_toml};
 use error::{ConfigError, Problem, base_of};
-pub use listing::{TableListing, all_settings, tables};
 use log_settings::{DnstapSettings, Log, QueryLogSettings};
 use pool_settings::{MapSettings, PoolSettings};
 use rate_limit_settings::RateLimit;
-use setting::ConfigTable;
+use setting::{ConfigTable, Listed, list};
 use settings::{
     AutoprimarySettings, Backend, BackendType, Cache, KeySettings, Overload, Recursor, Rings,
     SecurityPoll, Server, TemplateSettings, Web, ZoneDefaults, ZoneSettings,
@@ -73,75 +74,91 @@ use zone_files::{Shortened, ZoneFile, parse_name};
 /// Maximum size of a configuration file.
 const FILE_MAX: u64 = 16 << 20;
 
-/// All settings of the server.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// `[server]`
-    pub server: Server,
-    /// `[web]`
-    pub web: Web,
-    /// `[api]`
-    pub api: ApiSettings,
-    /// `[tls]`
-    pub tls: TlsSettings,
-    /// `[https]`
-    pub https: HttpsTable,
-    /// `[quic]`
-    pub quic: QuicTable,
-    /// `[[backend]]`, in file order.
-    pub backends: Vec<Backend>,
-    /// `[[key]]`, with unique names.
-    pub keys: Vec<KeySettings>,
-    /// `[[dnssec_policy]]`, with unique names.
-    pub dnssec_policies: Vec<DnssecPolicySettings>,
-    /// `[zone_defaults]`
-    pub zone_defaults: ZoneDefaults,
-    /// `[[template]]`, with unique names.
-    pub templates: Vec<TemplateSettings>,
-    /// `[[autoprimary]]`
-    pub autoprimaries: Vec<AutoprimarySettings>,
-    /// `[[zone]]`, with unique names, and the zones of views.
-    pub zones: Vec<ZoneSettings>,
-    /// `[[view]]`
-    pub views: Vec<ViewSettings>,
-    /// `[[pool]]`
-    pub pools: Vec<PoolSettings>,
-    /// `[[map]]`
-    pub maps: Vec<MapSettings>,
-    /// `[cache]`
-    pub cache: Cache,
-    /// `[journal]`
-    pub journal: Journal,
-    /// `[overload]`
-    pub overload: Overload,
-    /// `[rate_limit]`
-    pub rate_limit: RateLimit,
-    /// `[cookies]`
-    pub cookies: CookieTable,
-    /// `[client_subnet]`
-    pub client_subnet: ClientSubnetTable,
-    /// `[xdp]`
-    pub xdp: XdpTable,
-    /// `[geoip]`
-    pub geoip: GeoipTable,
-    /// `[health]`
-    pub health: HealthTable,
-    /// `[lua]`
-    pub lua: LuaTable,
-    /// `[recursor]`
-    pub recursor: Recursor,
-    /// `[security_poll]`
-    pub security_poll: SecurityPoll,
-    /// `[rings]`
-    pub rings: Rings,
-    /// `[log]`
-    pub log: Log,
-    /// `[query_log]`
-    pub query_log: QueryLogSettings,
-    /// `[dnstap]`
-    pub dnstap: DnstapSettings,
-    /// The server runs its built-in example.
-    pub example: bool,
+/// Declares the configuration file: its tables in documentation order; those in brackets may be given several times.
+macro_rules! tables {
+    ($( $field:ident: $($one:ident)? $([$many:ident])?, )+) => {
+        /// All settings of the server.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Config {
+            $( pub $field: tables!(@type $($one)? $([$many])?), )+
+            /// The server runs its built-in example.
+            pub example: bool,
+        }
+
+        impl Config {
+            /// Returns every setting at its default, without backends.
+            pub fn defaults() -> Self {
+                Self {
+                    $( $field: tables!(@default $($one)? $([$many])?), )+
+                    example: false,
+                }
+            }
+
+            /// Reads a table that is given once; returns false if there is none of this name.
+            fn read_section(
+                &mut self,
+                name: &str,
+                value: &Spanned<DeValue<'_>>,
+                reader: &mut ConfigReader<'_>,
+            ) -> bool {
+                match name {
+                    $( $( $one::NAME => reader.section(&mut self.$field, value), )? )+
+                    _ => return false,
+                }
+                true
+            }
+        }
+
+        /// Returns every table, in documentation order.
+        pub fn tables() -> Vec<TableListing> {
+            vec![$(
+                $( TableListing::of::<$one>(false), )?
+                $( TableListing::of::<$many>(true), )?
+            )+]
+        }
+    };
+    (@type $one:ident) => { $one };
+    (@type [$many:ident]) => { Vec<$many> };
+    (@default $one:ident) => { $one::defaults() };
+    (@default [$many:ident]) => { Vec::new() };
+}
+
+tables! {
+    server: Server,
+    web: Web,
+    api: ApiSettings,
+    tls: TlsSettings,
+    https: HttpsTable,
+    quic: QuicTable,
+    // In file order.
+    backends: [Backend],
+    // With unique names.
+    keys: [KeySettings],
+    dnssec_policies: [DnssecPolicySettings],
+    zone_defaults: ZoneDefaults,
+    templates: [TemplateSettings],
+    autoprimaries: [AutoprimarySettings],
+    // With unique names, and the zones of views.
+    zones: [ZoneSettings],
+    views: [ViewSettings],
+    cache: Cache,
+    journal: Journal,
+    overload: Overload,
+    rate_limit: RateLimit,
+    cookies: CookieTable,
+    client_subnet: ClientSubnetTable,
+    xdp: XdpTable,
+    lua: LuaTable,
+    geoip: GeoipTable,
+    health: HealthTable,
+    pools: [PoolSettings],
+    maps: [MapSettings],
+    recursor: Recursor,
+    security_poll: SecurityPoll,
+    rings: Rings,
+    log: Log,
+    query_log: QueryLogSettings,
+    dnstap: DnstapSettings,
 }
 
 /// Command line settings, which take precedence over the file.
@@ -164,45 +181,6 @@ pub struct Overrides {
 }
 
 impl Config {
-    /// Returns every setting at its default, without backends.
-    pub fn defaults() -> Self {
-        Self {
-            server: Server::defaults(),
-            web: Web::defaults(),
-            api: ApiSettings::defaults(),
-            tls: TlsSettings::defaults(),
-            https: HttpsTable::defaults(),
-            quic: QuicTable::defaults(),
-            backends: Vec::new(),
-            keys: Vec::new(),
-            dnssec_policies: Vec::new(),
-            zone_defaults: ZoneDefaults::defaults(),
-            templates: Vec::new(),
-            autoprimaries: Vec::new(),
-            zones: Vec::new(),
-            views: Vec::new(),
-            pools: Vec::new(),
-            maps: Vec::new(),
-            cache: Cache::defaults(),
-            journal: Journal::defaults(),
-            overload: Overload::defaults(),
-            rate_limit: RateLimit::defaults(),
-            cookies: CookieTable::defaults(),
-            client_subnet: ClientSubnetTable::defaults(),
-            xdp: XdpTable::defaults(),
-            geoip: GeoipTable::defaults(),
-            health: HealthTable::defaults(),
-            lua: LuaTable::defaults(),
-            recursor: Recursor::defaults(),
-            security_poll: SecurityPoll::defaults(),
-            rings: Rings::defaults(),
-            log: Log::defaults(),
-            query_log: QueryLogSettings::defaults(),
-            dnstap: DnstapSettings::defaults(),
-            example: false,
-        }
-    }
-
     /// Returns the configuration for a new user: unprivileged ports, on loopback only.
     pub fn for_this_machine() -> Self {
         let mut config = Self::defaults();
@@ -353,14 +331,7 @@ impl Config {
         let (mut autoprimaries, mut zones, mut views, mut maps) = (None, None, None, None);
         for (key, value) in table.get_ref() {
             match key.get_ref().as_ref() {
-                Server::NAME => reader.section(&mut config.server, value),
-                Web::NAME => reader.section(&mut config.web, value),
-                ApiSettings::NAME => reader.section(&mut config.api, value),
-                TlsSettings::NAME => reader.section(&mut config.tls, value),
-                HttpsTable::NAME => reader.section(&mut config.https, value),
-                QuicTable::NAME => reader.section(&mut config.quic, value),
                 Backend::NAME => reader.backends(&mut config.backends, value),
-                ZoneDefaults::NAME => reader.section(&mut config.zone_defaults, value),
                 KeySettings::NAME => reader.keys(&mut config.keys, value),
                 DnssecPolicySettings::NAME => {
                     reader.dnssec_policies(&mut config.dnssec_policies, value);
@@ -371,22 +342,7 @@ impl Config {
                 ViewSettings::NAME => views = Some(value),
                 PoolSettings::NAME => reader.pools(&mut config.pools, value),
                 MapSettings::NAME => maps = Some(value),
-                Cache::NAME => reader.section(&mut config.cache, value),
-                Journal::NAME => reader.section(&mut config.journal, value),
-                Overload::NAME => reader.section(&mut config.overload, value),
-                RateLimit::NAME => reader.section(&mut config.rate_limit, value),
-                CookieTable::NAME => reader.section(&mut config.cookies, value),
-                ClientSubnetTable::NAME => reader.section(&mut config.client_subnet, value),
-                XdpTable::NAME => reader.section(&mut config.xdp, value),
-                GeoipTable::NAME => reader.section(&mut config.geoip, value),
-                HealthTable::NAME => reader.section(&mut config.health, value),
-                LuaTable::NAME => reader.section(&mut config.lua, value),
-                Recursor::NAME => reader.section(&mut config.recursor, value),
-                SecurityPoll::NAME => reader.section(&mut config.security_poll, value),
-                Rings::NAME => reader.section(&mut config.rings, value),
-                Log::NAME => reader.section(&mut config.log, value),
-                QueryLogSettings::NAME => reader.section(&mut config.query_log, value),
-                DnstapSettings::NAME => reader.section(&mut config.dnstap, value),
+                name if config.read_section(name, value, &mut reader) => {}
                 unknown => reader.unknown_table(unknown, key),
             }
         }
@@ -457,6 +413,35 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// A table of the configuration file, for listings.
+pub struct TableListing {
+    /// Its name in the file.
+    pub name: &'static str,
+    /// Whether it may be given several times.
+    pub is_repeated: bool,
+    /// Its description, line by line.
+    pub about: &'static [&'static str],
+    /// Its settings, in file order.
+    pub settings: Vec<Listed>,
+}
+
+impl TableListing {
+    fn of<S: ConfigTable>(is_repeated: bool) -> Self {
+        Self {
+            name: S::NAME,
+            is_repeated,
+            about: S::ABOUT,
+            settings: list::<S>().collect(),
+        }
+    }
+}
+
+/// Returns every setting, in the same order.
+pub fn all_settings() -> Vec<Listed> {
+    let tables = tables().into_iter();
+    tables.flat_map(|table| table.settings).collect()
 }
 
 /// Joins a message of the TOML parser, which may have several lines, into one.

@@ -2,15 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{
-    TableListing,
-    dnssec_policy::DnssecPolicySettings,
-    pool_settings::{MapSettings, PoolSettings},
-    setting::{ConfigTable, Listed},
-    settings::{AutoprimarySettings, Backend, KeySettings, TemplateSettings, ZoneSettings},
-    tables,
-    view_settings::ViewSettings,
-};
+use super::{TableListing, setting::Listed, tables};
 
 /// Joins documentation lines to one paragraph.
 fn sentence(lines: &[&str]) -> String {
@@ -21,27 +13,12 @@ fn sentence(lines: &[&str]) -> String {
         .join(" ")
 }
 
-/// Checks whether a table may be given several times.
-fn is_repeated(table: &str) -> bool {
-    let repeated = [
-        AutoprimarySettings::NAME,
-        Backend::NAME,
-        DnssecPolicySettings::NAME,
-        KeySettings::NAME,
-        MapSettings::NAME,
-        PoolSettings::NAME,
-        TemplateSettings::NAME,
-        ViewSettings::NAME,
-        ZoneSettings::NAME,
-    ];
-    repeated.contains(&table)
-}
-
-fn heading(table: &str) -> String {
-    if is_repeated(table) {
-        format!("[[{table}]]")
+fn heading(table: &TableListing) -> String {
+    let name = table.name;
+    if table.is_repeated {
+        format!("[[{name}]]")
     } else {
-        format!("[{table}]")
+        format!("[{name}]")
     }
 }
 
@@ -55,7 +32,7 @@ pub fn as_roff() -> String {
     );
     for table in tables() {
         let about = escaped(&sentence(table.about));
-        let _ = write!(out, ".SH \"{}\"\n\\&{about}\n", heading(table.name));
+        let _ = write!(out, ".SH \"{}\"\n\\&{about}\n", heading(&table));
         for setting in table.settings {
             let (default, doc) = (escaped(setting.default), escaped(&sentence(setting.doc)));
             let _ = write!(out, ".TP\n\\fB{}\\fR = {default}\n\\&{doc}\n", setting.key);
@@ -67,15 +44,13 @@ pub fn as_roff() -> String {
 /// Returns a configuration file with every key commented out at its default.
 pub fn as_toml() -> String {
     let mut out = String::from("# Nameward configuration. Every key has its default value.\n");
-    for TableListing {
-        name,
-        about,
-        settings,
-    } in tables()
-    {
-        let (about, comment) = (sentence(about), if is_repeated(name) { "# " } else { "" });
-        let _ = write!(out, "\n# {about}\n{comment}{}\n", heading(name));
-        for setting in settings {
+    for table in tables() {
+        let (about, comment) = (
+            sentence(table.about),
+            if table.is_repeated { "# " } else { "" },
+        );
+        let _ = write!(out, "\n# {about}\n{comment}{}\n", heading(&table));
+        for setting in table.settings {
             for line in setting.doc {
                 let _ = writeln!(out, "# {}", line.trim());
             }
@@ -110,7 +85,7 @@ pub fn as_markdown() -> String {
     );
     for table in tables() {
         let about = sentence(table.about);
-        let _ = write!(out, "\n## `{}`\n\n{about}\n\n", heading(table.name));
+        let _ = write!(out, "\n## `{}`\n\n{about}\n\n", heading(&table));
         out.push_str("| key | default | value | meaning |\n|---|---|---|---|\n");
         for setting in table.settings {
             let Listed {
