@@ -51,7 +51,7 @@ use crate::{
     zones::sources as zone_sources,
 };
 use zone_files::StoredFiles;
-use zones::{StoredZones, ZoneParts};
+use zones::StoredZones;
 
 /// Threads that drive the database connections.
 const RUNTIME_THREADS: usize = 2;
@@ -137,13 +137,13 @@ fn work(
         policies: Arc::clone(&policy_table),
         config: file.to_path_buf(),
     };
-    let zones = StoredZones::new(ZoneParts {
+    let zones = StoredZones::new(
         config,
-        commits: Arc::clone(&commits),
-        policies: Arc::clone(&policy_table),
-        databases: databases.clone(),
-        runtime: runtime.handle().clone(),
-    });
+        Arc::clone(&commits),
+        Arc::clone(&policy_table),
+        databases.clone(),
+        runtime.handle().clone(),
+    );
     zones.read(request)?;
     let zones = Arc::new(zones);
     let sharing = config.api.keys_in_database.then_some(&*policy_table);

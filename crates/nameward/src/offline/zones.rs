@@ -27,28 +27,10 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::{TableChange, Zone};
 use tokio::runtime::Handle;
 
-use crate::{
-    cli::print,
-    config::Config,
-    zones,
-};
+use crate::{cli::print, config::Config, zones};
 
 /// Maximum number of names looked up one by one; beyond it the zone lists of databases are read completely.
 const LOOKED_UP_MAX: usize = 200;
-
-/// Dependencies for finding zones.
-pub struct ZoneParts<'c> {
-    /// The configuration.
-    pub config: &'c Config,
-    /// Commits contents to the zone table.
-    pub commits: Arc<Commits>,
-    /// The zone policies.
-    pub policies: Arc<PolicyTable>,
-    /// The databases with their ranks.
-    pub databases: Vec<(u16, ServedFrom, SqlBackend)>,
-    /// Drives the database connections.
-    pub runtime: Handle,
-}
 
 /// The zones in the stores.
 pub struct StoredZones {
@@ -80,14 +62,20 @@ struct FoundZones {
 }
 
 impl StoredZones {
-    /// Creates the zones; nothing is read yet.
-    pub fn new(parts: ZoneParts<'_>) -> Self {
+    /// Creates the zones; nothing is read yet. The runtime drives the database connections.
+    pub fn new(
+        config: &Config,
+        commits: Arc<Commits>,
+        policies: Arc<PolicyTable>,
+        databases: Vec<(u16, ServedFrom, SqlBackend)>,
+        runtime: Handle,
+    ) -> Self {
         StoredZones {
-            sources: zones::sources(parts.config),
-            commits: parts.commits,
-            policies: parts.policies,
-            databases: parts.databases,
-            runtime: parts.runtime,
+            sources: zones::sources(config),
+            commits,
+            policies,
+            databases,
+            runtime,
             file_ranks: OnceLock::new(),
             found: Mutex::default(),
         }
