@@ -54,14 +54,6 @@ enum MaintenanceRequest {
     /// A reload that an operator waits for.
     Reload(Withdrawal, SyncSender<ReloadOutcome>),
     Scan(ScanScope),
-    /// Writes a zone file; an operator waits for the result.
-    Sync(
-        Box<NameBuf>,
-        SyncMode,
-        SyncSender<Result<SyncOutcome, SyncError>>,
-    ),
-    /// Checks a zone's file. The errors and warnings are sent to the operator.
-    LookAtZone(Box<NameBuf>, SyncSender<Vec<String>>),
     /// Work on the zone files that a command waits for.
     OnFiles(FileWork),
     /// Only wakes the thread to check for a requested reload.
@@ -109,11 +101,7 @@ fn ended() -> OperationError {
 impl Maintenance {
     /// Loads the file of one zone if it changed, and waits for that. Returns its errors and warnings.
     pub fn reload_zone(&self, zone: NameBuf) -> Result<Vec<String>, OperationError> {
-        let (reply, replied) = mpsc::sync_channel(1);
-        self.requests
-            .push(MaintenanceRequest::LookAtZone(Box::new(zone), reply))
-            .map_err(|_| ended())?;
-        replied.recv().map_err(|_| ended())
+        self.on_files(move |files, sources| files.check_zone(sources, &zone))
     }
 
     /// Runs work on the zone files in the thread, and waits for its result.
@@ -146,11 +134,7 @@ impl Maintenance {
         zone: NameBuf,
         mode: SyncMode,
     ) -> Result<Result<SyncOutcome, SyncError>, OperationError> {
-        let (reply, replied) = mpsc::sync_channel(1);
-        self.requests
-            .push(MaintenanceRequest::Sync(Box::new(zone), mode, reply))
-            .map_err(|_| ended())?;
-        replied.recv().map_err(|_| ended())
+        self.on_files(move |files, sources| files.sync(sources, &zone, mode))
     }
 }
 
@@ -265,14 +249,6 @@ fn carry_out(request: MaintenanceRequest, current: &mut CurrentConfig, files: &m
         }
         MaintenanceRequest::Scan(what) => {
             files.check(&current.sources, &what);
-        }
-        MaintenanceRequest::Sync(zone, mode, reply) => {
-            let outcome = files.sync(&current.sources, &zone, mode);
-            let _ = reply.try_send(outcome);
-        }
-        MaintenanceRequest::LookAtZone(zone, reply) => {
-            let errors = files.check_zone(&current.sources, &zone);
-            let _ = reply.try_send(errors);
         }
         MaintenanceRequest::OnFiles(work) => work(files, &current.sources),
         MaintenanceRequest::Wake => {}
