@@ -22,7 +22,7 @@ use tokio::{sync::watch, task::JoinSet};
 use super::{
     core::{RUNTIME_THREADS, ServerCore},
     encrypted_ports::EncryptedPorts,
-    opening::opened,
+    opening::spawn_behind,
 };
 use crate::config::{Config, clients::Clients, listen_entry::EncryptedEntry};
 
@@ -53,10 +53,8 @@ pub fn start(
     let mut start = |name: &'static str, serving: Serving| {
         let alive = Arc::new(());
         started.push((name, Arc::downgrade(&alive)));
-        let opened = opened(gate.clone());
-        tasks.spawn(async move {
+        spawn_behind(gate, tasks, async move {
             let _alive = alive;
-            opened.await;
             if let Err(error) = serving.await {
                 tracing::error!("DNS over {name} disabled: {error}");
             }

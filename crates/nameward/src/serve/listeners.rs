@@ -16,7 +16,7 @@ use super::{
     encrypted::{self, EncryptedListeners},
     encrypted_ports::EncryptedPorts,
     health::ListenerWatch,
-    opening::{Gates, opened},
+    opening::{Gates, spawn_behind},
 };
 use crate::config::{Config, settings};
 
@@ -60,9 +60,8 @@ impl Listeners {
         let serving = pipeline.serve(dns.tcp, settings, stopping);
         let alive = Arc::new(());
         let accepting = Arc::downgrade(&alive);
-        tasks.spawn(async move {
+        spawn_behind(&gate, tasks, async move {
             let _alive = alive;
-            opened(gate).await;
             if let Err(error) = serving.await {
                 tracing::error!("TCP disabled: {error}");
             }

@@ -19,7 +19,7 @@ use std::{
 
 use nameward_serve::udp::WorkerSwitch;
 use nameward_serve::xdp::XdpClosing;
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinSet};
 
 /// How long queries wait for the zones of a server that was started with the sockets of the service manager.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -90,8 +90,21 @@ impl Gates {
     }
 }
 
+/// Starts a task that waits until its gate is open.
+pub fn spawn_behind(
+    gate: &watch::Receiver<bool>,
+    tasks: &mut JoinSet<()>,
+    task: impl Future<Output = ()> + Send + 'static,
+) {
+    let opened = opened(gate.clone());
+    tasks.spawn(async move {
+        opened.await;
+        task.await;
+    });
+}
+
 /// Waits until a gate is open.
-pub async fn opened(mut gate: watch::Receiver<bool>) {
+async fn opened(mut gate: watch::Receiver<bool>) {
     // Without a sender the server has ended.
     let _ = gate.wait_for(|is_open| *is_open).await;
 }

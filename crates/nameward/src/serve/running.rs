@@ -26,7 +26,7 @@ use super::{
     listeners::Listeners,
     maintenance::{self, CurrentConfig, Maintenance},
     only_here,
-    opening::{Gates, opened},
+    opening::{Gates, spawn_behind},
     operator::{self, Operator},
     page_zones::PageZones,
     prepared::Prepared,
@@ -178,7 +178,10 @@ impl RunningServer {
         });
         let gate = (&gates.administration(), &stopping);
         start_http(&config, &operator, (ports.web, ports.api), &mut tasks, gate)?;
-        start_control(ports.control, operator, &mut tasks, gate);
+        if let Some(control) = ports.control {
+            let serving = serve_control(control, operator, stopping.clone());
+            spawn_behind(gate.0, &mut tasks, serving);
+        }
         Ok(Self {
             core,
             listeners,
@@ -270,8 +273,9 @@ impl RunningServer {
         policies::warn_of_unknown_keys(&self.unknown_keys, &self.core.maintain.policies.load());
         only_here::log(&self.health.last().only_here);
         self.core.key_driver.request_all();
-        let secondaries = self.secondaries.clone();
-        tokio::task::spawn_blocking(move || secondaries.notify_of_changes_before_start());
+        let notifier = self.core.notifier.clone();
+        // May wait for the disk.
+        tokio::task::spawn_blocking(move || notifier.notify_of_changes_before_start());
         Ok(())
     }
 
@@ -352,22 +356,6 @@ fn start_zone_workers(core: &ServerCore, config: &Config) -> std::io::Result<()>
     catalog::start(&core.maintain, &core.catalogs, policies::templates(config))?;
     rollover::start(core)?;
     start_notified_serials(core)
-}
-
-/// Answers at the control socket, once the gate is open.
-fn start_control(
-    control: Option<ControlSocket>,
-    operator: Arc<Operator>,
-    tasks: &mut JoinSet<()>,
-    (gate, stopping): (&watch::Receiver<bool>, &watch::Receiver<bool>),
-) {
-    if let Some(control) = control {
-        let (opened, stopping) = (opened(gate.clone()), stopping.clone());
-        tasks.spawn(async move {
-            opened.await;
-            serve_control(control, operator, stopping).await;
-        });
-    }
 }
 
 /// Starts the threads that store notified serials in databases.

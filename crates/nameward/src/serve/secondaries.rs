@@ -91,11 +91,6 @@ impl SecondaryZones {
         Box::new(move |zone| handle.seconds_to_expiry(zone))
     }
 
-    /// Notifies secondaries of zones that changed while the server was down. May wait for the disk.
-    pub fn notify_of_changes_before_start(&self) {
-        self.core.notifier.notify_of_changes_before_start();
-    }
-
     /// Makes the checks of database zones that were left to another server.
     pub fn take_over_checks(&self) {
         self.handle.take_over_checks();

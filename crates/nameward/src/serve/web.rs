@@ -8,7 +8,7 @@ use nameward_control::web::{BadHash, Settings, Web};
 use nameward_stats::Stats;
 use tokio::{sync::watch, task::JoinSet};
 
-use super::{health::ServerHealth, opening::opened};
+use super::{health::ServerHealth, opening::spawn_behind};
 use crate::config::settings;
 
 /// Creates the web server for these settings, which shows the state from `health`. Fails for an unusable password
@@ -46,23 +46,16 @@ pub fn start(
         _ => web,
     };
     if let Some(listener) = web_port {
-        let (opened, stopping) = (opened(gate.clone()), stopping.clone());
-        tasks.spawn(async move {
-            opened.await;
-            serve(web, listener, stopping).await;
-        });
+        spawn_behind(gate, tasks, serve(web, listener, stopping.clone()));
     }
     if let (Some(api), Some(listener)) = (api, api_port) {
-        let (opened, stopping) = (opened(gate.clone()), stopping.clone());
-        tasks.spawn(async move {
-            opened.await;
-            super::api::serve(api, listener, stopping).await;
-        });
+        let serving = super::api::serve(api, listener, stopping.clone());
+        spawn_behind(gate, tasks, serving);
     }
 }
 
 /// Serves the status page until `stopping` is true.
-pub async fn serve(web: Web, listener: TcpListener, mut stopping: watch::Receiver<bool>) {
+async fn serve(web: Web, listener: TcpListener, mut stopping: watch::Receiver<bool>) {
     let stopped = async move {
         let _ = stopping.wait_for(|stop| *stop).await;
     };
