@@ -19,9 +19,9 @@ use nameward_zone::{AccessRules, Contest, TableChange, Zone, ZoneTable};
 use serde_json::json;
 
 use crate::{
-    cli::print::{OutputForm, Printer},
+    cli::print::{OutputForm, Printer, exit_code},
     command_error::CommandError,
-    config::{Config, Overrides, steering_settings, view_settings},
+    config::{Config, Overrides, settings::ZoneSettings, steering_settings, view_settings},
     db, example,
     policies::{self, UnknownKey},
     privileges,
@@ -93,7 +93,7 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
     let failures = failures(&config);
     for failure in &failures {
         counts.errors += 1;
-        message("error", &failure.to_string(), &mut printer).map_err(CommandError::Output)?;
+        printer.message("error", &failure.to_string())?;
     }
     if !failures.is_empty() {
         return Ok(ExitCode::FAILURE);
@@ -104,29 +104,9 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
         example::zone().map_err(StartError::Example)?;
         counts.good += 1;
     }
-    for UnknownKey { key, place } in policies::unknown_keys(&config) {
+    for text in config_warnings(&config) {
         counts.warnings += 1;
-        let text = format!(
-            "{place}: TSIG key {key} is not in the configuration; it works only if it is in the state store or a \
-             database"
-        );
-        message("warning", &text, &mut printer).map_err(CommandError::Output)?;
-    }
-    for text in view_settings::unknown_listeners(&config) {
-        counts.warnings += 1;
-        message("warning", &text, &mut printer).map_err(CommandError::Output)?;
-    }
-    if let Some(text) = steering_settings::missing_interpreter(&config) {
-        counts.warnings += 1;
-        message("warning", &text, &mut printer).map_err(CommandError::Output)?;
-    }
-    for zone in zones::primaries_without_kind(&config) {
-        counts.warnings += 1;
-        let text = format!(
-            "zone {}: primaries are set but kind is not: it is transferred only if a database or catalog makes it a secondary",
-            zone.name.0
-        );
-        message("warning", &text, &mut printer).map_err(CommandError::Output)?;
+        printer.message("warning", &text)?;
     }
     let table = CheckedZones::new(&config);
     for fault in key_file_faults(&table.policies.load()) {
@@ -137,7 +117,7 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
             counts.warnings += 1;
             "warning"
         };
-        message(severity, &fault.to_string(), &mut printer).map_err(CommandError::Output)?;
+        printer.message(severity, &fault.to_string())?;
     }
     let summary = check_files(&table, &sources, &mut counts, &mut printer)?;
     let databases = db::check_all(&config, &mut printer)?;
@@ -151,13 +131,30 @@ pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandE
     let text = format!("{zones} good, {} with errors, {warned}", summary.refused);
     let object =
         json!({ "good": counts.good, "refused": summary.refused, "warnings": counts.warnings });
-    printer
-        .object(&object, text)
-        .map_err(CommandError::Output)?;
-    Ok(match counts.errors {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    })
+    printer.object(&object, text)?;
+    Ok(exit_code(counts.errors == 0))
+}
+
+/// Returns what is possible, but probably not meant.
+fn config_warnings(config: &Config) -> Vec<String> {
+    let unknown_key = |UnknownKey { key, place }| {
+        format!(
+            "{place}: TSIG key {key} is not in the configuration; it works only if it is in the state store or a \
+             database"
+        )
+    };
+    let without_kind = |zone: &ZoneSettings| {
+        format!(
+            "zone {}: primaries are set but kind is not: it is transferred only if a database or catalog makes it a secondary",
+            zone.name.0
+        )
+    };
+    { policies::unknown_keys(config).into_iter() }
+        .map(unknown_key)
+        .chain(view_settings::unknown_listeners(config))
+        .chain(steering_settings::missing_interpreter(config))
+        .chain(zones::primaries_without_kind(config).map(without_kind))
+        .collect()
 }
 
 /// Loads all zone files as a server does, and prints what is wrong with them.
@@ -174,7 +171,7 @@ fn check_files(
                 let faults = signature_faults(zone);
                 counts.warnings += diagnostics.len() + faults.len();
                 let lines = faults.iter().try_for_each(|fault| {
-                    message("warning", &format!("zone {name}: {fault}"), printer)
+                    printer.message("warning", &format!("zone {name}: {fault}"))
                 });
                 lines.and_then(|()| print(diagnostics, printer))
             }
@@ -182,14 +179,14 @@ fn check_files(
                 counts.errors += 1;
                 print(diagnostics, printer)
             }
-            LoadEvent::Problem(text) => message("error", text, printer),
+            LoadEvent::Problem(text) => printer.message("error", text),
             LoadEvent::Note(text) => {
                 counts.warnings += 1;
-                message("warning", text, printer)
+                printer.message("warning", text)
             }
             LoadEvent::Waiting(name, path) => {
                 counts.warnings += 1;
-                message("warning", &follow::waiting(name, path), printer)
+                printer.message("warning", &follow::waiting(name, path))
             }
             LoadEvent::Removed(_)
             | LoadEvent::Missing(_)
@@ -202,7 +199,7 @@ fn check_files(
             written = result;
         }
     });
-    written.map_err(CommandError::Output)?;
+    written?;
     Ok(summary)
 }
 
@@ -220,9 +217,4 @@ pub fn print(diagnostics: &[Diagnostic], printer: &mut Printer) -> io::Result<()
         printer.object(&object, diagnostic)?;
     }
     Ok(())
-}
-
-fn message(severity: &str, text: &str, printer: &mut Printer) -> io::Result<()> {
-    let object = json!({ "severity": severity, "message": text });
-    printer.object(&object, text)
 }

@@ -46,7 +46,7 @@ pub enum CommandError {
     ImportUser(String),
     /// The output could not be written.
     #[error("cannot write the output: {0}")]
-    Output(io::Error),
+    Output(#[from] io::Error),
     /// Threads could not be started.
     #[error("cannot start threads: {0}")]
     Threads(io::Error),

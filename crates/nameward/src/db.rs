@@ -9,7 +9,7 @@ use serde_json::json;
 use std::process::ExitCode;
 
 use crate::{
-    cli::print::{OutputForm, Printer},
+    cli::print::{OutputForm, Printer, exit_code},
     command_error::CommandError,
     config::Config,
     serve::databases,
@@ -30,7 +30,7 @@ pub fn init(database: &str, form: OutputForm) -> Result<ExitCode, CommandError> 
         let object = json!({ "database": database, "warnings": warnings.len() });
         printer.object(&object, format_args!("{address}: the schema is complete"))
     };
-    print().map_err(CommandError::Output)?;
+    print()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -38,12 +38,8 @@ pub fn init(database: &str, form: OutputForm) -> Result<ExitCode, CommandError> 
 pub fn check(database: &str, form: OutputForm) -> Result<ExitCode, CommandError> {
     let address = DatabaseAddress::parse(database).map_err(CommandError::Address)?;
     let report = wait_for(&address, db::check(&address))?;
-    print(&address, &report, &mut Printer::new(form)).map_err(CommandError::Output)?;
-    Ok(if report.is_clean() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    print(&address, &report, &mut Printer::new(form))?;
+    Ok(exit_code(report.is_clean()))
 }
 
 /// The result of checking the configured databases.
@@ -65,7 +61,7 @@ pub fn check_all(config: &Config, printer: &mut Printer) -> Result<Checked, Comm
         let address = &options.address;
         let is_clean = match wait_for(address, db::check(address)) {
             Ok(report) => {
-                print(address, &report, printer).map_err(CommandError::Output)?;
+                print(address, &report, printer)?;
                 checked.warnings += report.foreign.len();
                 report.is_clean()
             }
@@ -91,9 +87,7 @@ fn fail(
     let object = json!({
         "severity": "error", "database": address.to_string(), "message": message,
     });
-    printer
-        .object(&object, &message)
-        .map_err(CommandError::Output)?;
+    printer.object(&object, &message)?;
     Ok(false)
 }
 

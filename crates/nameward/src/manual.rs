@@ -12,9 +12,7 @@ use crate::{command_error::CommandError, config};
 pub fn whole(mut command: Command) -> Result<Vec<u8>, CommandError> {
     let mut out = Vec::new();
     command.build();
-    Man::new(command.clone())
-        .render(&mut out)
-        .map_err(CommandError::Output)?;
+    Man::new(command.clone()).render(&mut out)?;
     let mut leaves = Vec::new();
     collect_leaves(&command, "NAMEWARD", &mut leaves);
     for (title, subcommand) in leaves {
@@ -26,7 +24,7 @@ pub fn whole(mut command: Command) -> Result<Vec<u8>, CommandError> {
             Man::render_options_section,
         ] {
             let mut text = Vec::new();
-            section(&man, &mut text).map_err(CommandError::Output)?;
+            section(&man, &mut text)?;
             // A section of a command becomes a subsection of the page.
             let text = String::from_utf8_lossy(&text).replace("\n.SH ", "\n.SS ");
             let text = text
@@ -52,9 +50,7 @@ pub fn write_pages(mut command: Command, directory: &Path) -> Result<(), Command
     collect_leaves(&command, "nameward", &mut leaves);
     for (title, subcommand) in leaves {
         let mut text = Vec::new();
-        Man::new(subcommand.clone())
-            .render(&mut text)
-            .map_err(CommandError::Output)?;
+        Man::new(subcommand.clone()).render(&mut text)?;
         write(
             &format!("{}.1", title.to_lowercase().replace(' ', "-")),
             &text,

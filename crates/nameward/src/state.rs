@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use crate::{
-    cli::print::{OutputForm, Printer},
+    cli::print::{OutputForm, Printer, exit_code},
     command_error::CommandError,
     config::{Config, Overrides},
     start_error::StartError,
@@ -133,11 +133,7 @@ pub fn check(directory: &Path, form: OutputForm) -> Result<ExitCode, CommandErro
     let report = StateStore::check(directory)?;
     let mut printer = Printer::new(form);
     for fault in &report.faults {
-        let message = fault.to_string();
-        let object = json!({ "severity": "error", "message": message });
-        printer
-            .object(&object, message.as_str())
-            .map_err(CommandError::Output)?;
+        printer.message("error", &fault.to_string())?;
     }
     let (zones, entries) = (
         counted(report.zones, "zone"),
@@ -152,14 +148,8 @@ pub fn check(directory: &Path, form: OutputForm) -> Result<ExitCode, CommandErro
         "version": report.version, "zones": report.zones, "entries": report.entries,
         "octets": report.octets, "faults": report.faults.len(),
     });
-    printer
-        .object(&object, text)
-        .map_err(CommandError::Output)?;
-    Ok(if report.faults.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    printer.object(&object, text)?;
+    Ok(exit_code(report.faults.is_empty()))
 }
 
 /// Returns unused space to the file system.
@@ -170,9 +160,7 @@ pub fn compact(directory: &Path, form: OutputForm) -> Result<ExitCode, CommandEr
         report.after, report.before
     );
     let object = json!({ "octets": report.after, "octets_before": report.before });
-    Printer::new(form)
-        .object(&object, text)
-        .map_err(CommandError::Output)?;
+    Printer::new(form).object(&object, text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -181,8 +169,6 @@ pub fn backup(directory: &Path, to: &Path, form: OutputForm) -> Result<ExitCode,
     let octets = StateStore::backup(directory, to)?;
     let to = to.display().to_string();
     let text = format!("state store copied to {to}: {octets} octets");
-    Printer::new(form)
-        .object(&json!({ "file": to, "octets": octets }), text)
-        .map_err(CommandError::Output)?;
+    Printer::new(form).object(&json!({ "file": to, "octets": octets }), text)?;
     Ok(ExitCode::SUCCESS)
 }

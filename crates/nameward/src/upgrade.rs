@@ -96,7 +96,7 @@ pub fn run(
 fn print(form: OutputForm, server: &ServerProcess, text: String) -> Result<ExitCode, CommandError> {
     let object = json!({ "process": server.id });
     let printed = Printer::new(form).object(&object, text);
-    printed.map_err(CommandError::Output)?;
+    printed?;
     Ok(ExitCode::SUCCESS)
 }
 

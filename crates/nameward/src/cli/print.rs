@@ -43,8 +43,17 @@ pub fn note(text: &str) {
 /// Returns the exit code after output; a reader that closed the pipe is not an error.
 pub fn ended(result: io::Result<()>) -> Result<ExitCode, CommandError> {
     match result {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CommandError::Output(error)),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Returns the exit code of a command that checks something.
+pub fn exit_code(is_good: bool) -> ExitCode {
+    if is_good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     }
 }
 
@@ -126,6 +135,12 @@ impl Printer {
             OutputForm::Text => writeln!(self.out, "{}", terminal::line(text))?,
         }
         self.out.flush()
+    }
+
+    /// Prints a finding: as JSON with its severity, or as a line.
+    pub fn message(&mut self, severity: &str, text: &str) -> io::Result<()> {
+        let object = serde_json::json!({ "severity": severity, "message": text });
+        self.object(&object, text)
     }
 
     /// Prints warnings to stderr, after the output so far.

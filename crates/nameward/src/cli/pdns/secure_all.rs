@@ -5,7 +5,9 @@ use std::{io::Write, process::ExitCode};
 use nameward_control::operations::{ListedItem, OperationRequest};
 
 use super::{bare, increase_serial};
-use crate::{command_error::CommandError, config::Overrides, remote, terminal};
+use crate::{
+    cli::print::exit_code, command_error::CommandError, config::Overrides, remote, terminal,
+};
 
 /// Whether the serials of zones are incremented when they are signed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,10 +45,7 @@ pub fn run(raise: SerialRaise, overrides: &Overrides) -> Result<ExitCode, Comman
         "Secured: {} zones. Errors: {failed}",
         secured.len()
     ));
-    Ok(match failed {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    })
+    Ok(exit_code(failed == 0))
 }
 
 /// Prints a line at once; a reader that closed the pipe does not stop the work.
