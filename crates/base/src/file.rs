@@ -71,6 +71,14 @@ pub fn replace(path: &Path, mode: u32, contents: &[u8]) -> io::Result<()> {
     new.replace()
 }
 
+/// Writes a file that must not exist.
+pub fn write_new(path: &Path, mode: u32, contents: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
+    file.write_all(contents)?;
+    file.sync_all()
+}
+
 /// Forces the directory of a file to disk: names that were added, replaced or removed.
 pub fn sync_directory(file: &Path) -> io::Result<()> {
     let directory = file.parent().filter(|path| !path.as_os_str().is_empty());

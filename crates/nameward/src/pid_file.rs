@@ -2,11 +2,11 @@
 //! is replaced and never followed (CVE-2020-28935).
 
 use std::{
-    fs::{self, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    fs, io,
     path::{Path, PathBuf},
 };
+
+use nameward_base::file;
 
 use crate::config::error::plain;
 
@@ -30,29 +30,13 @@ impl PidFile {
 
     /// Writes the ID of this process to `path`.
     pub fn write(path: &Path) -> Result<Self, PidFileError> {
-        let id = std::process::id();
-        let mut new = path.as_os_str().to_owned();
-        new.push(format!(".{id}"));
-        let new = PathBuf::from(new);
-        let write = || {
-            let _ = fs::remove_file(&new);
-            OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o644)
-                .open(&new)?
-                .write_all(format!("{id}\n").as_bytes())?;
-            fs::rename(&new, path)
-        };
-        match write() {
+        let text = format!("{}\n", std::process::id());
+        match file::replace(path, 0o644, text.as_bytes()) {
             Ok(()) => Ok(Self(path.to_path_buf())),
-            Err(source) => {
-                let _ = fs::remove_file(&new);
-                Err(PidFileError {
-                    path: path.to_path_buf(),
-                    source,
-                })
-            }
+            Err(source) => Err(PidFileError {
+                path: path.to_path_buf(),
+                source,
+            }),
         }
     }
 }

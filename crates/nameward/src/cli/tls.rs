@@ -1,16 +1,14 @@
 //! `nameward tls init`: a certificate for a server that has none.
 
 use std::{
-    fs::{self, OpenOptions},
-    io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use clap::Subcommand;
 use data_encoding::BASE64;
-use nameward_base::{calendar::UtcTime, time::now_seconds};
+use nameward_base::{calendar::UtcTime, file, time::now_seconds};
 use nameward_control::operations::OperationError;
 use nameward_serve::tls::spki_pin;
 use rcgen::{
@@ -33,7 +31,7 @@ pub enum TlsCommand {
     /// Make a self-signed certificate and its key, and print the settings and the pin
     Init {
         /// Directory for the files tls.pem and tls.key, which must not exist
-        #[arg(long, value_name = "DIRECTORY", default_value = ".")]
+        #[arg(long, default_value = ".")]
         directory: PathBuf,
         /// Names and addresses that clients connect to [default: the host name]
         #[arg(value_name = "NAME")]
@@ -126,15 +124,8 @@ fn make(names: &[String]) -> Result<MadeCertificate, CommandError> {
     })
 }
 
-/// Writes a file that must not exist.
 fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), CommandError> {
-    let write = || {
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()
-    };
-    write().map_err(|error| failed(path, &error))
+    file::write_new(path, mode, text.as_bytes()).map_err(|error| failed(path, &error))
 }
 
 fn failed(path: &Path, error: &io::Error) -> CommandError {

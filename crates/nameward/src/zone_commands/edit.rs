@@ -7,6 +7,7 @@ use std::{
     process::Command,
 };
 
+use nameward_base::file;
 use nameward_control::operations::OperationError;
 
 /// A file being edited, removed when it is dropped.
@@ -17,21 +18,15 @@ pub struct EditedFile {
 impl EditedFile {
     /// Writes a text for an editor into a directory of its own, which others cannot read.
     pub fn new(name: &str, text: &str) -> io::Result<Self> {
-        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+        use std::os::unix::fs::DirBuilderExt;
         // Creation fails if the directory exists, so one prepared by another user is never used.
         let directory = env::temp_dir().join(format!("nameward-edit-{}", std::process::id()));
         fs::DirBuilder::new().mode(0o700).create(&directory)?;
-        let file = EditedFile {
+        let edited = EditedFile {
             path: directory.join(name.replace('/', "_")),
         };
-        let mut options = fs::OpenOptions::new();
-        let mut opened = options
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&file.path)?;
-        opened.write_all(text.as_bytes())?;
-        Ok(file)
+        file::write_new(&edited.path, 0o600, text.as_bytes())?;
+        Ok(edited)
     }
 
     /// Returns the path of the file.
