@@ -88,31 +88,19 @@ pub fn real_user() -> u32 {
 
 /// Returns the name of a user; its number if it has none.
 pub fn user_name(uid: u32) -> String {
-    let mut name = None;
-    let found = look_up(|buffer| {
-        // SAFETY: an all-zero passwd is a valid value of that plain C struct.
-        let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
-        let mut found = ptr::null_mut();
+    let found = look_up(
         // SAFETY: every pointer is to memory that lives through the call, and the length is that of the buffer.
-        let error = unsafe {
-            libc::getpwuid_r(
-                uid,
-                &mut entry,
-                buffer.as_mut_ptr().cast(),
-                buffer.len(),
-                &mut found,
-            )
-        };
-        let found = error == 0 && !found.is_null();
-        if found {
+        |entry, buffer, found| unsafe {
+            libc::getpwuid_r(uid, entry, buffer.as_mut_ptr().cast(), buffer.len(), found)
+        },
+        |entry: &libc::passwd| {
             // SAFETY: the name is a NUL-terminated string within the buffer, which lives until it is copied.
             let text = unsafe { CStr::from_ptr(entry.pw_name) };
-            name = Some(text.to_string_lossy().into_owned());
-        }
-        (error, found)
-    });
-    match (found, name) {
-        (Ok(true), Some(name)) => name,
+            text.to_string_lossy().into_owned()
+        },
+    );
+    match found {
+        Ok(Some(name)) => name,
         _ => remembered_name(uid).unwrap_or_else(|| uid.to_string()),
     }
 }
@@ -180,6 +168,12 @@ pub fn borrow_server_user(config: &Config) -> Result<Option<BorrowedIdentity>, I
     }
 }
 
+/// Returns the error of the system call that was just refused.
+fn refused<T>(step: &'static str) -> Result<T, IdentityError> {
+    let source = io::Error::last_os_error();
+    Err(IdentityError::Refused { step, source })
+}
+
 impl UserAndGroup {
     /// Returns the effective user and group of this process.
     fn current() -> Self {
@@ -197,10 +191,6 @@ impl UserAndGroup {
         if self == Self::current() {
             return Ok(());
         }
-        let refused = |step| {
-            let source = io::Error::last_os_error();
-            Err(IdentityError::Refused { step, source })
-        };
         // SAFETY: the list has one element and lives through the call.
         if unsafe { libc::setgroups(1, &self.gid) } != 0 {
             return refused("setgroups");
@@ -244,10 +234,6 @@ impl UserAndGroup {
         if before == self || before.uid != 0 {
             return Ok(None);
         }
-        let refused = |step| {
-            let source = io::Error::last_os_error();
-            Err(IdentityError::Refused { step, source })
-        };
         // SAFETY: a length of 0 only returns the number, and nothing is written.
         let count = unsafe { libc::getgroups(0, ptr::null_mut()) };
         let mut groups = vec![0; usize::try_from(count).unwrap_or(0)];
@@ -288,17 +274,29 @@ impl Drop for BorrowedIdentity {
 /// Maximum size of a user database entry.
 const ENTRY_MAX: usize = 1 << 20;
 
-/// Calls a user database look-up with a buffer that grows until the entry fits.
-fn look_up(mut call: impl FnMut(&mut Vec<u8>) -> (i32, bool)) -> Result<bool, IdentityError> {
+/// An entry of the user database: a plain C struct, for which all-zero is a valid value.
+trait UserEntry {}
+
+impl UserEntry for libc::passwd {}
+impl UserEntry for libc::group {}
+
+/// Calls a user database look-up with a buffer that grows until the entry fits, and reads the entry.
+fn look_up<E: UserEntry, T>(
+    call: impl Fn(&mut E, &mut [u8], &mut *mut E) -> i32,
+    read: impl FnOnce(&E) -> T,
+) -> Result<Option<T>, IdentityError> {
     let mut buffer = vec![0_u8; 4096];
     loop {
-        match call(&mut buffer) {
-            (0, found) => return Ok(found),
-            (libc::EINTR, _) => {}
-            (libc::ERANGE, _) if buffer.len() < ENTRY_MAX => buffer.resize(buffer.len() * 2, 0),
+        // SAFETY: all-zero is a valid value of these types.
+        let mut entry: E = unsafe { std::mem::zeroed() };
+        let mut found = ptr::null_mut();
+        match call(&mut entry, &mut buffer, &mut found) {
+            0 => return Ok((!found.is_null()).then(|| read(&entry))),
+            libc::EINTR => {}
+            libc::ERANGE if buffer.len() < ENTRY_MAX => buffer.resize(buffer.len() * 2, 0),
             // getpwnam(3) lists these as further error codes for "no such entry".
-            (libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM, _) => return Ok(false),
-            (error, _) => {
+            libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => return Ok(None),
+            error => {
                 let error = io::Error::from_raw_os_error(error);
                 return Err(IdentityError::Database(error));
             }
@@ -307,59 +305,46 @@ fn look_up(mut call: impl FnMut(&mut Vec<u8>) -> (i32, bool)) -> Result<bool, Id
 }
 
 fn find_user(name: &str) -> Result<Option<UserAndGroup>, IdentityError> {
-    let Ok(c_name) = CString::new(name) else {
+    let Ok(name) = CString::new(name) else {
         return Ok(None);
     };
-    let mut identity = None;
-    look_up(|buffer| {
-        // SAFETY: an all-zero passwd is a valid value of that plain C struct.
-        let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
-        let mut found = ptr::null_mut();
-        // SAFETY: every pointer is to memory that lives through the call, and the length is that of the buffer; only
-        // plain numbers are read from the entry.
-        let error = unsafe {
+    look_up(
+        // SAFETY: as for names of users.
+        |entry, buffer, found| unsafe {
+            let length = buffer.len();
             libc::getpwnam_r(
-                c_name.as_ptr(),
-                &mut entry,
+                name.as_ptr(),
+                entry,
                 buffer.as_mut_ptr().cast(),
-                buffer.len(),
-                &mut found,
+                length,
+                found,
             )
-        };
-        let found = error == 0 && !found.is_null();
-        identity = found.then_some(UserAndGroup {
+        },
+        |entry: &libc::passwd| UserAndGroup {
             uid: entry.pw_uid,
             gid: entry.pw_gid,
-        });
-        (error, found)
-    })?;
-    Ok(identity)
+        },
+    )
 }
 
 fn find_group(name: &str) -> Result<Option<libc::gid_t>, IdentityError> {
-    let Ok(c_name) = CString::new(name) else {
+    let Ok(name) = CString::new(name) else {
         return Ok(None);
     };
-    let mut gid = None;
-    look_up(|buffer| {
-        // SAFETY: an all-zero group is a valid value of that plain C struct.
-        let mut entry: libc::group = unsafe { std::mem::zeroed() };
-        let mut found = ptr::null_mut();
-        // SAFETY: as for users.
-        let error = unsafe {
+    look_up(
+        // SAFETY: as for names of users.
+        |entry, buffer, found| unsafe {
+            let length = buffer.len();
             libc::getgrnam_r(
-                c_name.as_ptr(),
-                &mut entry,
+                name.as_ptr(),
+                entry,
                 buffer.as_mut_ptr().cast(),
-                buffer.len(),
-                &mut found,
+                length,
+                found,
             )
-        };
-        let found = error == 0 && !found.is_null();
-        gid = found.then_some(entry.gr_gid);
-        (error, found)
-    })?;
-    Ok(gid)
+        },
+        |entry: &libc::group| entry.gr_gid,
+    )
 }
 
 #[cfg(test)]
