@@ -7,7 +7,7 @@ use nameward_control::operations::{
 use nameward_wire::rdata::parse_ttl;
 
 use super::attributes::{self, RecordAttributeCommand, SetArguments};
-use super::target::{ChangeArguments, RemoteArguments};
+use super::target::{ChangeArguments, RemoteArguments, ServerRequest, ZoneArguments};
 use super::zone_commands::{self, ZoneWorkCommand};
 
 #[derive(Subcommand)]
@@ -23,17 +23,10 @@ pub enum ZoneCommand {
         remote: RemoteArguments,
     },
     /// Show kind, serial, records and storage of a zone
-    Show {
-        /// The zone
-        #[arg(value_name = "ZONE")]
-        zone: String,
-        #[command(flatten)]
-        remote: RemoteArguments,
-    },
+    Show(ZoneArguments),
     /// Show serial, checks, errors and running transfers of a zone, or of all that are transferred or notified
     Status {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: Option<String>,
         /// Query the zone's secondaries for their serials
         #[arg(long, requires = "zone")]
@@ -44,7 +37,6 @@ pub enum ZoneCommand {
     /// Refresh a secondary zone from its primary now
     Retrieve {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: String,
         /// Transfer the whole zone (AXFR), even if the serial of the primary is the same or lower
         #[arg(long)]
@@ -53,13 +45,7 @@ pub enum ZoneCommand {
         remote: RemoteArguments,
     },
     /// Send NOTIFY to the secondaries of a zone
-    Notify {
-        /// The zone
-        #[arg(value_name = "ZONE")]
-        zone: String,
-        #[command(flatten)]
-        remote: RemoteArguments,
-    },
+    Notify(ZoneArguments),
     /// Create a zone: in a database, as a file in the directory of a file backend, or as a secondary in the state store
     ///
     /// nameward zone create example.org --ns ns1.example.net --ns ns2.example.net
@@ -69,7 +55,6 @@ pub enum ZoneCommand {
     /// Delete a zone with all its data; `zone undelete` restores it
     Delete {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: String,
         /// Keep no copy; the zone cannot be restored
         #[arg(long)]
@@ -80,7 +65,6 @@ pub enum ZoneCommand {
     /// Restore a recently deleted zone with all its data
     Undelete {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: String,
         /// Number of the backend to restore it to [default: the original one]
         #[arg(long, value_name = "NUMBER")]
@@ -93,10 +77,9 @@ pub enum ZoneCommand {
     /// Sign a zone with a new key; for a signed zone, change the denial of existence or SOA-EDIT
     Secure {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: String,
         /// Algorithm of the key, by number or name [default: ECDSAP256SHA256]
-        #[arg(long, value_name = "ALGORITHM")]
+        #[arg(long)]
         algorithm: Option<String>,
         /// Denial of existence: nsec (the default), nsec3, nsec3-opt-out (skips insecure delegations), white-lies (records
         /// made for each answer, the zone cannot be walked), compact (RFC 9824)
@@ -111,7 +94,6 @@ pub enum ZoneCommand {
     /// Stop signing a zone and remove its keys, once its parent no longer has a DS
     Unsecure {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: String,
         /// Do not check the parent for a DS
         #[arg(long)]
@@ -121,25 +103,12 @@ pub enum ZoneCommand {
     },
     /// Recompute auth, ordername and empty non-terminals of a database zone, for PowerDNS on the same database; needed after
     /// other programs have written rows
-    Rectify {
-        /// The zone
-        #[arg(value_name = "ZONE")]
-        zone: String,
-        #[command(flatten)]
-        remote: RemoteArguments,
-    },
+    Rectify(ZoneArguments),
     /// Print the DS records for the parent of a signed zone, with DNSKEY, CDS and CDNSKEY
-    Ds {
-        /// The zone
-        #[arg(value_name = "ZONE")]
-        zone: String,
-        #[command(flatten)]
-        remote: RemoteArguments,
-    },
+    Ds(ZoneArguments),
     /// Write pending changes to the zone file, preserving comments and layout
     Sync {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: String,
         /// Overwrite the file with the whole zone, without comments
         #[arg(long)]
@@ -148,30 +117,17 @@ pub enum ZoneCommand {
         remote: RemoteArguments,
     },
     /// Suspend updates and write the zone file, so that it can be edited
-    Freeze {
-        /// The zone
-        #[arg(value_name = "ZONE")]
-        zone: String,
-        #[command(flatten)]
-        remote: RemoteArguments,
-    },
+    Freeze(ZoneArguments),
     /// Load the zone file and resume updates
-    Thaw {
-        /// The zone
-        #[arg(value_name = "ZONE")]
-        zone: String,
-        #[command(flatten)]
-        remote: RemoteArguments,
-    },
+    Thaw(ZoneArguments),
 }
 
 #[derive(Args)]
 pub struct CreateArguments {
     /// The zone
-    #[arg(value_name = "ZONE")]
     zone: String,
     /// native, primary, secondary, consumer or producer
-    #[arg(long, value_name = "KIND", default_value = "native")]
+    #[arg(long, default_value = "native")]
     kind: String,
     /// Primary of a secondary zone: ADDRESS[:PORT][,TSIG-KEY]; may be
     /// repeated
@@ -184,7 +140,7 @@ pub struct CreateArguments {
     #[arg(long, value_name = "NAME")]
     hostmaster: Option<String>,
     /// The TTL of SOA and NS
-    #[arg(long, value_name = "TTL", default_value = "3600")]
+    #[arg(long, default_value = "3600")]
     ttl: String,
     /// The number of the backend in the configuration [default: the first database, or else the first directory]
     #[arg(long, value_name = "NUMBER")]
@@ -203,10 +159,8 @@ pub enum RecordCommand {
     /// Print the stored records as zone file lines; records that are not served are comments
     List {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: String,
         /// Owner name: @ for the apex, www or www.example.org
-        #[arg(value_name = "NAME")]
         name: Option<String>,
         /// The type
         #[arg(value_name = "TYPE")]
@@ -225,10 +179,8 @@ pub enum RecordCommand {
     /// Delete a name, a name and type, or single records
     Delete {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: String,
         /// Owner name: @ for the apex, www or www.example.org
-        #[arg(value_name = "NAME")]
         name: String,
         /// The type [default: all types]
         #[arg(value_name = "TYPE")]
@@ -244,16 +196,13 @@ pub enum RecordCommand {
 #[derive(Args)]
 pub struct RecordArguments {
     /// The zone
-    #[arg(value_name = "ZONE")]
     zone: String,
     /// Owner name: @ for the apex, www or www.example.org
-    #[arg(value_name = "NAME")]
     name: String,
     /// The type
     #[arg(value_name = "TYPE")]
     rtype: String,
     /// TTL in seconds, or 1h, 1d
-    #[arg(value_name = "TTL")]
     ttl: String,
     /// Data of each record, names with a trailing dot; quote it if it contains spaces
     #[arg(value_name = "CONTENT", required = true)]
@@ -271,7 +220,7 @@ fn deletion(zone: String, no_copy: bool) -> OperationRequest {
 }
 
 /// Returns the request of `nameward zone`, and the server it is for.
-pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments), OperationError> {
+pub fn zone(command: ZoneCommand) -> Result<ServerRequest, OperationError> {
     Ok(match command {
         ZoneCommand::Work(command) => return zone_commands::request(command),
         ZoneCommand::Set(arguments) => return attributes::terms(arguments),
@@ -280,7 +229,7 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
             remote,
         } => (OperationRequest::DeletedZoneList, remote),
         ZoneCommand::List { remote, .. } => (OperationRequest::ZoneList, remote),
-        ZoneCommand::Show { zone, remote } => (OperationRequest::ZoneShow { zone }, remote),
+        ZoneCommand::Show(of) => of.request(|zone| OperationRequest::ZoneShow { zone }),
         ZoneCommand::Status {
             zone,
             secondaries,
@@ -291,7 +240,7 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
             force,
             remote,
         } => (OperationRequest::ZoneRetrieve { zone, force }, remote),
-        ZoneCommand::Notify { zone, remote } => (OperationRequest::ZoneNotify { zone }, remote),
+        ZoneCommand::Notify(of) => of.request(|zone| OperationRequest::ZoneNotify { zone }),
         ZoneCommand::Delete {
             zone,
             no_copy,
@@ -327,10 +276,10 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
             force,
             remote,
         } => (OperationRequest::ZoneUnsecure { zone, force }, remote),
-        ZoneCommand::Rectify { zone, remote } => (OperationRequest::ZoneRectify { zone }, remote),
-        ZoneCommand::Ds { zone, remote } => (OperationRequest::ZoneDs { zone }, remote),
-        ZoneCommand::Freeze { zone, remote } => (OperationRequest::ZoneFreeze { zone }, remote),
-        ZoneCommand::Thaw { zone, remote } => (OperationRequest::ZoneThaw { zone }, remote),
+        ZoneCommand::Rectify(of) => of.request(|zone| OperationRequest::ZoneRectify { zone }),
+        ZoneCommand::Ds(of) => of.request(|zone| OperationRequest::ZoneDs { zone }),
+        ZoneCommand::Freeze(of) => of.request(|zone| OperationRequest::ZoneFreeze { zone }),
+        ZoneCommand::Thaw(of) => of.request(|zone| OperationRequest::ZoneThaw { zone }),
         ZoneCommand::Create(arguments) => {
             let template = ZoneTemplate {
                 zone: arguments.zone,
@@ -349,9 +298,7 @@ pub fn zone(command: ZoneCommand) -> Result<(OperationRequest, RemoteArguments),
 }
 
 /// Returns the request of `nameward record`, and the server it is for.
-pub fn record(
-    command: RecordCommand,
-) -> Result<(OperationRequest, RemoteArguments), OperationError> {
+pub fn record(command: RecordCommand) -> Result<ServerRequest, OperationError> {
     Ok(match command {
         RecordCommand::Attributes(command) => attributes::record(command),
         RecordCommand::List {

@@ -5,7 +5,7 @@ use nameward_base::calendar::UtcTime;
 use nameward_base::time::now_seconds;
 use nameward_control::operations::{ApiKeyTemplate, OperationRequest};
 
-use super::target::RemoteArguments;
+use super::target::{RemoteArguments, ServerRequest};
 
 #[derive(Subcommand)]
 pub enum ApiKeyCommand {
@@ -44,7 +44,7 @@ pub enum ApiKeyCommand {
 }
 
 /// Returns the request of `nameward api-key`, and the server it is for.
-pub fn request(command: ApiKeyCommand) -> (OperationRequest, RemoteArguments) {
+pub fn request(command: ApiKeyCommand) -> ServerRequest {
     match command {
         ApiKeyCommand::Create {
             zones,

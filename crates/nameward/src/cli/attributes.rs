@@ -7,25 +7,17 @@ use nameward_control::operations::{
     RecordUse, ZoneSettings,
 };
 
-use super::target::{ChangeArguments, RemoteArguments};
+use super::target::{ChangeArguments, RemoteArguments, ServerRequest, ZoneArguments};
 
 #[derive(Subcommand)]
 pub enum MetadataCommand {
     /// Print the metadata of a zone, one line per item
-    List {
-        /// The zone
-        #[arg(value_name = "ZONE")]
-        zone: String,
-        #[command(flatten)]
-        remote: RemoteArguments,
-    },
+    List(ZoneArguments),
     /// Print the items of one kind
     Get {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: String,
         /// The kind, such as ALLOW-AXFR-FROM
-        #[arg(value_name = "KIND")]
         kind: String,
         #[command(flatten)]
         remote: RemoteArguments,
@@ -37,10 +29,8 @@ pub enum MetadataCommand {
     /// Remove items, or all of a kind
     Remove {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: String,
         /// The kind, such as ALLOW-AXFR-FROM
-        #[arg(value_name = "KIND")]
         kind: String,
         /// The items [default: all of the kind]
         #[arg(value_name = "CONTENT")]
@@ -53,10 +43,8 @@ pub enum MetadataCommand {
 #[derive(Args)]
 pub struct MetadataArguments {
     /// The zone
-    #[arg(value_name = "ZONE")]
     zone: String,
     /// The kind, such as ALLOW-AXFR-FROM
-    #[arg(value_name = "KIND")]
     kind: String,
     /// The items
     #[arg(value_name = "CONTENT", required = true)]
@@ -68,17 +56,16 @@ pub struct MetadataArguments {
 #[derive(Args)]
 pub struct SetArguments {
     /// The zone
-    #[arg(value_name = "ZONE")]
     zone: String,
     /// native, primary, secondary, producer or consumer
-    #[arg(long, value_name = "KIND")]
+    #[arg(long)]
     kind: Option<String>,
     /// Primary of a secondary zone: ADDRESS[:PORT][,TSIG-KEY]; may be
     /// repeated, "" removes all
     #[arg(long = "primary", value_name = "ADDRESS[,KEY]")]
     primaries: Vec<String>,
     /// The account; "" clears it
-    #[arg(long, value_name = "ACCOUNT")]
+    #[arg(long)]
     account: Option<String>,
     /// Catalog zone (of kind producer, in the same database) that lists the zone; "" removes it
     #[arg(long, value_name = "ZONE")]
@@ -99,10 +86,8 @@ pub enum RecordAttributeCommand {
     /// Set the comment of an RRset in a database; without a text, remove it
     Comment {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: String,
         /// Owner name: @ for the apex, www or www.example.org
-        #[arg(value_name = "NAME")]
         name: String,
         /// The type
         #[arg(value_name = "TYPE")]
@@ -111,19 +96,13 @@ pub enum RecordAttributeCommand {
         #[arg(value_name = "TEXT", default_value = "")]
         comment: String,
         /// Author of the comment
-        #[arg(long, value_name = "ACCOUNT", default_value = "")]
+        #[arg(long, default_value = "")]
         account: String,
         #[command(flatten)]
         remote: RemoteArguments,
     },
     /// Print the comments of a database zone
-    Comments {
-        /// The zone
-        #[arg(value_name = "ZONE")]
-        zone: String,
-        #[command(flatten)]
-        remote: RemoteArguments,
-    },
+    Comments(ZoneArguments),
     /// Search all zones for records whose owner or data match a pattern
     ///
     /// nameward record search '*.192.0.2.*'
@@ -131,7 +110,6 @@ pub enum RecordAttributeCommand {
     /// nameward record search 'www.*'
     Search {
         /// The pattern: * matches anything, ? one character
-        #[arg(value_name = "PATTERN")]
         pattern: String,
         /// Maximum number of records to print
         #[arg(long, value_name = "NUMBER", default_value = "100")]
@@ -144,10 +122,8 @@ pub enum RecordAttributeCommand {
 #[derive(Args)]
 pub struct UseArguments {
     /// The zone
-    #[arg(value_name = "ZONE")]
     zone: String,
     /// Owner name: @ for the apex, www or www.example.org
-    #[arg(value_name = "NAME")]
     name: String,
     /// The type
     #[arg(value_name = "TYPE")]
@@ -160,7 +136,7 @@ pub struct UseArguments {
 }
 
 impl UseArguments {
-    fn split(self, enabled: bool) -> (OperationRequest, RemoteArguments) {
+    fn split(self, enabled: bool) -> ServerRequest {
         let request = RecordUse {
             zone: self.zone,
             name: self.name,
@@ -173,7 +149,7 @@ impl UseArguments {
 }
 
 impl MetadataArguments {
-    fn split(self, change: MetadataChange) -> (OperationRequest, RemoteArguments) {
+    fn split(self, change: MetadataChange) -> ServerRequest {
         let request = MetadataRequest {
             zone: self.zone,
             kind: self.kind,
@@ -185,10 +161,10 @@ impl MetadataArguments {
 }
 
 /// Returns the request of `nameward metadata`, and the server it is for.
-pub fn metadata(command: MetadataCommand) -> (OperationRequest, RemoteArguments) {
+pub fn metadata(command: MetadataCommand) -> ServerRequest {
     match command {
-        MetadataCommand::List { zone, remote } => {
-            (OperationRequest::MetadataList { zone, kind: None }, remote)
+        MetadataCommand::List(of) => {
+            of.request(|zone| OperationRequest::MetadataList { zone, kind: None })
         }
         MetadataCommand::Get { zone, kind, remote } => {
             let kind = Some(kind);
@@ -214,9 +190,7 @@ pub fn metadata(command: MetadataCommand) -> (OperationRequest, RemoteArguments)
 }
 
 /// Returns the request of `nameward zone set`, and the server it is for.
-pub fn terms(
-    arguments: SetArguments,
-) -> Result<(OperationRequest, RemoteArguments), OperationError> {
+pub fn terms(arguments: SetArguments) -> Result<ServerRequest, OperationError> {
     let kind = arguments.kind.as_deref().map(ListedKind::from_name);
     let primaries = arguments.primaries;
     let terms = ZoneSettings {
@@ -236,7 +210,7 @@ pub fn terms(
 }
 
 /// Returns the request of `nameward record enable` and similar commands, and the server it is for.
-pub fn record(command: RecordAttributeCommand) -> (OperationRequest, RemoteArguments) {
+pub fn record(command: RecordAttributeCommand) -> ServerRequest {
     match command {
         RecordAttributeCommand::Enable(arguments) => arguments.split(true),
         RecordAttributeCommand::Disable(arguments) => arguments.split(false),
@@ -257,8 +231,8 @@ pub fn record(command: RecordAttributeCommand) -> (OperationRequest, RemoteArgum
             };
             (OperationRequest::RecordComment(request), remote)
         }
-        RecordAttributeCommand::Comments { zone, remote } => {
-            (OperationRequest::CommentList { zone }, remote)
+        RecordAttributeCommand::Comments(of) => {
+            of.request(|zone| OperationRequest::CommentList { zone })
         }
         RecordAttributeCommand::Search {
             pattern,

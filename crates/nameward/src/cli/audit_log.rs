@@ -18,7 +18,7 @@ use crate::command_error::CommandError;
 #[derive(Args)]
 pub struct AuditLogArguments {
     /// Only changes of this zone
-    #[arg(long, value_name = "ZONE")]
+    #[arg(long)]
     zone: Option<String>,
     /// Only changes with the API key of this ID
     #[arg(long, value_name = "ID")]

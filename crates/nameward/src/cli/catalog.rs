@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use nameward_control::operations::{AutoprimaryTemplate, OperationRequest};
 
-use super::target::RemoteArguments;
+use super::target::{RemoteArguments, ServerRequest};
 
 #[derive(Subcommand)]
 pub enum CatalogCommand {
@@ -34,7 +34,7 @@ pub enum AutoprimaryCommand {
         #[command(flatten)]
         server: ServerArguments,
         /// Account for its zones
-        #[arg(value_name = "ACCOUNT", default_value = "")]
+        #[arg(default_value = "")]
         account: String,
         #[command(flatten)]
         remote: RemoteArguments,
@@ -51,7 +51,6 @@ pub enum AutoprimaryCommand {
 #[derive(Args)]
 pub struct ServerArguments {
     /// Source address of its NOTIFY messages
-    #[arg(value_name = "ADDRESS")]
     address: String,
     /// Name server that its zones must have
     #[arg(value_name = "NAMESERVER")]
@@ -73,7 +72,7 @@ impl ServerArguments {
 }
 
 /// Returns the request of `nameward catalog`, and the server it is for.
-pub fn catalog(command: CatalogCommand) -> (OperationRequest, RemoteArguments) {
+pub fn catalog(command: CatalogCommand) -> ServerRequest {
     match command {
         CatalogCommand::List { remote } => (OperationRequest::CatalogList, remote),
         CatalogCommand::Members { catalog, remote } => {
@@ -83,7 +82,7 @@ pub fn catalog(command: CatalogCommand) -> (OperationRequest, RemoteArguments) {
 }
 
 /// Returns the request of `nameward autoprimary`, and the server it is for.
-pub fn autoprimary(command: AutoprimaryCommand) -> (OperationRequest, RemoteArguments) {
+pub fn autoprimary(command: AutoprimaryCommand) -> ServerRequest {
     match command {
         AutoprimaryCommand::List { remote } => (OperationRequest::AutoprimaryList, remote),
         AutoprimaryCommand::Add {

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use nameward_control::operations::OperationRequest;
 
-use super::target::RemoteArguments;
+use super::target::{RemoteArguments, ServerRequest};
 
 #[derive(Subcommand)]
 pub enum CookieCommand {
@@ -24,7 +24,7 @@ pub enum CookieCommand {
 }
 
 /// Returns the request of `nameward cookie`, and the server it is for.
-pub fn request(command: CookieCommand) -> (OperationRequest, RemoteArguments) {
+pub fn request(command: CookieCommand) -> ServerRequest {
     match command {
         CookieCommand::Roll {
             delay,

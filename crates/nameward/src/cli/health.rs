@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use clap::Subcommand;
 use nameward_control::operations::{ForcedTarget, OperationRequest};
 
-use super::target::RemoteArguments;
+use super::target::{RemoteArguments, ServerRequest};
 
 #[derive(Subcommand)]
 pub enum HealthCommand {
@@ -25,7 +25,7 @@ pub enum HealthCommand {
 }
 
 /// Returns the request of `nameward health`.
-pub fn health(command: HealthCommand) -> (OperationRequest, RemoteArguments) {
+pub fn health(command: HealthCommand) -> ServerRequest {
     match command {
         HealthCommand::List(remote) => (OperationRequest::HealthList, remote),
         HealthCommand::Force {

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use nameward_control::operations::{OperationRequest, QueryLogTemplate};
 
-use super::target::RemoteArguments;
+use super::target::{RemoteArguments, ServerRequest};
 
 #[derive(Subcommand)]
 pub enum QueryLogCommand {
@@ -31,14 +31,14 @@ pub enum QueryLogCommand {
 #[derive(Args)]
 pub struct LogLevelArguments {
     /// New log level, until a reload changes server.log_level or the server restarts
-    #[arg(value_name = "LEVEL", value_parser = ["error", "warn", "info", "debug", "trace"])]
+    #[arg(value_parser = ["error", "warn", "info", "debug", "trace"])]
     level: Option<String>,
     #[command(flatten)]
     remote: RemoteArguments,
 }
 
 /// Returns the request of `nameward query-log`.
-pub fn query_log(command: QueryLogCommand) -> (OperationRequest, RemoteArguments) {
+pub fn query_log(command: QueryLogCommand) -> ServerRequest {
     match command {
         QueryLogCommand::On {
             zones,
@@ -59,7 +59,7 @@ pub fn query_log(command: QueryLogCommand) -> (OperationRequest, RemoteArguments
 }
 
 /// Returns the request of `nameward log-level`.
-pub fn log_level(arguments: LogLevelArguments) -> (OperationRequest, RemoteArguments) {
+pub fn log_level(arguments: LogLevelArguments) -> ServerRequest {
     let level = arguments.level;
     (OperationRequest::LogLevel { level }, arguments.remote)
 }

@@ -42,7 +42,7 @@ pub(super) struct StateArguments {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The state directory
-    #[arg(long, value_name = "DIRECTORY")]
+    #[arg(long)]
     directory: Option<PathBuf>,
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use nameward_control::operations::OperationRequest;
 
 use crate::config::{Overrides, location};
 
@@ -17,6 +18,25 @@ pub struct RemoteArguments {
     /// Set by commands that take a reason.
     #[arg(skip)]
     pub message: Option<String>,
+}
+
+/// A request, and the server it is for.
+pub type ServerRequest = (OperationRequest, RemoteArguments);
+
+/// Arguments of commands that need a zone only.
+#[derive(Args)]
+pub struct ZoneArguments {
+    /// The zone
+    zone: String,
+    #[command(flatten)]
+    remote: RemoteArguments,
+}
+
+impl ZoneArguments {
+    /// Returns a request about the zone, and the server it is for.
+    pub fn request(self, request: fn(String) -> OperationRequest) -> ServerRequest {
+        (request(self.zone), self.remote)
+    }
 }
 
 /// Arguments of commands that change records.

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use nameward_control::operations::OperationRequest;
 
-use super::target::RemoteArguments;
+use super::target::{RemoteArguments, ServerRequest};
 
 #[derive(Subcommand)]
 pub enum ViewCommand {
@@ -19,7 +19,6 @@ pub enum ViewCommand {
 #[derive(Args)]
 pub struct ViewedZone {
     /// The view
-    #[arg(value_name = "VIEW")]
     view: String,
     /// The version of a zone; `zone create` creates it
     #[arg(value_name = "ZONE..VARIANT")]
@@ -35,10 +34,8 @@ pub enum NetworkCommand {
     /// Assign the clients in a network to a view, effective immediately
     Set {
         /// The network, as 10.0.0.0/8
-        #[arg(value_name = "NETWORK")]
         network: String,
         /// The view [default: none, the network is removed]
-        #[arg(value_name = "VIEW")]
         view: Option<String>,
         #[command(flatten)]
         remote: RemoteArguments,
@@ -46,7 +43,7 @@ pub enum NetworkCommand {
 }
 
 /// Returns the request of `nameward view`, and the server it is for.
-pub fn view(command: ViewCommand) -> (OperationRequest, RemoteArguments) {
+pub fn view(command: ViewCommand) -> ServerRequest {
     match command {
         ViewCommand::List(remote) => (OperationRequest::ViewList, remote),
         ViewCommand::AddZone(ViewedZone { view, zone, remote }) => {
@@ -59,7 +56,7 @@ pub fn view(command: ViewCommand) -> (OperationRequest, RemoteArguments) {
 }
 
 /// Returns the request of `nameward network`, and the server it is for.
-pub fn network(command: NetworkCommand) -> (OperationRequest, RemoteArguments) {
+pub fn network(command: NetworkCommand) -> ServerRequest {
     match command {
         NetworkCommand::List(remote) => (OperationRequest::NetworkList, remote),
         NetworkCommand::Set {
