@@ -11,7 +11,7 @@ use nameward_control::operations::{OperationError, OperationRequest};
 
 use super::{
     print::OutputForm,
-    target::{ChangeArguments, RemoteArguments},
+    target::{ChangeArguments, ServerRequest},
 };
 use crate::batch_text;
 
@@ -21,7 +21,6 @@ const BATCH_MAX: u64 = 12 << 20;
 #[derive(Args)]
 pub struct ApplyArguments {
     /// File with the changes; - reads stdin
-    #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Check the changes and show the difference without applying it
     #[arg(long)]
@@ -34,7 +33,7 @@ pub struct ApplyArguments {
 pub fn request(
     arguments: ApplyArguments,
     form: OutputForm,
-) -> Result<(OperationRequest, RemoteArguments), OperationError> {
+) -> Result<ServerRequest, OperationError> {
     let text = read_text(&arguments.file, BATCH_MAX)?;
     let mut batches = batch_text::read(&shown(&arguments.file), &text)?;
     batches.dry_run |= arguments.dry_run;
@@ -51,25 +50,29 @@ pub fn shown(file: &Path) -> String {
     }
 }
 
-/// Reads a text of limited size from a file, or from stdin if it is called `-`.
-pub fn read_text(file: &Path, max: u64) -> Result<String, OperationError> {
-    let failed =
-        |error: io::Error| OperationError::invalid(format!("cannot read {}: {error}", shown(file)));
+/// Reads the start of a text from a file, or from stdin if it is called `-`.
+pub fn read_start(file: &Path, max: u64) -> io::Result<String> {
     let mut text = String::new();
-    let mut read = |from: &mut dyn Read| from.take(max + 1).read_to_string(&mut text);
+    let mut read = |from: &mut dyn Read| from.take(max).read_to_string(&mut text);
     if file.as_os_str() == "-" {
-        read(&mut io::stdin().lock())
+        read(&mut io::stdin().lock())?;
     } else {
-        fs::File::open(file).and_then(|mut file| read(&mut file))
+        read(&mut fs::File::open(file)?)?;
     }
-    .map_err(failed)?;
+    Ok(text)
+}
+
+/// Reads a text of limited size.
+pub fn read_text(file: &Path, max: u64) -> Result<String, OperationError> {
+    let text = read_start(file, max + 1).map_err(|error| {
+        OperationError::invalid(format!("cannot read {}: {error}", shown(file)))
+    })?;
     if text.len() as u64 <= max {
-        Ok(text)
-    } else {
-        Err(OperationError::invalid(format!(
-            "{} is larger than {} MiB: split it",
-            shown(file),
-            max >> 20
-        )))
+        return Ok(text);
     }
+    Err(OperationError::invalid(format!(
+        "{} is larger than {} MiB: split it",
+        shown(file),
+        max >> 20
+    )))
 }

@@ -1,17 +1,14 @@
 //! The command line of `nameward key`, and its conversion to requests.
 
-use std::{
-    fs::File,
-    io::{self, Read},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use nameward_control::operations::{
     DsReport, KeyChange, KeyTemplate, OperationError, OperationRequest, SecretText,
 };
 
-use super::target::RemoteArguments;
+use super::apply::read_start;
+use super::target::{RemoteArguments, ServerRequest};
 use crate::command_error::CommandError;
 
 /// Maximum size of a key file.
@@ -22,7 +19,6 @@ pub enum KeyCommand {
     /// List the keys of a zone, or of all zones: number, key tag, role, algorithm, state
     List {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: Option<String>,
         #[command(flatten)]
         remote: RemoteArguments,
@@ -32,7 +28,6 @@ pub enum KeyCommand {
     /// Import an existing key: a BIND .private file, or PEM
     Import {
         /// The file; - reads stdin
-        #[arg(value_name = "FILE")]
         file: PathBuf,
         #[command(flatten)]
         template: TemplateArguments,
@@ -56,10 +51,9 @@ pub enum KeyCommand {
     /// Roll the keys of a zone with a dnssec_policy, step by step, and print the next step
     Rollover {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: String,
         /// Roll only keys of this role: ksk, zsk or csk
-        #[arg(long, value_name = "ROLE")]
+        #[arg(long)]
         role: Option<String>,
         #[command(flatten)]
         remote: RemoteArguments,
@@ -75,10 +69,8 @@ pub enum KeyCommand {
 #[derive(Args)]
 pub struct KeyArguments {
     /// The zone
-    #[arg(value_name = "ZONE")]
     zone: String,
     /// Number of the key, as shown by `nameward key list`
-    #[arg(value_name = "KEY")]
     key: u32,
     #[command(flatten)]
     remote: RemoteArguments,
@@ -87,10 +79,8 @@ pub struct KeyArguments {
 #[derive(Args)]
 pub struct ReportArguments {
     /// The zone
-    #[arg(value_name = "ZONE")]
     zone: String,
     /// Number of the key, as shown by `nameward key list` [default: all keys waiting for it]
-    #[arg(value_name = "KEY")]
     key: Option<u32>,
     #[command(flatten)]
     remote: RemoteArguments,
@@ -99,16 +89,15 @@ pub struct ReportArguments {
 #[derive(Args)]
 pub struct TemplateArguments {
     /// The zone
-    #[arg(value_name = "ZONE")]
     zone: String,
     /// csk signs everything, ksk the DNSKEY RRset, zsk everything else
-    #[arg(long, value_name = "ROLE", default_value = "csk")]
+    #[arg(long, default_value = "csk")]
     role: String,
     /// The algorithm, by number or name; a .private file names its own
-    #[arg(long, value_name = "ALGORITHM", default_value = "ECDSAP256SHA256")]
+    #[arg(long, default_value = "ECDSAP256SHA256")]
     algorithm: String,
     /// Bits of a new RSA key: 1024 to 4096, a multiple of 128
-    #[arg(long, value_name = "BITS", default_value = "2048")]
+    #[arg(long, default_value = "2048")]
     bits: u32,
     /// Do not activate it yet
     #[arg(long)]
@@ -139,7 +128,7 @@ impl TemplateArguments {
 }
 
 /// Returns the request of `nameward key`, and the server it is for.
-pub fn request(command: KeyCommand) -> Result<(OperationRequest, RemoteArguments), CommandError> {
+pub fn request(command: KeyCommand) -> Result<ServerRequest, CommandError> {
     let change = |key: KeyArguments, change| {
         let request = OperationRequest::KeyChange {
             zone: key.zone,
@@ -195,17 +184,8 @@ pub fn request(command: KeyCommand) -> Result<(OperationRequest, RemoteArguments
 }
 
 pub(super) fn read_key(path: &Path) -> Result<String, OperationError> {
-    let mut text = String::new();
-    let read = if path == Path::new("-") {
-        io::stdin().take(KEY_MAX).read_to_string(&mut text)
-    } else {
-        File::open(path).and_then(|file| file.take(KEY_MAX).read_to_string(&mut text))
-    };
-    match read {
-        Ok(_) => Ok(text),
-        Err(error) => Err(OperationError::invalid(format!(
-            "cannot read the key from {}: {error}",
-            path.display()
-        ))),
-    }
+    read_start(path, KEY_MAX).map_err(|error| {
+        let path = path.display();
+        OperationError::invalid(format!("cannot read the key from {path}: {error}"))
+    })
 }

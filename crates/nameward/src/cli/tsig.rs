@@ -1,11 +1,12 @@
 //! The command line of `nameward tsig`, and its conversion to requests.
 
-use std::io::{self, Read};
+use std::path::Path;
 
 use clap::{Args, Subcommand};
 use nameward_control::operations::{OperationError, OperationRequest, SecretText};
 
-use super::target::RemoteArguments;
+use super::apply::read_start;
+use super::target::{RemoteArguments, ServerRequest};
 use crate::command_error::CommandError;
 
 /// Maximum size of a secret.
@@ -27,10 +28,8 @@ pub enum TsigCommand {
     /// Generate a key with a random secret, store it and print it
     Generate {
         /// The name of the key
-        #[arg(value_name = "NAME")]
         name: String,
         /// hmac-sha1, -sha224, -sha256, -sha384, -sha512 or -md5 [default: hmac-sha256]
-        #[arg(value_name = "ALGORITHM")]
         algorithm: Option<String>,
         #[command(flatten)]
         storage: StorageArguments,
@@ -40,13 +39,10 @@ pub enum TsigCommand {
     /// Store an existing key, for example from another server
     Import {
         /// The name of the key
-        #[arg(value_name = "NAME")]
         name: String,
         /// Algorithm, such as hmac-sha256
-        #[arg(value_name = "ALGORITHM")]
         algorithm: String,
         /// Secret in base64 [default: read from stdin, so that it does not appear in the process list]
-        #[arg(value_name = "SECRET")]
         secret: Option<String>,
         #[command(flatten)]
         storage: StorageArguments,
@@ -64,7 +60,6 @@ pub enum TsigCommand {
     /// Remove a key from the state store and from every database that contains it
     Remove {
         /// The name of the key
-        #[arg(value_name = "NAME")]
         name: String,
         #[command(flatten)]
         remote: RemoteArguments,
@@ -72,7 +67,7 @@ pub enum TsigCommand {
 }
 
 /// Returns the request of `nameward tsig`, and the server it is for.
-pub fn request(command: TsigCommand) -> Result<(OperationRequest, RemoteArguments), CommandError> {
+pub fn request(command: TsigCommand) -> Result<ServerRequest, CommandError> {
     Ok(match command {
         TsigCommand::Generate {
             name,
@@ -110,11 +105,7 @@ pub fn request(command: TsigCommand) -> Result<(OperationRequest, RemoteArgument
 }
 
 fn read_secret() -> Result<String, OperationError> {
-    let mut text = String::new();
-    match io::stdin().take(SECRET_MAX).read_to_string(&mut text) {
-        Ok(_) => Ok(text),
-        Err(error) => Err(OperationError::invalid(format!(
-            "cannot read the secret from stdin: {error}"
-        ))),
-    }
+    read_start(Path::new("-"), SECRET_MAX).map_err(|error| {
+        OperationError::invalid(format!("cannot read the secret from stdin: {error}"))
+    })
 }
