@@ -9,7 +9,7 @@ use super::keys::{PdnsKeyStep, template};
 use super::secure_all::SerialRaise;
 use super::tools::ToolStep;
 use super::tsig::TsigStep;
-use super::verbs::{IMPOSSIBLE, NOUNS, OLD};
+use super::verbs::{IMPOSSIBLE, NATIVE, NOUNS, OLD};
 use super::{PdnsStep, ZoneCount, impossible, views, wrong};
 
 /// Default TTL: `default-ttl` of PowerDNS.
@@ -40,7 +40,8 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
         return Err(impossible(verb, instead));
     }
     let list: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let steps = zone_steps(verb, &list)
+    let steps = native_steps(verb, &list)
+        .or_else(|| zone_steps(verb, &list))
         .or_else(|| record_steps(verb, &list))
         .or_else(|| key_steps(verb, &list))
         .or_else(|| views::plan(verb, &list))
@@ -66,6 +67,22 @@ fn native(words: &[&str]) -> PdnsStep {
     PdnsStep::Run(words.iter().map(|word| (*word).to_owned()).collect())
 }
 
+/// Maps commands that the table has with this number of arguments.
+fn native_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
+    let is_it = |(known, template): &&(&str, &str)| {
+        *known == verb && template.matches('$').count() == arguments.len()
+    };
+    let (_, template) = NATIVE.iter().find(is_it)?;
+    let word = |word| match word {
+        "$1" => arguments[0],
+        "$2" => arguments[1],
+        "$3" => arguments[2],
+        word => word,
+    };
+    let words: Vec<&str> = template.split(' ').map(word).collect();
+    Some(vec![native(&words)])
+}
+
 /// Returns one of our commands with further arguments.
 fn native_with(words: &[&str], more: &[&str]) -> Vec<PdnsStep> {
     vec![native(&[words, more].concat())]
@@ -85,10 +102,6 @@ fn zone_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
         ("list-all-zones", [kind]) => {
             vec![PdnsStep::ListZones(Some((*kind).into()), ZoneCount::Silent)]
         }
-        ("create-zone", [zone]) => native_with(&["zone", "create", zone], &[]),
-        ("create-zone", [zone, server]) => {
-            native_with(&["zone", "create", zone], &["--ns", server])
-        }
         ("create-secondary-zone", [zone, addresses @ ..]) if !addresses.is_empty() => {
             let words = ["zone", "create", zone, "--kind", "secondary"];
             native_flagged(&words, "--primary", addresses)
@@ -96,9 +109,6 @@ fn zone_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
         ("change-secondary-zone-primary", [zone, addresses @ ..]) if !addresses.is_empty() => {
             native_flagged(&["zone", "set", zone], "--primary", addresses)
         }
-        ("delete-zone", [zone]) => native_with(&["zone", "delete", zone], &[]),
-        ("edit-zone", [zone]) => native_with(&["zone", "edit", zone], &[]),
-        ("check-zone", [zone]) => native_with(&["zone", "check", zone], &[]),
         ("hash-password", _) => native_with(&["hash-password"], &[]),
         ("check-all-zones", _) => native_with(&["check"], &[]),
         ("load-zone", pairs) if !pairs.is_empty() && pairs.len() % 2 == 0 => {
@@ -109,21 +119,8 @@ fn zone_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
         }
         ("show-zone", [zone]) => key_step(PdnsKeyStep::Show((*zone).into())),
         ("increase-serial", [zone]) => vec![PdnsStep::IncreaseSerial((*zone).into())],
-        ("set-kind", [zone, kind]) => native_with(&["zone", "set", zone], &["--kind", kind]),
-        ("set-account", [zone, account]) => {
-            native_with(&["zone", "set", zone], &["--account", account])
-        }
-        ("set-catalog", [zone, catalog]) => {
-            native_with(&["zone", "set", zone], &["--catalog", catalog])
-        }
         ("list-member-zones", [catalog]) => vec![PdnsStep::ListMembers((*catalog).into())],
         ("list-autoprimaries", []) => vec![PdnsStep::ListAutoprimaries],
-        ("add-autoprimary", [address, server, account @ ..]) if account.len() < 2 => {
-            native_with(&["autoprimary", "add", address, server], account)
-        }
-        ("remove-autoprimary", [address, server]) => {
-            native_with(&["autoprimary", "remove", address, server], &[])
-        }
         ("rectify-zone", zones) if !zones.is_empty() => {
             let steps = zones.iter().map(|zone| native(&["zone", "rectify", zone]));
             steps.collect()
@@ -148,25 +145,11 @@ fn metadata_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
         ("add-meta", [zone, kind, values @ ..]) if !values.is_empty() => {
             native_with(&["metadata", "add", zone, kind], values)
         }
-        ("set-meta", [zone, kind]) => native_with(&["metadata", "remove", zone, kind], &[]),
         ("set-meta", [zone, kind, values @ ..]) => {
             native_with(&["metadata", "set", zone, kind], values)
         }
-        ("set-publish-cds", [zone, digests @ ..]) if digests.len() < 2 => {
-            let digests = digests.first().unwrap_or(&"2");
-            native_with(&["metadata", "set", zone, "PUBLISH-CDS"], &[digests])
-        }
-        ("unset-publish-cds", [zone]) => {
-            native_with(&["metadata", "remove", zone], &["PUBLISH-CDS"])
-        }
-        ("set-publish-cdnskey", [zone]) => {
-            native_with(&["metadata", "set", zone, "PUBLISH-CDNSKEY"], &["1"])
-        }
         ("set-publish-cdnskey", [zone, "delete"]) => {
             native_with(&["metadata", "set", zone, "PUBLISH-CDNSKEY"], &["0"])
-        }
-        ("unset-publish-cdnskey", [zone]) => {
-            native_with(&["metadata", "remove", zone], &["PUBLISH-CDNSKEY"])
         }
         _ => return None,
     })
@@ -177,12 +160,6 @@ fn record_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
     let change = match verb {
         "add-record" => "add",
         "replace-rrset" => "set",
-        "delete-rrset" => {
-            let [zone, name, rtype] = arguments else {
-                return None;
-            };
-            return Some(native_with(&["record", "delete"], &[zone, name, rtype]));
-        }
         _ => return None,
     };
     let [zone, name, rtype, rest @ ..] = arguments else {
@@ -223,17 +200,11 @@ fn absolute(rtype: &str, text: &str) -> String {
 
 /// Maps commands for DNSSEC keys and TSIG keys.
 fn key_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
-    let key = |change: &str| match arguments {
-        [zone, key] => Some(native_with(&["key", change, zone, key], &[])),
-        _ => None,
-    };
     Some(match (verb, arguments) {
         ("secure-zone", zones) if !zones.is_empty() => zones
             .iter()
             .map(|zone| native(&["zone", "secure", zone]))
             .collect(),
-        // pdnsutil does not query the parent.
-        ("disable-dnssec", [zone]) => native_with(&["zone", "unsecure", zone], &["--force"]),
         ("list-keys", []) => key_step(PdnsKeyStep::List(None)),
         ("list-keys", [zone]) => key_step(PdnsKeyStep::List(Some((*zone).into()))),
         ("export-zone-ds", [zone]) => key_step(PdnsKeyStep::Ds((*zone).into())),
@@ -246,17 +217,6 @@ fn key_steps(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
             native(&["metadata", "remove", zone, "NSEC3PARAM"]),
             native(&["metadata", "remove", zone, "NSEC3NARROW"]),
         ],
-        ("set-presigned", [zone]) => native_with(&["metadata", "set", zone], &["PRESIGNED", "1"]),
-        ("unset-presigned", [zone]) => native_with(&["metadata", "remove", zone], &["PRESIGNED"]),
-        ("activate-zone-key", _) => return key("activate"),
-        ("deactivate-zone-key", _) => return key("deactivate"),
-        ("publish-zone-key", _) => return key("publish"),
-        ("unpublish-zone-key", _) => return key("unpublish"),
-        ("remove-zone-key", _) => return key("remove"),
-        ("export-zone-key", _) => return key("export"),
-        ("export-zone-key-pem", [zone, key]) => {
-            native_with(&["key", "export", zone, key], &["--pem"])
-        }
         ("add-zone-key", [zone, options @ ..]) if !options.is_empty() => {
             // pdnsutil creates a key that does not sign yet.
             let zsk = KeyTemplate {

@@ -84,6 +84,46 @@ pub(super) const OLD: &[(&str, &str)] = &[
     ("create-slave-zone", "create-secondary-zone"),
 ];
 
+/// Commands with our equivalent for the number of arguments that it mentions.
+pub(super) const NATIVE: &[(&str, &str)] = &[
+    ("activate-zone-key", "key activate $1 $2"),
+    ("add-autoprimary", "autoprimary add $1 $2"),
+    ("add-autoprimary", "autoprimary add $1 $2 $3"),
+    ("check-zone", "zone check $1"),
+    ("create-zone", "zone create $1"),
+    ("create-zone", "zone create $1 --ns $2"),
+    ("deactivate-zone-key", "key deactivate $1 $2"),
+    ("delete-rrset", "record delete $1 $2 $3"),
+    ("delete-zone", "zone delete $1"),
+    // pdnsutil does not query the parent.
+    ("disable-dnssec", "zone unsecure $1 --force"),
+    ("edit-zone", "zone edit $1"),
+    ("export-zone-key", "key export $1 $2"),
+    ("export-zone-key-pem", "key export $1 $2 --pem"),
+    ("network-set", "network set $1"),
+    ("network-set", "network set $1 $2"),
+    ("publish-zone-key", "key publish $1 $2"),
+    ("remove-autoprimary", "autoprimary remove $1 $2"),
+    ("remove-zone-key", "key remove $1 $2"),
+    ("set-account", "zone set $1 --account $2"),
+    ("set-catalog", "zone set $1 --catalog $2"),
+    ("set-kind", "zone set $1 --kind $2"),
+    ("set-meta", "metadata remove $1 $2"),
+    ("set-presigned", "metadata set $1 PRESIGNED 1"),
+    ("set-publish-cdnskey", "metadata set $1 PUBLISH-CDNSKEY 1"),
+    ("set-publish-cds", "metadata set $1 PUBLISH-CDS 2"),
+    ("set-publish-cds", "metadata set $1 PUBLISH-CDS $2"),
+    ("unpublish-zone-key", "key unpublish $1 $2"),
+    ("unset-presigned", "metadata remove $1 PRESIGNED"),
+    (
+        "unset-publish-cdnskey",
+        "metadata remove $1 PUBLISH-CDNSKEY",
+    ),
+    ("unset-publish-cds", "metadata remove $1 PUBLISH-CDS"),
+    ("view-add-zone", "view add-zone $1 $2"),
+    ("view-del-zone", "view remove-zone $1 $2"),
+];
+
 /// Unsupported commands, and what to do instead.
 pub(super) const IMPOSSIBLE: &[(&str, &str)] = &[
     (

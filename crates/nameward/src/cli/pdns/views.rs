@@ -18,20 +18,13 @@ pub(super) enum ViewStep {
 
 /// Maps commands for views and networks; `None` if it is not one of them, or the arguments are wrong.
 pub(super) fn plan(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
-    let own = |words: &[&str]| {
-        let words = [words, arguments].concat();
-        PdnsStep::Run(words.iter().map(|word| (*word).to_owned()).collect())
-    };
     let step = match (verb, arguments) {
-        ("view-add-zone", [_, _]) => own(&["view", "add-zone"]),
-        ("view-del-zone", [_, _]) => own(&["view", "remove-zone"]),
-        ("view-list-all", []) => PdnsStep::View(ViewStep::ListAll),
-        ("view-list", [view]) => PdnsStep::View(ViewStep::List((*view).into())),
-        ("network-list", []) => PdnsStep::View(ViewStep::ListNetworks),
-        ("network-set", [_] | [_, _]) => own(&["network", "set"]),
+        ("view-list-all", []) => ViewStep::ListAll,
+        ("view-list", [view]) => ViewStep::List((*view).into()),
+        ("network-list", []) => ViewStep::ListNetworks,
         _ => return None,
     };
-    Some(vec![step])
+    Some(vec![PdnsStep::View(step)])
 }
 
 impl ViewStep {
