@@ -84,6 +84,28 @@ pub fn send(
     }
 }
 
+/// Sends a request for a listing, and returns what `pick` takes from its items.
+pub fn list<T>(
+    request: OperationRequest,
+    overrides: &Overrides,
+    mut pick: impl FnMut(ListedItem) -> Option<T>,
+) -> Result<Vec<T>, CommandError> {
+    let mut picked = Vec::new();
+    send(request, overrides, &mut |item| picked.extend(pick(item)))?;
+    Ok(picked)
+}
+
+/// Picks the items of one kind from a listing.
+macro_rules! only {
+    ($kind:ident) => {
+        |item| match item {
+            nameward_control::operations::ListedItem::$kind(item) => Some(item),
+            _ => None,
+        }
+    };
+}
+pub(crate) use only;
+
 fn lock_timeout(user: StoreUser) -> Duration {
     match user {
         StoreUser::Server => SERVER_TIMEOUT,

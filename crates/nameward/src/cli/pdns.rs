@@ -29,7 +29,12 @@ use super::{
     print::{OutputForm, ended},
     target::RemoteArguments,
 };
-use crate::{command_error::CommandError, config::Overrides, remote, zone_commands};
+use crate::{
+    command_error::CommandError,
+    config::Overrides,
+    remote::{self, only},
+    zone_commands,
+};
 
 #[derive(Subcommand)]
 pub enum PdnsCommand {
@@ -314,20 +319,17 @@ fn list_zone(zone: &str, overrides: &Overrides) -> Result<String, CommandError> 
         name: None,
         rtype: None,
     };
-    let mut lines = Vec::new();
-    remote::send(request, overrides, &mut |item| {
-        if let ListedItem::Record(record) = item
-            && !record.disabled
-            && record.problem.is_none()
-        {
-            lines.push(format!(
+    let mut lines = remote::list(request, overrides, |item| match item {
+        ListedItem::Record(record) if !record.disabled && record.problem.is_none() => {
+            Some(format!(
                 "{}\t{}\tIN\t{}\t{}\n",
                 bare(&record.name),
                 record.ttl,
                 record.rtype,
                 record.content
-            ));
+            ))
         }
+        _ => None,
     })?;
     lines.sort_unstable();
     Ok(format!("$ORIGIN .\n{}", lines.concat()))
@@ -339,13 +341,11 @@ fn list_zones(
     overrides: &Overrides,
 ) -> Result<String, CommandError> {
     let wanted = kind.map(ListedKind::from_name).transpose()?;
-    let mut names = Vec::new();
-    remote::send(OperationRequest::ZoneList, overrides, &mut |item| {
-        if let ListedItem::Zone(zone) = item
-            && wanted.is_none_or(|kind| kind == zone.kind)
-        {
-            names.push(format!("{}\n", bare(&zone.name)));
+    let names = remote::list(OperationRequest::ZoneList, overrides, |item| match item {
+        ListedItem::Zone(zone) if wanted.is_none_or(|kind| kind == zone.kind) => {
+            Some(format!("{}\n", bare(&zone.name)))
         }
+        _ => None,
     })?;
     Ok(match count {
         ZoneCount::Silent => names.concat(),
@@ -354,29 +354,23 @@ fn list_zones(
 }
 
 fn list_members(catalog: String, overrides: &Overrides) -> Result<String, CommandError> {
-    let mut names = String::new();
-    remote::send(
-        OperationRequest::CatalogMembers { catalog },
-        overrides,
-        &mut |item| {
-            if let ListedItem::Member(member) = item {
-                names.push_str(&format!("{}\n", bare(&member.zone)));
-            }
-        },
-    )?;
-    Ok(names)
+    let request = OperationRequest::CatalogMembers { catalog };
+    let members = remote::list(request, overrides, only!(Member))?;
+    let names = members.iter().map(|one| format!("{}\n", bare(&one.zone)));
+    Ok(names.collect())
 }
 
 fn list_autoprimaries(overrides: &Overrides) -> Result<String, CommandError> {
-    let mut lines = String::new();
-    remote::send(OperationRequest::AutoprimaryList, overrides, &mut |item| {
-        if let ListedItem::Autoprimary(one) = item {
-            let server = bare(&one.name_server);
-            let (address, account) = (one.address, one.account);
-            lines.push_str(&format!("IP={address}, NS={server}, account={account}\n"));
-        }
-    })?;
-    Ok(lines)
+    let servers = remote::list(
+        OperationRequest::AutoprimaryList,
+        overrides,
+        only!(Autoprimary),
+    )?;
+    let lines = servers.iter().map(|one| {
+        let (address, server) = (&one.address, bare(&one.name_server));
+        format!("IP={address}, NS={server}, account={}\n", one.account)
+    });
+    Ok(lines.collect())
 }
 
 fn list_metadata(
@@ -389,15 +383,12 @@ fn list_metadata(
         kind: None,
     };
     let mut items: Vec<(String, Vec<String>)> = Vec::new();
-    remote::send(request, overrides, &mut |item| {
-        let ListedItem::Metadata(item) = item else {
-            return;
-        };
+    for item in remote::list(request, overrides, only!(Metadata))? {
         match items.last_mut() {
             Some((kind, contents)) if *kind == item.kind => contents.push(item.content),
             _ => items.push((item.kind, vec![item.content])),
         }
-    })?;
+    }
     let name = zone_name(zone)?.to_string();
     let mut text = format!("Metadata for '{}'\n", bare(&name));
     let is_wanted = |kind: &str| {

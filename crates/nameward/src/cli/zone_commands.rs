@@ -17,14 +17,15 @@ use nameward_wire::zonefile::Severity;
 use nameward_zone::change::Difference;
 
 use super::{
-    print::{OutputForm, Printer, ended},
+    print::{OutputForm, Printer, ended, exit_code},
     request::run_request,
-    target::{ChangeArguments, RemoteArguments},
+    target::{ChangeArguments, RemoteArguments, ServerRequest, ZoneArguments},
 };
 use crate::{
     check,
     command_error::CommandError,
     config::Overrides,
+    remote::{self, only},
     script_check,
     zone_commands::{
         self, FetchedZone, batch, creation,
@@ -38,7 +39,6 @@ pub enum ZoneWorkCommand {
     /// Print a zone as a zone file
     Export {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: String,
         /// Omit records made by signing: RRSIG, NSEC, NSEC3, NSEC3PARAM, DNSKEY, CDS and CDNSKEY
         #[arg(long)]
@@ -49,14 +49,9 @@ pub enum ZoneWorkCommand {
     /// Compare a zone file with the served zone, or two versions in the journal; exits with 1 if they differ
     Diff {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: String,
         /// The file; lines marked + are in the file only
-        #[arg(
-            value_name = "FILE",
-            required_unless_present = "from",
-            conflicts_with = "from"
-        )]
+        #[arg(required_unless_present = "from", conflicts_with = "from")]
         file: Option<PathBuf>,
         /// Serial of the old version
         #[arg(long, value_name = "SERIAL")]
@@ -68,17 +63,10 @@ pub enum ZoneWorkCommand {
         remote: RemoteArguments,
     },
     /// List the versions in a zone's journal: serials, time, records, origin
-    History {
-        /// The zone
-        #[arg(value_name = "ZONE")]
-        zone: String,
-        #[command(flatten)]
-        remote: RemoteArguments,
-    },
+    History(ZoneArguments),
     /// Restore the records of an older serial in the journal, under a new serial
     Rollback {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: String,
         /// Serial of the version to restore
         #[arg(long, value_name = "SERIAL")]
@@ -92,16 +80,14 @@ pub enum ZoneWorkCommand {
     /// Import a zone file: create the zone, or apply the differences
     Import {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: String,
         /// The zone file
-        #[arg(value_name = "FILE")]
         file: PathBuf,
         /// Show the difference without applying it
         #[arg(long)]
         dry_run: bool,
         /// Kind of a new zone: native or primary
-        #[arg(long, value_name = "KIND", default_value = "native")]
+        #[arg(long, default_value = "native")]
         kind: String,
         /// Number of the backend for a new zone [default: the first database]
         #[arg(long, value_name = "NUMBER")]
@@ -112,7 +98,6 @@ pub enum ZoneWorkCommand {
     /// Edit a zone with $VISUAL or $EDITOR; the result is checked, confirmed and applied as one change
     Edit {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: String,
         /// Apply without confirmation
         #[arg(long)]
@@ -123,10 +108,8 @@ pub enum ZoneWorkCommand {
     /// Check a zone file, or a served zone
     Check {
         /// The zone
-        #[arg(value_name = "ZONE")]
         zone: String,
         /// The zone file [default: the served zone]
-        #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
         #[command(flatten)]
         remote: RemoteArguments,
@@ -134,12 +117,10 @@ pub enum ZoneWorkCommand {
 }
 
 /// Returns the request of a command that needs only one.
-pub fn request(
-    command: ZoneWorkCommand,
-) -> Result<(OperationRequest, RemoteArguments), OperationError> {
+pub fn request(command: ZoneWorkCommand) -> Result<ServerRequest, OperationError> {
     match command {
-        ZoneWorkCommand::History { zone, remote } => {
-            Ok((OperationRequest::ZoneHistory { zone }, remote))
+        ZoneWorkCommand::History(of) => {
+            Ok(of.request(|zone| OperationRequest::ZoneHistory { zone }))
         }
         _ => Err(OperationError::invalid("more than one request")),
     }
@@ -212,7 +193,7 @@ pub fn run(command: ZoneWorkCommand, form: OutputForm) -> Result<ExitCode, Comma
         ZoneWorkCommand::Check { zone, file, remote } => {
             check_zone(&zone, file, &remote.overrides(), form)
         }
-        command @ ZoneWorkCommand::History { .. } => {
+        command @ ZoneWorkCommand::History(_) => {
             let (request, remote) = request(command)?;
             run_request(request, remote, form)
         }
@@ -238,12 +219,7 @@ fn diff_of_versions(
     overrides: &Overrides,
     form: OutputForm,
 ) -> Result<ExitCode, CommandError> {
-    let mut records = Vec::new();
-    crate::remote::send(request, overrides, &mut |item| {
-        if let ListedItem::Difference(record) = item {
-            records.push(record);
-        }
-    })?;
+    let records = remote::list(request, overrides, only!(Difference))?;
     print_difference(&records, form)
 }
 
@@ -307,11 +283,7 @@ fn print_difference(
         return ended(Err(error));
     }
     ended(printer.end())?;
-    Ok(if is_different {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(exit_code(!is_different))
 }
 
 fn no_change(zone: &str, form: OutputForm) -> Result<ExitCode, CommandError> {
@@ -328,7 +300,7 @@ fn send(
 ) -> Result<ExitCode, CommandError> {
     let mut printer = Printer::new(form);
     let mut printed = Ok(());
-    let result = crate::remote::send(request, overrides, &mut |item| {
+    let result = remote::send(request, overrides, &mut |item| {
         if printed.is_ok() {
             printed = printer.item(&item);
         }
@@ -465,8 +437,5 @@ fn check_zone(
     });
     let print = check::print(&found, &mut printer).and_then(|()| printer.object(&object, text));
     ended(print)?;
-    Ok(match errors {
-        0 => ExitCode::SUCCESS,
-        _ => ExitCode::FAILURE,
-    })
+    Ok(exit_code(errors == 0))
 }

@@ -1,11 +1,13 @@
 //! The commands of pdns_control.
 
-use nameward_control::operations::{
-    FaultKind, ListedItem, OperationError, OperationRequest, OperationResult,
-};
+use nameward_control::operations::{FaultKind, OperationError, OperationRequest, OperationResult};
 
 use super::{PdnsStep, ServerFact, ZoneCount, impossible, wrong};
-use crate::{command_error::CommandError, config::Overrides, remote};
+use crate::{
+    command_error::CommandError,
+    config::Overrides,
+    remote::{self, only},
+};
 
 /// Returns the steps of a command.
 pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
@@ -140,12 +142,8 @@ xfr-queue                           the status of zones that are transferred
 
 /// Sends NOTIFY for all zones that have servers to notify.
 pub(super) fn notify_all(overrides: &Overrides) -> Result<String, CommandError> {
-    let mut zones = Vec::new();
-    remote::send(OperationRequest::ZoneList, overrides, &mut |item| {
-        if let ListedItem::Zone(zone) = item {
-            zones.push(zone.name);
-        }
-    })?;
+    let zones = remote::list(OperationRequest::ZoneList, overrides, only!(Zone))?;
+    let mut zones: Vec<String> = zones.into_iter().map(|zone| zone.name).collect();
     zones.dedup();
     for zone in &zones {
         let request = OperationRequest::ZoneNotify { zone: zone.clone() };

@@ -17,7 +17,11 @@ use nameward_wire::{Name, NameBuf, Type};
 
 use super::bare;
 use crate::cli::key::read_key;
-use crate::{command_error::CommandError, config::Overrides, remote};
+use crate::{
+    command_error::CommandError,
+    config::Overrides,
+    remote::{self, only},
+};
 
 /// The header of the key table.
 const HEAD: &str =
@@ -110,20 +114,25 @@ fn keys_of(zone: &str, overrides: &Overrides) -> Result<Vec<ListedZoneKey>, Comm
     keys(Some(zone.into()), overrides)
 }
 
-fn keys(zone: Option<String>, overrides: &Overrides) -> Result<Vec<ListedZoneKey>, CommandError> {
-    let mut keys = Vec::new();
-    let request = OperationRequest::KeyList { zone };
-    let listed = remote::send(request, overrides, &mut |item| {
-        if let ListedItem::ZoneKey(key) = item {
-            keys.push(key);
-        }
-    });
+/// Replaces an error of one kind by an empty list.
+fn unless_failed<T>(
+    listed: Result<Vec<T>, CommandError>,
+    kind: ErrorKind,
+) -> Result<Vec<T>, CommandError> {
     match listed {
-        Err(CommandError::Control(ControlError::Failed(error)))
-            if error.kind == ErrorKind::NotFound => {}
-        listed => drop(listed?),
+        Err(CommandError::Control(ControlError::Failed(error))) if error.kind == kind => {
+            Ok(Vec::new())
+        }
+        listed => listed,
     }
-    Ok(keys)
+}
+
+fn keys(zone: Option<String>, overrides: &Overrides) -> Result<Vec<ListedZoneKey>, CommandError> {
+    let request = OperationRequest::KeyList { zone };
+    unless_failed(
+        remote::list(request, overrides, only!(ZoneKey)),
+        ErrorKind::NotFound,
+    )
 }
 
 /// Returns the keys of one zone with PowerDNS' names for their roles: an algorithm that signs with keys of one kind
@@ -255,21 +264,14 @@ fn show_key(word: &str, key: &ListedZoneKey, text: &mut String) {
 }
 
 fn metadata(zone: &str, overrides: &Overrides) -> Result<Vec<(String, String)>, CommandError> {
-    let mut items = Vec::new();
     let (zone, kind) = (zone.into(), None);
     let request = OperationRequest::MetadataList { zone, kind };
-    let listed = remote::send(request, overrides, &mut |item| {
-        if let ListedItem::Metadata(item) = item {
-            items.push((item.kind, item.content));
-        }
+    let listed = remote::list(request, overrides, |item| match item {
+        ListedItem::Metadata(item) => Some((item.kind, item.content)),
+        _ => None,
     });
-    match listed {
-        // File zones have none.
-        Err(CommandError::Control(ControlError::Failed(error)))
-            if error.kind == ErrorKind::Refused => {}
-        listed => drop(listed?),
-    }
-    Ok(items)
+    // File zones have none.
+    unless_failed(listed, ErrorKind::Refused)
 }
 
 /// Returns PowerDNS' name for a zone kind.

@@ -1,12 +1,15 @@
 //! pdnsutil commands for TSIG keys, with its output: scripts parse secrets from it.
 
 use nameward_control::operations::{
-    ListedItem, ListedTsigKey, MetadataChange, MetadataRequest, OperationRequest, OperationResult,
-    SecretText,
+    ListedTsigKey, MetadataChange, MetadataRequest, OperationRequest, OperationResult, SecretText,
 };
 
 use super::bare;
-use crate::{command_error::CommandError, config::Overrides, remote};
+use crate::{
+    command_error::CommandError,
+    config::Overrides,
+    remote::{self, only},
+};
 
 /// A TSIG key command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,10 +47,7 @@ pub(super) fn answer(step: TsigStep, overrides: &Overrides) -> Result<String, Co
                 replace: true,
             };
             let key = key_of(request, overrides)?;
-            let secret = key
-                .secret
-                .map_or_else(String::new, |secret| secret.reveal().to_owned());
-            let name = bare(&key.name);
+            let (name, secret) = (bare(&key.name), secret_text(key.secret));
             Ok(format!(
                 "Create new TSIG key {name} {} {secret}\n",
                 key.algorithm
@@ -111,16 +111,15 @@ fn key_of(request: OperationRequest, overrides: &Overrides) -> Result<ListedTsig
 
 /// Lists the keys. Those of the configuration, whose secrets are not revealed, have an empty one.
 fn list(overrides: &Overrides) -> Result<String, CommandError> {
-    let mut lines = String::new();
     let request = OperationRequest::TsigList { secrets: true };
-    remote::send(request, overrides, &mut |item| {
-        if let ListedItem::TsigKey(key) = item {
-            let secret = key
-                .secret
-                .map_or_else(String::new, |secret| secret.reveal().to_owned());
-            let line = format!("{}. {}. {secret}\n", bare(&key.name), key.algorithm);
-            lines.push_str(&line);
-        }
-    })?;
-    Ok(lines)
+    let keys = remote::list(request, overrides, only!(TsigKey))?.into_iter();
+    let lines = keys.map(|key| {
+        let (name, secret) = (bare(&key.name), secret_text(key.secret));
+        format!("{name}. {}. {secret}\n", key.algorithm)
+    });
+    Ok(lines.collect())
+}
+
+fn secret_text(secret: Option<SecretText>) -> String {
+    secret.map_or_else(String::new, |secret| secret.reveal().to_owned())
 }
