@@ -12,10 +12,10 @@ mod attributes;
 mod audit_log;
 mod catalog;
 mod cookie;
-mod export;
+pub mod export;
 mod hash_password;
 mod health;
-mod import;
+pub mod import;
 mod key;
 mod logs;
 mod pdns;
@@ -214,7 +214,6 @@ enum CacheCommand {
     /// Flush all entries, those of a name, or with a trailing $ those at and below a name
     Flush {
         /// The name; NAME$ includes all names below it
-        #[arg(value_name = "NAME")]
         name: Option<String>,
         #[command(flatten)]
         remote: RemoteArguments,
@@ -232,7 +231,6 @@ enum DbCommand {
 #[derive(Args)]
 struct DbArguments {
     /// A SQLite file, postgres://user:password@host/database or mysql://user:password@host/database
-    #[arg(value_name = "DATABASE")]
     database: String,
 }
 
@@ -391,10 +389,13 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
         Command::AuditLog(arguments) => return arguments.run(form),
         Command::Db(command) => return database(&command, form),
         Command::State(command) => return state_directory::run(command, form),
-        Command::Import(command) => return crate::import::run(&command.order(), form),
+        Command::Import(command) => {
+            let (server, arguments) = command.split();
+            return crate::import::run(server, &arguments, form);
+        }
         Command::Export(command) => {
-            let (order, remote) = command.order();
-            return crate::export::run(&order, &remote.overrides(), form);
+            let (target, arguments) = command.split();
+            return crate::export::run(target, arguments, form);
         }
         Command::Tls(command) => return tls::run(command, form),
         Command::HashPassword => return hash_password::run(form),

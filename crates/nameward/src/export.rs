@@ -15,12 +15,12 @@ mod nsd;
 mod pdns;
 mod peers;
 
-use nameward_base::text::counted;
+use nameward_base::{file, text::counted};
 use std::{
-    fs::{self, DirBuilder, OpenOptions},
-    io::{self, Write},
+    fs::{self, DirBuilder},
+    io,
     net::IpAddr,
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -32,30 +32,13 @@ use nameward_zone::{AccessEntry, AccessList, AccessWord};
 use serde_json::json;
 
 use crate::{
-    cli::print::{OutputForm, Printer},
+    cli::{
+        export::ExportArguments,
+        print::{OutputForm, Printer, exit_code},
+    },
     command_error::CommandError,
-    config::Overrides,
+    import::OtherServer,
 };
-
-/// The server that takes over.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum TargetServer {
-    PowerDns,
-    Bind,
-    Nsd,
-    Knot,
-}
-
-/// A request to export zones.
-pub struct ExportOrder {
-    pub target: TargetServer,
-    /// The zones; all if empty.
-    pub zones: Vec<String>,
-    /// The view whose versions of zones are exported in place of the common ones.
-    pub view: Option<String>,
-    /// The directory to write to.
-    pub out: PathBuf,
-}
 
 /// A zone for another server.
 struct ExportedZone {
@@ -105,18 +88,23 @@ type ExportedFile = (PathBuf, Vec<u8>, u32);
 
 /// Collects, writes and reports. The exit code is not 0 if something is not exported.
 pub fn run(
-    order: &ExportOrder,
-    overrides: &Overrides,
+    target: OtherServer,
+    arguments: ExportArguments,
     form: OutputForm,
 ) -> Result<ExitCode, CommandError> {
-    let mut server = gather::collect(order, overrides)?;
+    let mut server = gather::collect(target, arguments)?;
     server.leave_out_tls_conditions();
-    let fragments = match order.target {
-        TargetServer::Bind => bind::write(&mut server),
-        TargetServer::Knot => knot::write(&mut server),
-        TargetServer::Nsd => nsd::write(&mut server),
-        TargetServer::PowerDns => pdns::write(&mut server),
+    let write = match target {
+        OtherServer::Bind => bind::write,
+        OtherServer::Knot => knot::write,
+        OtherServer::Nsd => nsd::write,
+        OtherServer::PowerDns => pdns::write,
     };
+    let mut warnings = Vec::new();
+    let fragments = write(&server, &mut warnings);
+    warnings
+        .into_iter()
+        .for_each(|warning| server.warn(warning));
     let mut files: Vec<ExportedFile> = Vec::new();
     for zone in &server.zones {
         if let Some(text) = &zone.text {
@@ -146,12 +134,8 @@ pub fn run(
         let text = format!("exported {zones} to {}", server.out.display());
         printer.object(&object, text)
     };
-    print().map_err(CommandError::Output)?;
-    Ok(if server.warnings.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    print()?;
+    Ok(exit_code(server.warnings.is_empty()))
 }
 
 /// Returns the name of a zone's file in the export.
@@ -186,17 +170,7 @@ fn write_all(out: &Path, files: &[ExportedFile]) -> Result<(), CommandError> {
     }
     for (name, contents, mode) in files {
         let path = out.join(name);
-        let write = || {
-            let mut options = OpenOptions::new();
-            let mut file = options
-                .write(true)
-                .create_new(true)
-                .mode(*mode)
-                .open(&path)?;
-            file.write_all(contents)?;
-            file.sync_all()
-        };
-        write().map_err(failed(path.clone()))?;
+        file::write_new(&path, *mode, contents).map_err(failed(path))?;
     }
     fs::File::open(out)
         .and_then(|directory| directory.sync_all())
@@ -258,6 +232,11 @@ impl ExportedZone {
 
     fn also_notify(&self) -> &[RemoteServer] {
         self.terms.also_notify.as_deref().unwrap_or_default()
+    }
+
+    fn has_update_rules(&self) -> bool {
+        let rules = self.terms.update_rules.as_ref();
+        rules.is_some_and(|rules| !rules.is_empty())
     }
 
     /// Returns the active keys.

@@ -25,7 +25,10 @@ use serde_json::json;
 
 use crate::{
     check,
-    cli::print::{OutputForm, Printer},
+    cli::{
+        import::ImportArguments,
+        print::{OutputForm, Printer, exit_code},
+    },
     command_error::CommandError,
     config::{Config, error::ConfigError},
     privileges::UserAndGroup,
@@ -36,8 +39,8 @@ use signed_zones::SignedLocations;
 /// The directory for DNSSEC keys, in the state directory: the server replaces them.
 const DNSSEC_KEYS: &str = "dnssec-keys";
 
-/// The server to import from.
-#[derive(Clone, Copy)]
+/// Another name server.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum OtherServer {
     /// PowerDNS Authoritative.
     PowerDns,
@@ -49,40 +52,28 @@ pub enum OtherServer {
     Knot,
 }
 
-/// Input and output of an import.
-pub struct ImportOrder {
-    /// The server the configuration is for.
-    pub server: OtherServer,
-    /// The configuration file.
-    pub file: PathBuf,
-    /// The output directory.
-    pub out: PathBuf,
-    /// If set, nothing is written.
-    pub is_dry_run: bool,
-    /// The state directory of the new server.
-    pub state_directory: PathBuf,
-    /// The user that the new server runs as, if given.
-    pub user: Option<String>,
-}
-
 /// Reads, reports and writes. The exit code is not 0 while something would leak or break.
-pub fn run(order: &ImportOrder, form: OutputForm) -> Result<ExitCode, CommandError> {
+pub fn run(
+    server: OtherServer,
+    arguments: &ImportArguments,
+    form: OutputForm,
+) -> Result<ExitCode, CommandError> {
     let mut printer = Printer::new(form);
-    let read: fn(&Path, &mut dyn Files) -> ImportedServer = match order.server {
+    let read: fn(&Path, &mut dyn Files) -> ImportedServer = match server {
         OtherServer::PowerDns => pdns::read,
         OtherServer::Bind => bind::read,
         OtherServer::Nsd => nsd::read,
         OtherServer::Knot => knot::read,
     };
     // Absolute, so that paths in the new file do not depend on its location.
-    let mut moved = read(&absolute(&order.file), &mut OnDisk);
+    let mut moved = read(&absolute(&arguments.file), &mut OnDisk);
     if !moved.errors.is_empty() {
-        check::print(&moved.errors, &mut printer).map_err(CommandError::Output)?;
+        check::print(&moved.errors, &mut printer)?;
         return Ok(ExitCode::FAILURE);
     }
     databases::survey_all(&mut moved);
-    let base = absolute(&order.out);
-    let dnssec_keys = absolute(&order.state_directory).join(DNSSEC_KEYS);
+    let base = absolute(&arguments.out);
+    let dnssec_keys = absolute(&arguments.state_directory).join(DNSSEC_KEYS);
     let places = SignedLocations {
         out: &base,
         keys: &dnssec_keys,
@@ -90,23 +81,23 @@ pub fn run(order: &ImportOrder, form: OutputForm) -> Result<ExitCode, CommandErr
     let mut files = signed_zones::convert(&mut moved, &places);
     files.extend(generated_files(&mut moved, &base));
     catalogs::convert(&mut moved);
-    let user = output::server_user(order.user.as_deref())?;
+    let user = output::server_user(arguments.user.as_deref())?;
     if let Some(user) = user {
         note_unreadable(&mut moved, user);
     }
     let plan = |secrets| TomlPlan {
-        from: order.file.display().to_string(),
-        state_directory: order.state_directory.clone(),
+        from: arguments.file.display().to_string(),
+        state_directory: arguments.state_directory.clone(),
         secrets,
     };
     // The output must be a valid configuration. Secrets are not in files yet.
     let inline = moved.to_toml(&plan(SecretLocation::Inline));
     let refused = Config::parse(&inline, &base).err();
     let text = moved.to_toml(&plan(SecretLocation::Directory(KEYS.into())));
-    report(&moved.report, &mut printer).map_err(CommandError::Output)?;
+    report(&moved.report, &mut printer)?;
     let is_good = refused.is_none() && moved.report.count(ImportVerdict::Breaks) == 0;
-    if order.is_dry_run {
-        print_file(&text, form, &mut printer).map_err(CommandError::Output)?;
+    if arguments.dry_run {
+        print_file(&text, form, &mut printer)?;
     } else {
         let output = ImportOutput {
             out: &base,
@@ -114,28 +105,19 @@ pub fn run(order: &ImportOrder, form: OutputForm) -> Result<ExitCode, CommandErr
             user,
         };
         let sample = output.write(&text, &moved, &files)?;
-        let path = order.out.join(FILE_NAME);
+        let path = arguments.out.join(FILE_NAME);
         let object = json!({ "written": path, "sample": sample });
         let kept = match sample {
             Some(sample) => format!("; the packaged sample is now {}", sample.display()),
             None => String::new(),
         };
-        printer
-            .object(&object, format_args!("wrote {}{kept}", path.display()))
-            .map_err(CommandError::Output)?;
+        printer.object(&object, format_args!("wrote {}{kept}", path.display()))?;
     }
     if let Some(problems) = refused {
         let message = ConfigError::Wrong(FILE_NAME.into(), problems).to_string();
-        let object = json!({ "severity": "error", "message": message });
-        printer
-            .object(&object, message)
-            .map_err(CommandError::Output)?;
+        printer.message("error", &message)?;
     }
-    Ok(if is_good {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit_code(is_good))
 }
 
 /// Returns the files of zones that the other server has in another form, and sets their paths.

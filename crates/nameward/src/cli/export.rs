@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::target::RemoteArguments;
-use crate::export::{ExportOrder, TargetServer};
+use crate::import::OtherServer;
 
 #[derive(Subcommand)]
 pub enum ExportCommand {
@@ -23,32 +23,25 @@ pub enum ExportCommand {
 pub struct ExportArguments {
     /// The zones; all by default
     #[arg(value_name = "ZONE")]
-    zones: Vec<String>,
+    pub zones: Vec<String>,
     /// Export what the clients of a view get: its zone versions, and the common versions of other zones
     #[arg(long)]
-    view: Option<String>,
+    pub view: Option<String>,
     /// The directory to write to
     #[arg(long, value_name = "DIR")]
-    out: PathBuf,
+    pub out: PathBuf,
     #[command(flatten)]
-    remote: RemoteArguments,
+    pub remote: RemoteArguments,
 }
 
 impl ExportCommand {
-    /// Returns the requested export, and the server it is for.
-    pub fn order(self) -> (ExportOrder, RemoteArguments) {
-        let (target, arguments) = match self {
-            Self::Pdns(arguments) => (TargetServer::PowerDns, arguments),
-            Self::Bind(arguments) => (TargetServer::Bind, arguments),
-            Self::Nsd(arguments) => (TargetServer::Nsd, arguments),
-            Self::Knot(arguments) => (TargetServer::Knot, arguments),
-        };
-        let order = ExportOrder {
-            target,
-            zones: arguments.zones,
-            view: arguments.view,
-            out: arguments.out,
-        };
-        (order, arguments.remote)
+    /// Returns the server that takes over, and what it takes.
+    pub fn split(self) -> (OtherServer, ExportArguments) {
+        match self {
+            Self::Pdns(arguments) => (OtherServer::PowerDns, arguments),
+            Self::Bind(arguments) => (OtherServer::Bind, arguments),
+            Self::Nsd(arguments) => (OtherServer::Nsd, arguments),
+            Self::Knot(arguments) => (OtherServer::Knot, arguments),
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::import::{ImportOrder, OtherServer};
+use crate::import::OtherServer;
 
 #[derive(Subcommand)]
 pub enum ImportCommand {
@@ -21,38 +21,29 @@ pub enum ImportCommand {
 #[derive(Args)]
 pub struct ImportArguments {
     /// Configuration file of the other server
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    pub file: PathBuf,
     /// Print the report and the nameward.toml without writing files
     #[arg(long)]
-    dry_run: bool,
+    pub dry_run: bool,
     /// The directory for nameward.toml, TSIG secrets and copies of signed zones
     #[arg(long, value_name = "DIR", default_value = ".")]
-    out: PathBuf,
+    pub out: PathBuf,
     /// State directory of the new server
     #[arg(long, value_name = "DIR", default_value = "/var/lib/nameward")]
-    state_directory: PathBuf,
+    pub state_directory: PathBuf,
     /// The user that the server runs as, which must be able to read the files (default: nameward, if it exists)
-    #[arg(long, value_name = "USER")]
-    user: Option<String>,
+    #[arg(long)]
+    pub user: Option<String>,
 }
 
 impl ImportCommand {
-    /// Returns the requested import.
-    pub fn order(self) -> ImportOrder {
-        let (server, arguments) = match self {
+    /// Returns the server to import from, and the rest of the command line.
+    pub fn split(self) -> (OtherServer, ImportArguments) {
+        match self {
             Self::Pdns(arguments) => (OtherServer::PowerDns, arguments),
             Self::Bind(arguments) => (OtherServer::Bind, arguments),
             Self::Nsd(arguments) => (OtherServer::Nsd, arguments),
             Self::Knot(arguments) => (OtherServer::Knot, arguments),
-        };
-        ImportOrder {
-            server,
-            file: arguments.file,
-            out: arguments.out,
-            is_dry_run: arguments.dry_run,
-            state_directory: arguments.state_directory,
-            user: arguments.user,
         }
     }
 }

@@ -12,12 +12,11 @@ use nameward_zone::{AccessEntry, AccessList, AccessWord};
 
 use super::{
     ExportedFile, ExportedKey, ExportedServer, ExportedZone, bare, entries, is_any, network,
-    peers::{BindTls, expressible},
-    zone_file,
+    peers::BIND, zone_file,
 };
 
 /// Writes `named.conf.nameward`.
-pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
+pub fn write(server: &ExportedServer, warnings: &mut Vec<String>) -> Vec<ExportedFile> {
     let mut text = String::from("// Exported by nameward; include it in named.conf.\n");
     for key in &server.tsig_keys {
         let (name, algorithm, secret) = (bare(&key.name), &key.algorithm, &key.secret);
@@ -26,22 +25,18 @@ pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
             "key \"{name}\" {{ algorithm {algorithm}; secret \"{secret}\"; }};"
         );
     }
-    let mut warnings = Vec::new();
     let mut policies: Vec<(String, String)> = Vec::new();
     let mut zones = String::new();
     let mut tls = TlsBlocks::default();
     for zone in &server.zones {
         let mut context = (&mut policies, &mut tls);
-        zone_text(&mut zones, zone, server, &mut context, &mut warnings);
+        zone_text(&mut zones, zone, server, &mut context, warnings);
     }
     text.push_str(&tls.text());
     for (name, policy) in policies {
         let _ = writeln!(text, "dnssec-policy \"{name}\" {{ {policy} }};");
     }
     text.push_str(&zones);
-    warnings
-        .into_iter()
-        .for_each(|warning| server.warn(warning));
     let fragment = PathBuf::from("named.conf.nameward");
     let mut files = vec![(fragment, text.into_bytes(), 0o600)];
     for zone in &server.zones {
@@ -66,7 +61,7 @@ fn zone_text(
         let _ = writeln!(
             out,
             "    type secondary;\n    primaries {{ {} }};",
-            tls.servers(&expressible::<BindTls>(zone, zone.primaries(), warnings))
+            tls.servers(&BIND.expressible(zone, zone.primaries(), warnings))
         );
     } else {
         let file = server.out.join(zone_file(&zone.name));
@@ -86,16 +81,11 @@ fn zone_text(
     let transfer = zone.terms.allow_transfer.as_ref().map(AccessList::entries);
     let transfer = match_list(&transfer.unwrap_or_default());
     let _ = writeln!(out, "    allow-transfer {{ {transfer} }};");
-    let notified = expressible::<BindTls>(zone, zone.also_notify(), warnings);
+    let notified = BIND.expressible(zone, zone.also_notify(), warnings);
     if !notified.is_empty() {
         let _ = writeln!(out, "    also-notify {{ {} }};", tls.servers(&notified));
     }
-    if zone
-        .terms
-        .update_rules
-        .as_ref()
-        .is_some_and(|rules| !rules.is_empty())
-    {
+    if zone.has_update_rules() {
         warnings.push(format!("zone {name}: update_policy not converted"));
     }
     if zone.is_signed() {

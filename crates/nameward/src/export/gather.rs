@@ -6,8 +6,8 @@ use std::env;
 use data_encoding::BASE64;
 use nameward_control::{
     operations::{
-        ErrorKind, ListedItem, ListedKind, ListedZone, ListedZoneKey, ListedZoneStatus,
-        OperationError, OperationRequest, OperationResult, zone_name,
+        ErrorKind, ListedKind, ListedZone, ListedZoneStatus, OperationError, OperationRequest,
+        OperationResult, zone_name,
     },
     socket::ControlError,
 };
@@ -17,17 +17,22 @@ use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::set_soa_serial;
 use nameward_zone::{RecordList, Serial, WireRecord};
 
-use super::{
-    ExportOrder, ExportedKey, ExportedServer, ExportedTsigKey, ExportedZone, TargetServer,
-};
+use super::{ExportedKey, ExportedServer, ExportedTsigKey, ExportedZone};
 use crate::{
+    cli::export::ExportArguments,
     command_error::CommandError,
     config::{Config, Overrides, location},
-    remote, zone_commands,
+    import::OtherServer,
+    remote::{self, only},
+    zone_commands,
 };
 
 /// Collects everything that is requested.
-pub fn collect(order: &ExportOrder, overrides: &Overrides) -> Result<ExportedServer, CommandError> {
+pub fn collect(
+    target: OtherServer,
+    arguments: ExportArguments,
+) -> Result<ExportedServer, CommandError> {
+    let overrides = &arguments.remote.overrides();
     let mut with_file = overrides.clone();
     with_file.file = with_file.file.or_else(location::default_file);
     if with_file.file.is_none() {
@@ -37,16 +42,11 @@ pub fn collect(order: &ExportOrder, overrides: &Overrides) -> Result<ExportedSer
     let config = Config::load(&with_file)?;
     let here = env::current_dir().unwrap_or_default();
     let mut server = ExportedServer {
-        out: here.join(&order.out),
+        out: here.join(&arguments.out),
         ..ExportedServer::default()
     };
-    let mut listed: Vec<ListedZone> = Vec::new();
-    remote::send(OperationRequest::ZoneList, overrides, &mut |item| {
-        if let ListedItem::Zone(zone) = item {
-            listed.push(zone);
-        }
-    })?;
-    let requested: Vec<NameBuf> = order
+    let mut listed = remote::list(OperationRequest::ZoneList, overrides, only!(Zone))?;
+    let requested: Vec<NameBuf> = arguments
         .zones
         .iter()
         .map(|zone| zone_name(zone))
@@ -58,7 +58,7 @@ pub fn collect(order: &ExportOrder, overrides: &Overrides) -> Result<ExportedSer
     }
     listed.sort_by(|one, other| one.name.cmp(&other.name));
     listed.dedup_by(|one, other| one.name == other.name);
-    let versions = match &order.view {
+    let versions = match &arguments.view {
         Some(view) => versions_in(view, overrides)?,
         None => Vec::new(),
     };
@@ -73,11 +73,11 @@ pub fn collect(order: &ExportOrder, overrides: &Overrides) -> Result<ExportedSer
         match in_view {
             // Clients of the view get another version.
             Some(version) if *version != id => {}
-            None if id != name && order.view.is_some() => {}
+            None if id != name && arguments.view.is_some() => {}
             None if id != name => server.warn(format!(
                 "zone {id}: versions for views are exported with --view"
             )),
-            _ => collect_zone(&mut server, zone, id, (order, &config, overrides))?,
+            _ => collect_zone(&mut server, zone, id, (target, &config, overrides))?,
         }
     }
     collect_tsig(&mut server, &config, overrides)?;
@@ -86,16 +86,10 @@ pub fn collect(order: &ExportOrder, overrides: &Overrides) -> Result<ExportedSer
 
 /// Returns the versions of zones that a view has.
 fn versions_in(view: &str, overrides: &Overrides) -> Result<Vec<NameBuf>, CommandError> {
-    let mut found = None;
-    remote::send(OperationRequest::ViewList, overrides, &mut |item| {
-        if let ListedItem::View(listed) = item
-            && listed.name == view
-        {
-            found = Some(listed.zones);
-        }
-    })?;
-    let zones = found.ok_or_else(|| OperationError::not_found(format!("no such view {view:?}")))?;
-    let zones = zones.iter().map(|zone| zone_name(zone));
+    let views = remote::list(OperationRequest::ViewList, overrides, only!(View))?;
+    let found = views.into_iter().find(|listed| listed.name == view);
+    let found = found.ok_or_else(|| OperationError::not_found(format!("no such view {view:?}")))?;
+    let zones = found.zones.iter().map(|zone| zone_name(zone));
     Ok(zones.collect::<Result<_, OperationError>>()?)
 }
 
@@ -104,7 +98,7 @@ fn collect_zone(
     server: &mut ExportedServer,
     listed: &ListedZone,
     id: NameBuf,
-    (order, config, overrides): (&ExportOrder, &Config, &Overrides),
+    (target, config, overrides): (OtherServer, &Config, &Overrides),
 ) -> Result<(), CommandError> {
     let name = NameBuf::from(id.as_name().zone());
     let own = config.zones.iter().find(|zone| zone.name.0 == id);
@@ -128,7 +122,7 @@ fn collect_zone(
         let backend = at.checked_sub(1).and_then(|at| config.backends.get(at));
         backend.is_some_and(|backend| backend.path.is_some() || !backend.url.reveal().is_empty())
     };
-    if is_in_database && order.target == TargetServer::PowerDns {
+    if is_in_database && target == OtherServer::PowerDns {
         let text =
             "database zones are not exported: PowerDNS can serve them from the same database";
         server.warn(text.into());
@@ -204,37 +198,26 @@ fn with_serial(records: &RecordList, serial: Serial) -> RecordList {
 
 /// Returns the status of a zone, which only the running server knows.
 fn status(name: &NameBuf, overrides: &Overrides) -> Result<ListedZoneStatus, CommandError> {
-    let mut found = None;
     let request = OperationRequest::ZoneStatus {
         zone: Some(name.to_string()),
         secondaries: false,
     };
-    remote::send(request, overrides, &mut |item| {
-        if let ListedItem::Status(status) = item {
-            found = Some(status);
-        }
-    })?;
+    let found = remote::list(request, overrides, only!(Status))?.pop();
     found.ok_or_else(|| OperationError::not_found(format!("zone {name} is not served")).into())
 }
 
 /// Returns the keys of a zone, with their private parts.
 fn keys(name: &NameBuf, overrides: &Overrides) -> Result<Vec<ExportedKey>, CommandError> {
-    let mut listed: Vec<ListedZoneKey> = Vec::new();
     let request = OperationRequest::KeyList {
         zone: Some(name.to_string()),
     };
-    let done = remote::send(request, overrides, &mut |item| {
-        if let ListedItem::ZoneKey(key) = item {
-            listed.push(key);
-        }
-    });
-    match done {
+    let listed = match remote::list(request, overrides, only!(ZoneKey)) {
         // A zone without keys is not signed.
         Err(
             CommandError::Control(ControlError::Failed(error)) | CommandError::Operation(error),
-        ) if error.kind == ErrorKind::NotFound => {}
-        done => drop(done?),
-    }
+        ) if error.kind == ErrorKind::NotFound => Vec::new(),
+        listed => listed?,
+    };
     let now = now_seconds();
     let mut keys = Vec::new();
     for key in listed.into_iter().filter(|key| key.problem.is_none()) {
@@ -304,14 +287,8 @@ fn collect_tsig(
             secret: BASE64.encode(key.secret.reveal()),
         });
     }
-    let mut listed = Vec::new();
     let request = OperationRequest::TsigList { secrets: true };
-    remote::send(request, overrides, &mut |item| {
-        if let ListedItem::TsigKey(key) = item {
-            listed.push(key);
-        }
-    })?;
-    for key in listed {
+    for key in remote::list(request, overrides, only!(TsigKey))? {
         match key.secret {
             Some(secret) => server.tsig_keys.push(ExportedTsigKey {
                 name: key.name,

@@ -7,8 +7,7 @@ use nameward_maintain::policy::RemoteServer;
 use nameward_zone::{AccessEntry, AccessWord};
 
 use super::{
-    ExportedFile, ExportedServer, ExportedZone, bare, entries, is_any, network,
-    peers::{KnotTls, expressible},
+    ExportedFile, ExportedServer, ExportedZone, bare, entries, is_any, network, peers::KNOT,
     zone_file,
 };
 
@@ -23,14 +22,13 @@ struct Sections {
 }
 
 /// Writes `knot.conf.nameward` and `import-keys`.
-pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
+pub fn write(server: &ExportedServer, warnings: &mut Vec<String>) -> Vec<ExportedFile> {
     let mut sections = Sections::default();
-    let mut warnings = Vec::new();
     let mut keys = String::from(
         "#!/bin/sh\n# Exported by nameward: imports the keys into Knot's database. Usage: import-keys KNOT.CONF\nset -eu\n",
     );
     for zone in &server.zones {
-        sections.zone(zone, server, &mut warnings);
+        sections.zone(zone, server, warnings);
         let is_combined = zone.has_combined_key();
         for key in &zone.keys {
             let file = server.out.join("keys").join(format!("{}.key", key.stem));
@@ -72,9 +70,6 @@ pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
             let _ = write!(text, "{name}:\n{section}");
         }
     }
-    warnings
-        .into_iter()
-        .for_each(|warning| server.warn(warning));
     let mut files = vec![(
         PathBuf::from("knot.conf.nameward"),
         text.into_bytes(),
@@ -103,8 +98,8 @@ impl Sections {
             }
         }
         let (masters, notified) = (zone.primaries(), zone.also_notify());
-        let masters = self.remotes(&expressible::<KnotTls>(zone, masters, warnings));
-        let notified = self.remotes(&expressible::<KnotTls>(zone, notified, warnings));
+        let masters = self.remotes(&KNOT.expressible(zone, masters, warnings));
+        let notified = self.remotes(&KNOT.expressible(zone, notified, warnings));
         let _ = writeln!(self.zones, "  - domain: {}", bare(&name));
         if !zone.is_transferred() {
             let file = server.out.join(zone_file(&zone.name));
@@ -124,12 +119,7 @@ impl Sections {
                  zonefile-sync: -1\n    journal-content: all"
             );
         }
-        if zone
-            .terms
-            .update_rules
-            .as_ref()
-            .is_some_and(|rules| !rules.is_empty())
-        {
+        if zone.has_update_rules() {
             warnings.push(format!("zone {name}: update_policy not converted"));
         }
     }

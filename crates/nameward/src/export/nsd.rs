@@ -7,12 +7,12 @@ use nameward_zone::{AccessEntry, AccessList, AccessWord};
 
 use super::{
     ExportedFile, ExportedServer, ExportedZone, bare, entries, is_any, network,
-    peers::{NsdTls, TlsDialect, WithoutTls, expressible},
+    peers::{NSD, WITHOUT_TLS},
     zone_file,
 };
 
 /// Writes `nsd.conf.nameward` and `sign-zones`.
-pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
+pub fn write(server: &ExportedServer, warnings: &mut Vec<String>) -> Vec<ExportedFile> {
     let mut text = String::from("# Exported by nameward; include it in nsd.conf.\n");
     for key in &server.tsig_keys {
         let (name, algorithm, secret) = (bare(&key.name), &key.algorithm, &key.secret);
@@ -26,9 +26,8 @@ pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
         "#!/bin/sh\n# Exported by nameward: NSD serves signatures and makes none. Run this before NSD starts, and again, with a \
          later\n# serial in the zone file, before the signatures end (30 days).\nset -eu\n",
     );
-    let mut warnings = Vec::new();
     for zone in &server.zones {
-        zone_text(&mut text, zone, server, &mut warnings);
+        zone_text(&mut text, zone, server, warnings);
         if zone.is_signed() {
             warnings.push(format!(
                 "zone {}: NSD does not sign: run sign-zones regularly, or sign on another server",
@@ -56,9 +55,6 @@ pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
         }
     }
     let is_signed = server.zones.iter().any(ExportedZone::is_signed);
-    warnings
-        .into_iter()
-        .for_each(|warning| server.warn(warning));
     let mut files = vec![(PathBuf::from("nsd.conf.nameward"), text.into_bytes(), 0o600)];
     if is_signed {
         files.push((PathBuf::from("sign-zones"), sign.into_bytes(), 0o755));
@@ -70,7 +66,7 @@ pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
 fn tls_auth(server: &ExportedServer) -> String {
     let primaries = server.zones.iter().flat_map(ExportedZone::primaries);
     let tls = primaries.filter_map(|primary| primary.tls.as_deref());
-    let tls: Vec<&PeerTls> = tls.filter(|tls| NsdTls::lacks(tls).is_none()).collect();
+    let tls: Vec<&PeerTls> = tls.filter(|tls| (NSD.lacks)(tls).is_none()).collect();
     let mut text = String::new();
     let files: BTreeSet<_> = tls.iter().map(|tls| tls.authorities.as_deref()).collect();
     for path in files.into_iter().flatten() {
@@ -114,7 +110,7 @@ fn zone_text(
         let file = server.out.join(zone_file(&zone.name));
         let _ = writeln!(out, "    zonefile: \"{}{end}\"", file.display());
     }
-    for remote in expressible::<NsdTls>(zone, zone.primaries(), warnings) {
+    for remote in NSD.expressible(zone, zone.primaries(), warnings) {
         let (ip, port) = (remote.address.ip(), remote.address.port());
         let key = with_key(remote.key.as_ref());
         let auth = remote.tls.as_ref().and_then(|tls| tls.name.as_deref());
@@ -124,7 +120,7 @@ fn zone_text(
             "    request-xfr: {ip}@{port} {key}{auth}\n    allow-notify: {ip} {key}"
         );
     }
-    for remote in expressible::<WithoutTls>(zone, zone.also_notify(), warnings) {
+    for remote in WITHOUT_TLS.expressible(zone, zone.also_notify(), warnings) {
         let (ip, port) = (remote.address.ip(), remote.address.port());
         let _ = writeln!(
             out,
@@ -161,13 +157,7 @@ fn zone_text(
     for line in lines {
         let _ = writeln!(out, "    allow-query: {line}");
     }
-    if entries(zone.terms.allow_update.as_ref()).is_some()
-        || zone
-            .terms
-            .update_rules
-            .as_ref()
-            .is_some_and(|rules| !rules.is_empty())
-    {
+    if entries(zone.terms.allow_update.as_ref()).is_some() || zone.has_update_rules() {
         warnings.push(format!("zone {name}: NSD does not support dynamic updates"));
     }
 }

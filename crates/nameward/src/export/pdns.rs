@@ -5,13 +5,12 @@ use std::{fmt::Write, path::PathBuf};
 use nameward_zone::{AccessList, AccessWord};
 
 use super::{
-    ExportedFile, ExportedServer, ExportedZone, bare, is_any, network,
-    peers::{WithoutTls, expressible},
+    ExportedFile, ExportedServer, ExportedZone, bare, is_any, network, peers::WITHOUT_TLS,
     zone_file,
 };
 
 /// Writes `load-into-pdns`.
-pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
+pub fn write(server: &ExportedServer, warnings: &mut Vec<String>) -> Vec<ExportedFile> {
     let mut text = String::from(
         "#!/bin/sh\n# Exported by nameward: loads zones, DNSSEC keys and TSIG keys with pdnsutil.\n# Usage: load-into-pdns \
          [OPTION OF PDNSUTIL]..., as --config-dir=/etc/powerdns\nset -eu\n",
@@ -23,13 +22,9 @@ pub fn write(server: &mut ExportedServer) -> Vec<ExportedFile> {
             "pdnsutil \"$@\" import-tsig-key '{name}' {algorithm} '{secret}'"
         );
     }
-    let mut warnings = Vec::new();
     for zone in &server.zones {
-        zone_lines(&mut text, zone, server, &mut warnings);
+        zone_lines(&mut text, zone, server, warnings);
     }
-    warnings
-        .into_iter()
-        .for_each(|warning| server.warn(warning));
     vec![(PathBuf::from("load-into-pdns"), text.into_bytes(), 0o700)]
 }
 
@@ -85,7 +80,7 @@ fn secondary_lines(
     warnings: &mut Vec<String>,
     mut run: impl FnMut(&str),
 ) {
-    let remotes = expressible::<WithoutTls>(zone, zone.primaries(), warnings);
+    let remotes = WITHOUT_TLS.expressible(zone, zone.primaries(), warnings);
     let primaries: Vec<String> = { remotes.iter() }
         .map(|remote| remote.address.to_string())
         .collect();
@@ -135,7 +130,7 @@ fn metadata_lines(
             }
         }
     }
-    let notified = expressible::<WithoutTls>(zone, zone.also_notify(), warnings);
+    let notified = WITHOUT_TLS.expressible(zone, zone.also_notify(), warnings);
     let notified: Vec<String> = { notified.iter() }
         .map(|remote| remote.address.to_string())
         .collect();
