@@ -80,35 +80,34 @@ pub enum ZoneType {
     DelegationOnly,
 }
 
+/// The keywords of zone types; the first one of each is the new spelling.
+const ZONE_TYPES: [(&str, ZoneType); 12] = [
+    ("primary", ZoneType::Primary),
+    ("master", ZoneType::Primary),
+    // A PowerDNS keyword, whose bind backend reads such files too.
+    ("native", ZoneType::Primary),
+    ("secondary", ZoneType::Secondary),
+    ("slave", ZoneType::Secondary),
+    ("mirror", ZoneType::Mirror),
+    ("hint", ZoneType::Hint),
+    ("forward", ZoneType::Forward),
+    ("stub", ZoneType::Stub),
+    ("static-stub", ZoneType::StaticStub),
+    ("redirect", ZoneType::Redirect),
+    ("delegation-only", ZoneType::DelegationOnly),
+];
+
 impl ZoneType {
     fn parse(word: &[u8]) -> Option<Self> {
-        Some(match word.to_ascii_lowercase().as_slice() {
-            // `native` is a PowerDNS keyword, whose bind backend reads such files too.
-            b"primary" | b"master" | b"native" => Self::Primary,
-            b"secondary" | b"slave" => Self::Secondary,
-            b"mirror" => Self::Mirror,
-            b"hint" => Self::Hint,
-            b"forward" => Self::Forward,
-            b"stub" => Self::Stub,
-            b"static-stub" => Self::StaticStub,
-            b"redirect" => Self::Redirect,
-            b"delegation-only" => Self::DelegationOnly,
-            _ => return None,
-        })
+        let is_it = |(known, _): &&(&str, Self)| word.eq_ignore_ascii_case(known.as_bytes());
+        ZONE_TYPES.iter().find(is_it).map(|(_, kind)| *kind)
     }
 
     fn as_str(self) -> &'static str {
-        match self {
-            Self::Primary => "primary",
-            Self::Secondary => "secondary",
-            Self::Mirror => "mirror",
-            Self::Hint => "hint",
-            Self::Forward => "forward",
-            Self::Stub => "stub",
-            Self::StaticStub => "static-stub",
-            Self::Redirect => "redirect",
-            Self::DelegationOnly => "delegation-only",
-        }
+        let mut words = ZONE_TYPES.iter();
+        words
+            .find(|(_, kind)| *kind == self)
+            .map_or("", |(word, _)| word)
     }
 }
 
@@ -218,8 +217,7 @@ impl BindZone {
 
     /// Restricts the zone to the clients of the view.
     fn within(mut self, view: &View) -> Self {
-        let clients = view.clients.as_ref().map(|clients| &clients.list);
-        if let (Ok(clients), Ok(allowed)) = (clients, &mut self.allow_query)
+        if let (Ok(clients), Ok(allowed)) = (&view.clients, &mut self.allow_query)
             && !clients.is_any()
         {
             *allowed = Some(match allowed.take() {
@@ -243,7 +241,7 @@ struct View {
     is_internet: bool,
     spot: Spot,
     /// The clients it answers.
-    clients: Result<ViewClients, UnservableReason>,
+    clients: Result<Arc<AccessList>, UnservableReason>,
     /// Which requests are in it, for a migration of several views.
     requests: Result<ViewRequests, UnservableReason>,
 }
@@ -256,33 +254,16 @@ struct ViewRequests {
     destinations: Vec<IpAddr>,
 }
 
-/// The clients of a view.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct ViewClients {
-    list: Arc<AccessList>,
-}
-
-impl TakenView {
-    fn new(view: View) -> Self {
-        TakenView {
-            view,
-            zones: Vec::new(),
-        }
-    }
-}
-
 impl View {
     fn new(name: Option<String>, is_internet: bool, spot: Spot) -> Self {
-        let clients = ViewClients {
-            list: Arc::new(AccessList::any()),
-        };
+        let anybody = Arc::new(AccessList::any());
         Self {
             name,
             is_internet,
             spot,
-            clients: Ok(clients),
+            clients: Ok(Arc::clone(&anybody)),
             requests: Ok(ViewRequests {
-                clients: Arc::new(AccessList::any()),
+                clients: anybody,
                 destinations: Vec::new(),
             }),
         }
@@ -408,7 +389,11 @@ impl NamedConf {
     /// Returns all views with their zones, in order, and what is left of the configuration.
     fn take_views(self) -> (Vec<TakenView>, Taken) {
         let mut notes = ImportNotes::new(&self.files);
-        let mut taken: Vec<TakenView> = self.views.iter().cloned().map(TakenView::new).collect();
+        let views = self.views.iter().map(|view| TakenView {
+            view: view.clone(),
+            zones: Vec::new(),
+        });
+        let mut taken: Vec<_> = views.collect();
         for zone in &self.zones {
             match zone.in_view.as_deref() {
                 Some(view) => {

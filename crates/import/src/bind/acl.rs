@@ -80,16 +80,8 @@ pub(super) fn read_named(
     Ok((name.string().to_ascii_lowercase(), list))
 }
 
-/// Reads the entries of a list that has words before its braces.
-pub(super) fn read_block(
-    location: TextLocation,
-    block: &[ConfStatement<'_>],
-    file: usize,
-) -> Result<MatchList, ConfMistake> {
-    match_list(location, block, file)
-}
-
-fn match_list(
+/// Reads the entries of a list.
+pub(super) fn match_list(
     location: TextLocation,
     block: &[ConfStatement<'_>],
     file: usize,
@@ -221,8 +213,6 @@ pub(super) enum Unusable {
 #[derive(Debug, Clone)]
 pub(super) struct Resolved {
     pub list: Arc<AccessList>,
-    /// All clients are included, except those excluded by a negated entry.
-    pub is_for_all: bool,
     /// Location of a key, which matches no client here.
     pub key: Option<(usize, TextLocation)>,
 }
@@ -251,20 +241,15 @@ impl<'n> AclResolver<'n> {
     pub(super) fn new(
         named: &'n HashMap<String, MatchList>,
         interfaces: &'n [(IpAddr, u8)],
+        keys: KeyMatching,
     ) -> Self {
         Self {
             named,
             known: HashMap::new(),
             interfaces,
             entries: 0,
-            keys: KeyMatching::Nobody,
+            keys,
         }
-    }
-
-    /// Makes keys match signed requests.
-    pub(super) fn with_keys(mut self) -> Self {
-        self.keys = KeyMatching::Signed;
-        self
     }
 
     fn key_term(&self, name: &str) -> Option<AccessWord> {
@@ -279,7 +264,7 @@ impl<'n> AclResolver<'n> {
 
     fn resolve_within(&mut self, list: &MatchList, depth: usize) -> Result<Resolved, Unusable> {
         let mut entries = Vec::with_capacity(list.entries.len());
-        let (mut is_for_all, mut key) = (false, None);
+        let mut key = None;
         for entry in &list.entries {
             self.entries += 1;
             if self.entries > ENTRIES_MAX || depth == 0 {
@@ -316,24 +301,19 @@ impl<'n> AclResolver<'n> {
                 Element::Named(name) if name == "localnets" => self.local(true),
                 Element::Named(name) => {
                     let inner = self.named(name, (list.file, entry.location), depth)?;
-                    is_for_all |= inner.is_for_all && !is_negated;
                     key = key.or(inner.key);
                     AccessWord::List(AccessList::clone(&inner.list))
                 }
                 Element::List(inner) => {
                     let inner = self.resolve_within(inner, depth - 1)?;
-                    is_for_all |= inner.is_for_all && !is_negated;
                     key = key.or(inner.key);
                     AccessWord::List(AccessList::clone(&inner.list))
                 }
             };
-            let is_all = matches!(term, AccessWord::Any | AccessWord::Network(_, 0));
-            is_for_all |= is_all && !is_negated;
             entries.push(AccessEntry { is_negated, term });
         }
         Ok(Resolved {
             list: Arc::new(AccessList::new(&entries)),
-            is_for_all,
             key,
         })
     }

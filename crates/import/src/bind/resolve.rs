@@ -9,8 +9,8 @@ use std::{
 use nameward_zone::{AccessList, AccessWord};
 
 use super::{
-    BindZone, NamedConf, Spot, UnservableReason, ViewClients, ViewRequests, ZoneType,
-    acl::{AclResolver, MatchList, Resolved, Unusable},
+    BindZone, NamedConf, Spot, UnservableReason, ViewRequests, ZoneType,
+    acl::{AclResolver, KeyMatching, MatchList, Resolved, Unusable},
     inherited::{INLINE_SIGNING, Inherited, SIGNING},
     read::{NamedConfReader, RawZone, ViewMatch},
     remotes, settings,
@@ -22,8 +22,8 @@ impl NamedConfReader<'_> {
         let interfaces = self.interfaces();
         let acls = std::mem::take(&mut self.acls);
         let mut lists = Lists {
-            resolver: AclResolver::new(&acls, &interfaces),
-            keyed: AclResolver::new(&acls, &interfaces).with_keys(),
+            resolver: AclResolver::new(&acls, &interfaces, KeyMatching::Nobody),
+            keyed: AclResolver::new(&acls, &interfaces, KeyMatching::Signed),
             inherited: HashMap::new(),
             keys: Vec::new(),
         };
@@ -150,7 +150,7 @@ impl NamedConfReader<'_> {
         &mut self,
         matches: &ViewMatch,
         lists: &mut Lists<'_>,
-    ) -> Option<Result<ViewClients, UnservableReason>> {
+    ) -> Option<Result<Arc<AccessList>, UnservableReason>> {
         if let Some(spot) = matches.recursive_only {
             let reason = "match-recursive-only".into();
             return Some(Err(UnservableReason { spot, reason }));
@@ -167,9 +167,7 @@ impl NamedConfReader<'_> {
             }
         }
         match lists.resolve(matches.clients.as_ref()?) {
-            Ok(resolved) => Some(Ok(ViewClients {
-                list: resolved.list,
-            })),
+            Ok(resolved) => Some(Ok(resolved.list)),
             Err(unusable) => self.refuse(unusable).map(Err),
         }
     }

@@ -293,7 +293,7 @@ impl ServerStatements {
                 _ => false,
             });
             list = if is_known {
-                acl::read_block(statement.location(), block, spot.0).ok()
+                acl::match_list(statement.location(), block, spot.0).ok()
             } else {
                 None
             };
