@@ -17,12 +17,13 @@ pub mod nsd;
 pub mod pdns;
 pub(crate) mod peers;
 mod report;
+pub(crate) mod tables;
 mod texts;
 mod toml_text;
 mod yaml;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nameward_wire::{Name, NameBuf};
 
@@ -66,8 +67,34 @@ pub struct ImportedSetting {
     pub location: Option<ConfigLocation>,
 }
 
-/// A number with the same meaning here: the other server's name, table and key, factor, minimum and maximum.
-type NumberRow = (&'static str, (&'static str, &'static str), u64, u64, u64);
+/// Declares values of settings that are made of other types.
+macro_rules! values {
+    ($( $type:ty => $variant:ident; )+) => {$(
+        impl From<$type> for ImportedValue {
+            fn from(value: $type) -> Self {
+                Self::$variant(value.into())
+            }
+        }
+    )+};
+}
+
+values! {
+    &str => Text;
+    String => Text;
+    u64 => Number;
+    bool => Switch;
+    Vec<String> => Texts;
+    Vec<ImportedListener> => Listeners;
+}
+
+impl From<&Path> for ImportedValue {
+    fn from(path: &Path) -> Self {
+        Self::Text(path.to_string_lossy().into_owned())
+    }
+}
+
+/// The table of a setting, and its key.
+pub(crate) type SettingKey = (&'static str, &'static str);
 
 /// A TSIG key. The secret is in base64.
 #[derive(Clone, PartialEq, Eq)]
@@ -371,8 +398,8 @@ impl ImportedServer {
     pub(crate) fn take(
         &mut self,
         location: &ConfigLocation,
-        (table, key): (&'static str, &'static str),
-        value: ImportedValue,
+        (table, key): SettingKey,
+        value: impl Into<ImportedValue>,
         from: &str,
     ) {
         let text = format!("{from}: {key} in [{table}]");
@@ -384,8 +411,8 @@ impl ImportedServer {
     pub(crate) fn set(
         &mut self,
         location: Option<&ConfigLocation>,
-        (table, key): (&'static str, &'static str),
-        value: ImportedValue,
+        (table, key): SettingKey,
+        value: impl Into<ImportedValue>,
     ) {
         debug_assert!(
             toml_text::TABLES.contains(&table),
@@ -396,9 +423,90 @@ impl ImportedServer {
         self.settings.push(ImportedSetting {
             table,
             key,
-            value,
+            value: value.into(),
             location: location.cloned(),
         });
+    }
+
+    /// Returns the list that a setting has so far.
+    pub(crate) fn texts(&self, key: SettingKey) -> Vec<String> {
+        let mut settings = self.settings.iter();
+        match settings.find(|known| (known.table, known.key) == key) {
+            Some(ImportedSetting {
+                value: ImportedValue::Texts(texts),
+                ..
+            }) => texts.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Sets the certificate and key files of TLS listeners.
+    pub(crate) fn set_certificate<T: Into<ImportedValue>>(
+        &mut self,
+        location: &ConfigLocation,
+        (certificate, key): (T, T),
+    ) {
+        self.set(Some(location), ("tls", "certificate"), certificate);
+        self.set(Some(location), ("tls", "key"), key);
+    }
+
+    /// Adds a line to the report.
+    pub(crate) fn note(
+        &mut self,
+        verdict: ImportVerdict,
+        location: &ConfigLocation,
+        text: impl Into<String>,
+    ) {
+        self.report.add(verdict, location, text);
+    }
+
+    /// Reports a list, template or pattern that zones may refer to.
+    pub(crate) fn note_use(&mut self, location: &ConfigLocation, what: &str, is_used: bool) {
+        let (verdict, end) = if is_used {
+            (ImportVerdict::Taken, "used by its zones")
+        } else {
+            (ImportVerdict::NotNeeded, "unused")
+        };
+        self.note(verdict, location, format!("{what}: {end}"));
+    }
+
+    /// Reports a zone that would leak or break.
+    pub(crate) fn omit_zone(
+        &mut self,
+        name: &str,
+        location: &ConfigLocation,
+        reason: impl std::fmt::Display,
+    ) {
+        let text = format!("zone {name} omitted: {reason}");
+        self.note(ImportVerdict::Breaks, location, text);
+    }
+
+    /// Adds a TSIG key and reports it. Other servers spell the algorithm in any case, and MD5 as RFC 8945 does.
+    pub(crate) fn take_key(&mut self, mut key: ImportedKey) {
+        key.algorithm.make_ascii_lowercase();
+        if key.algorithm == "hmac-md5.sig-alg.reg.int" {
+            key.algorithm = "hmac-md5".into();
+        }
+        let text = format!("key {}", key.name);
+        self.note(ImportVerdict::Taken, &key.location, text);
+        self.keys.push(key);
+    }
+
+    /// Checks whether a policy was converted.
+    pub(crate) fn has_policy(&self, name: &str) -> bool {
+        self.policies.iter().any(|known| known.name == name)
+    }
+
+    /// Adds a policy, and reports it with the differences.
+    pub(crate) fn take_policy(&mut self, policy: ImportedPolicy, changes: &[String], from: &str) {
+        let mut text = format!("{from} {}: [[dnssec_policy]]", policy.name);
+        let mut verdict = ImportVerdict::Taken;
+        if !changes.is_empty() {
+            text += &format!(": {}", changes.join("; "));
+            verdict = ImportVerdict::Changed;
+        }
+        self.note(verdict, &policy.location, text);
+        self.policies.push(policy);
     }
 
     /// Adds a zone and reports it.

@@ -23,8 +23,8 @@ pub(super) struct PolicyStatement {
 /// set.
 pub(super) fn built_in() -> PolicySettings {
     vec![
-        ("signature_refresh", ImportedValue::Number(5 * DAY)),
-        ("propagation_delay", ImportedValue::Number(300)),
+        ("signature_refresh", (5 * DAY).into()),
+        ("propagation_delay", 300.into()),
     ]
 }
 
@@ -63,9 +63,9 @@ struct PolicyReader {
 }
 
 impl PolicyReader {
-    fn set(&mut self, key: &'static str, value: ImportedValue) {
+    fn set(&mut self, key: &'static str, value: impl Into<ImportedValue>) {
         self.settings.retain(|(known, _)| *known != key);
-        self.settings.push((key, value));
+        self.settings.push((key, value.into()));
     }
 
     fn statement(&mut self, word: &str, statement: &ConfStatement<'_>) {
@@ -91,7 +91,7 @@ impl PolicyReader {
             .first()
             .and_then(|text| seconds(text))
         {
-            Some(seconds) => self.set(key, ImportedValue::Number(seconds)),
+            Some(seconds) => self.set(key, seconds),
             None => self.changes.push(format!("{word}: the default is used")),
         }
     }
@@ -113,7 +113,7 @@ impl PolicyReader {
                 words.get(at + 1)
             };
             let lifetime = after("lifetime").and_then(|text| seconds(text));
-            let lifetime = ImportedValue::Number(lifetime.unwrap_or(0));
+            let lifetime = lifetime.unwrap_or(0);
             match role.as_deref() {
                 Some("csk") => {
                     has_combined = true;
@@ -134,9 +134,7 @@ impl PolicyReader {
             let at = words.iter().position(|word| word == name);
             let bits = at.and_then(|at| words.get(at + 1)?.parse::<u64>().ok());
             match bits {
-                Some(bits @ (2048 | 3072 | 4096)) => {
-                    self.set("rsa_bits", ImportedValue::Number(bits))
-                }
+                Some(bits @ (2048 | 3072 | 4096)) => self.set("rsa_bits", bits),
                 Some(bits) => self
                     .changes
                     .push(format!("new RSA keys have 2048 bits instead of {bits}")),
@@ -144,10 +142,10 @@ impl PolicyReader {
             }
         }
         let scheme = if has_combined { "csk" } else { "ksk+zsk" };
-        self.set("keys", ImportedValue::Text(scheme.into()));
+        self.set("keys", scheme);
         match algorithms[..] {
             [] => {}
-            [name] => self.set("algorithm", ImportedValue::Text(name.into())),
+            [name] => self.set("algorithm", name),
             _ => self.refusal = Some("keys of more than one algorithm".into()),
         }
     }
@@ -163,7 +161,7 @@ impl PolicyReader {
         };
         let is_opt_out = matches!(after("optout"), Some("yes" | "true" | "1"));
         let denial = if is_opt_out { "nsec3-opt-out" } else { "nsec3" };
-        self.set("denial", ImportedValue::Text(denial.into()));
+        self.set("denial", denial);
         // BIND 9.18: five iterations and a salt of eight octets by default.
         if after("iterations") != Some("0") || after("salt-length") != Some("0") {
             let text = "NSEC3 without salt and extra iterations (RFC 9276)";

@@ -16,8 +16,10 @@ use super::{
 use crate::{
     Files,
     migrate::{
-        ConfigLocation, ImportVerdict, ImportedKey, ImportedKind, ImportedRemote, ImportedServer,
-        ImportedSettings, ImportedTls, ImportedValue, ImportedZone, full_name, peers,
+        ConfigLocation,
+        ImportVerdict::{self, Breaks, Changed, NotNeeded, NotPossible},
+        ImportedKey, ImportedKind, ImportedRemote, ImportedServer, ImportedSettings, ImportedTls,
+        ImportedZone, full_name, peers,
     },
 };
 
@@ -81,7 +83,7 @@ impl BindImporter {
 
     fn note(&mut self, verdict: ImportVerdict, spot: Spot, text: impl Into<String>) {
         let location = self.location(spot);
-        self.server.report.add(verdict, &location, text);
+        self.server.note(verdict, &location, text);
     }
 
     /// Reports the statements that others made use of: lists, zone defaults, directories.
@@ -98,22 +100,13 @@ impl BindImporter {
     fn server_statements(&mut self, statements: &ServerStatements) {
         for key in &statements.keys {
             let Some(name) = full_name(&key.name) else {
-                self.note(
-                    ImportVerdict::Breaks,
-                    key.spot,
-                    format!("invalid key name {:?}", key.name),
-                );
+                self.note(Breaks, key.spot, format!("invalid key name {:?}", key.name));
                 continue;
             };
-            // A hash length may follow, which truncates the MAC.
-            let algorithm = key.algorithm.to_ascii_lowercase();
-            self.note(ImportVerdict::Taken, key.spot, format!("key {name}"));
-            self.server.keys.push(ImportedKey {
+            self.server.take_key(ImportedKey {
                 name,
-                algorithm: match algorithm.as_str() {
-                    "hmac-md5.sig-alg.reg.int" => "hmac-md5".into(),
-                    _ => algorithm,
-                },
+                // A hash length may follow, which truncates the MAC.
+                algorithm: key.algorithm.clone(),
                 secret: key.secret.clone(),
                 location: self.location(key.spot),
             });
@@ -132,50 +125,30 @@ impl BindImporter {
 
     fn word(&mut self, spot: Spot, word: &str, value: &str) {
         let location = self.location(spot);
-        let text = ImportedValue::Text(match value {
-            "none" => String::new(),
-            value => value.to_string(),
-        });
-        let number = value.parse().map(ImportedValue::Number);
-        match (word, number) {
-            ("version", _) => self
-                .server
-                .take(&location, ("server", "version"), text, word),
+        let text = if value == "none" { "" } else { value };
+        let number = value.parse::<u64>();
+        let (verdict, text) = match (word, number) {
+            ("version", _) => {
+                let key = ("server", "version");
+                return self.server.take(&location, key, text, word);
+            }
             ("server-id", _) if value != "hostname" => {
-                self.server.take(&location, ("server", "nsid"), text, word);
+                return self.server.take(&location, ("server", "nsid"), text, word);
             }
             ("max-udp-size", Ok(number)) => {
-                self.server
-                    .take(&location, ("server", "udp_payload_max"), number, word);
+                let key = ("server", "udp_payload_max");
+                return self.server.take(&location, key, number, word);
             }
             ("tcp-clients", Ok(number)) => {
-                self.server
-                    .take(&location, ("server", "tcp_connections_max"), number, word);
+                let key = ("server", "tcp_connections_max");
+                return self.server.take(&location, key, number, word);
             }
-            ("recursion", _) if value == "no" => {
-                self.note(
-                    ImportVerdict::NotNeeded,
-                    spot,
-                    "recursion: off, as on this server",
-                );
-            }
-            ("recursion", _) => {
-                let text = "recursion: forwarded to a resolver: see [recursor]";
-                self.note(ImportVerdict::NotPossible, spot, text);
-            }
-            ("port" | "minimal-any", _) => {
-                self.note(
-                    ImportVerdict::NotNeeded,
-                    spot,
-                    format!("{word}: part of listen, or the default"),
-                );
-            }
-            _ => self.note(
-                ImportVerdict::NotPossible,
-                spot,
-                format!("{word}: set nsid in [server]"),
-            ),
-        }
+            ("recursion", _) if value == "no" => (NotNeeded, "off, as on this server"),
+            ("recursion", _) => (NotPossible, "forwarded to a resolver: see [recursor]"),
+            ("port" | "minimal-any", _) => (NotNeeded, "part of listen, or the default"),
+            _ => (NotPossible, "set nsid in [server]"),
+        };
+        self.note(verdict, spot, format!("{word}: {text}"));
     }
 
     fn zones(&mut self, conf: NamedConf, statements: &ServerStatements) {
@@ -187,8 +160,8 @@ impl BindImporter {
             conf.take()
         };
         if let Some(list) = &taken.blackhole {
-            let value = ImportedValue::Texts(spelled(list));
-            self.server.set(None, ("server", "blackhole"), value);
+            let key = ("server", "blackhole");
+            self.server.set(None, key, spelled(list));
         }
         for zone in &taken.zones {
             self.zone(zone, None, statements);
@@ -203,16 +176,13 @@ impl BindImporter {
                     "catalog-zones: members of {} omitted: only transferred catalogs are supported",
                     catalog.zone
                 );
-                self.note(ImportVerdict::Breaks, catalog.spot, text);
+                self.note(Breaks, catalog.spot, text);
             }
         }
         for note in taken.notes {
-            let location = ConfigLocation {
-                file: Arc::clone(&note.file),
-                line: note.line,
-            };
+            let location = ConfigLocation::new(&note.file, note.line);
             let (verdict, text) = verdict_of_message(&note.message);
-            self.server.report.add(verdict, &location, text);
+            self.server.note(verdict, &location, text);
         }
     }
 
@@ -241,7 +211,7 @@ impl BindImporter {
                     let (name, address) = (zone.name(), remote.address);
                     let tls = remote.tls.as_deref().unwrap_or_default();
                     let text = format!("zone {name}: {address} omitted: no tls statement {tls:?}");
-                    self.note(ImportVerdict::Breaks, zone.spot, text);
+                    self.note(Breaks, zone.spot, text);
                 }
             }
         }
@@ -295,8 +265,8 @@ impl BindImporter {
         }
         let name = moved.name.clone();
         if kind.is_transferred() && moved.terms.primaries.is_empty() {
-            let text = format!("zone {name} omitted: no primaries; it would never be transferred");
-            return self.note(ImportVerdict::Breaks, zone.spot, text);
+            let reason = "no primaries; it would never be transferred";
+            return self.server.omit_zone(&name, &moved.location, reason);
         }
         if let Some(catalog) = catalog.filter(|_| kind == ImportedKind::Consumer)
             && !self.has_members_of(catalog, zone)
@@ -307,15 +277,14 @@ impl BindImporter {
             match self.signing(zone, statements) {
                 Ok(signing) => moved.signing = Some(signing),
                 Err(reason) => {
-                    let text = format!("zone {name} omitted: {reason}");
-                    return self.note(ImportVerdict::Breaks, zone.spot, text);
+                    return self.server.omit_zone(&name, &moved.location, reason);
                 }
             }
         } else if zone.is_dynamic {
             let text = format!(
                 "zone {name}: BIND's journal is not read: run `rndc sync` before the import"
             );
-            self.note(ImportVerdict::Changed, zone.spot, text);
+            self.note(Changed, zone.spot, text);
         }
         moved.terms.allow_query = zone.allow_query().map(|list| spelled(list));
         if let Some(terms) = zone.terms.as_deref() {
@@ -333,7 +302,7 @@ impl BindImporter {
                 Some(Err(refusal)) => {
                     let text =
                         format!("zone {name}: {what} matches no clients: {}", refusal.reason);
-                    self.note(ImportVerdict::Breaks, refusal.spot, text);
+                    self.note(Breaks, refusal.spot, text);
                     Some(Vec::new())
                 }
             };
@@ -351,19 +320,19 @@ impl BindImporter {
             Some(Ok(rules)) => {
                 if rules.iter().any(|rule| rule.types.is_empty()) {
                     let text = "update-policy: a rule without types allows all types, including NS and SOA at the apex";
-                    self.note(ImportVerdict::Changed, spot, text);
+                    self.note(Changed, spot, text);
                 }
                 zone.terms.update_policy.clone_from(rules);
             }
             Some(Err(refusal)) => {
                 let text = format!("zone {name}: all updates are refused: {}", refusal.reason);
-                self.note(ImportVerdict::Breaks, refusal.spot, text);
+                self.note(Breaks, refusal.spot, text);
             }
         }
         if terms.allow_transfer.is_none() {
             let text = "a zone without allow-transfer: BIND before 9.20 allows transfers to any host, this server to \
                         none: set allow_transfer where a secondary needs it";
-            self.note(ImportVerdict::Changed, spot, text);
+            self.note(Changed, spot, text);
         }
         zone.terms.notify_name_servers = match (terms.notify.as_deref(), zone.kind) {
             (Some("no"), _) => {

@@ -1,131 +1,48 @@
 //! BIND statements that a migration does not convert: the outcome of each, and why.
 
-use crate::migrate::ImportVerdict;
+use crate::migrate::{
+    ImportVerdict::{self, Breaks, NotNeeded, NotPossible},
+    tables::{NO_EFFECT, Outcome, breaks, changed, not_needed, not_possible},
+};
 
-/// Statements that are not converted, with their outcome.
-const SKIPPED: &[(&str, ImportVerdict, &str)] = &[
-    (
-        "allow-new-zones",
-        ImportVerdict::Breaks,
-        "zones added with rndc addzone are stored elsewhere: add them to the configuration first",
-    ),
-    (
-        "allow-query-cache",
-        ImportVerdict::NotNeeded,
-        "no resolver cache",
-    ),
-    (
-        "allow-query-cache-on",
-        ImportVerdict::NotNeeded,
-        "no resolver cache",
-    ),
-    (
-        "allow-recursion",
-        ImportVerdict::NotPossible,
-        "recursion is forwarded to a resolver: see [recursor]",
-    ),
-    (
-        "check-names",
-        ImportVerdict::NotNeeded,
-        "names are not restricted",
-    ),
-    (
-        "controls",
-        ImportVerdict::NotNeeded,
-        "replaced by the control socket",
-    ),
-    (
-        "dlz",
-        ImportVerdict::Breaks,
-        "zones from other programs (DLZ, DynDB) are not supported",
-    ),
-    (
-        "dyndb",
-        ImportVerdict::Breaks,
-        "zones from other programs (DLZ, DynDB) are not supported",
-    ),
-    (
-        "forward",
-        ImportVerdict::NotPossible,
-        "recursion is forwarded to a resolver: see [recursor]",
-    ),
-    (
-        "forwarders",
-        ImportVerdict::NotPossible,
-        "recursion is forwarded to a resolver: see [recursor]",
-    ),
-    (
-        "http",
-        ImportVerdict::Changed,
-        "its path is used for listen-on with http; the limits are those of [server]",
-    ),
-    (
-        "logging",
-        ImportVerdict::NotPossible,
-        "the log goes to standard error (journald); set log_level in [server]",
-    ),
-    ("plugin", ImportVerdict::Breaks, "plugins are not supported"),
-    (
-        "rate-limit",
-        ImportVerdict::NotPossible,
-        "response rate limiting is not supported",
-    ),
-    (
-        "response-policy",
-        ImportVerdict::NotPossible,
-        "response policy zones are not supported",
-    ),
-    (
-        "server",
-        ImportVerdict::NotPossible,
-        "set the key of a server in primaries and also_notify",
-    ),
-    (
-        "statistics-channels",
-        ImportVerdict::NotPossible,
-        "statistics are on the web page: see [web]",
-    ),
-    (
-        "sortlist",
-        ImportVerdict::NotPossible,
-        "addresses are not sorted by client",
-    ),
-    (
-        "tls",
-        ImportVerdict::Changed,
-        "used for primaries, also-notify and listen-on, always with TLS 1.3",
-    ),
-    (
-        "transfer-source",
-        ImportVerdict::NotPossible,
-        "set source for each server in primaries",
-    ),
-    (
-        "transfer-source-v6",
-        ImportVerdict::NotPossible,
-        "set source for each server in primaries",
-    ),
-    (
-        "notify-source",
-        ImportVerdict::NotPossible,
-        "set source for each server in also_notify",
-    ),
-    (
-        "notify-source-v6",
-        ImportVerdict::NotPossible,
-        "set source for each server in also_notify",
-    ),
-    (
-        "max-journal-size",
-        ImportVerdict::NotNeeded,
-        "see [journal]",
-    ),
-    (
-        "ixfr-from-differences",
-        ImportVerdict::NotNeeded,
-        "differences are always computed",
-    ),
-];
+/// Returns the outcome for a statement that is not converted.
+fn outcome_of(keyword: &str) -> Outcome {
+    match keyword {
+        "allow-new-zones" => breaks(
+            "zones added with rndc addzone are stored elsewhere: add them to the configuration first",
+        ),
+        "allow-query-cache" | "allow-query-cache-on" => not_needed("no resolver cache"),
+        "allow-recursion" | "forward" | "forwarders" => {
+            not_possible("recursion is forwarded to a resolver: see [recursor]")
+        }
+        "check-names" => not_needed("names are not restricted"),
+        "controls" => not_needed("replaced by the control socket"),
+        "dlz" | "dyndb" => breaks("zones from other programs (DLZ, DynDB) are not supported"),
+        "http" => {
+            changed("its path is used for listen-on with http; the limits are those of [server]")
+        }
+        "logging" => {
+            not_possible("the log goes to standard error (journald); set log_level in [server]")
+        }
+        "plugin" => breaks("plugins are not supported"),
+        "rate-limit" => not_possible("response rate limiting is not supported"),
+        "response-policy" => not_possible("response policy zones are not supported"),
+        "server" => not_possible("set the key of a server in primaries and also_notify"),
+        "statistics-channels" => not_possible("statistics are on the web page: see [web]"),
+        "sortlist" => not_possible("addresses are not sorted by client"),
+        "tls" => changed("used for primaries, also-notify and listen-on, always with TLS 1.3"),
+        "transfer-source" | "transfer-source-v6" => {
+            not_possible("set source for each server in primaries")
+        }
+        "notify-source" | "notify-source-v6" => {
+            not_possible("set source for each server in also_notify")
+        }
+        "max-journal-size" => not_needed("see [journal]"),
+        "ixfr-from-differences" => not_needed("differences are always computed"),
+        _ if NOT_NEEDED.contains(&keyword) => NO_EFFECT,
+        _ => not_possible("no equivalent"),
+    }
+}
 
 /// Options about resolving, files and threads: nothing here depends on them.
 const NOT_NEEDED: &[&str] = &[
@@ -214,34 +131,20 @@ pub(super) fn verdict_of_message(message: &str) -> (ImportVerdict, String) {
         .any(|start| message.starts_with(start))
     {
         let verdict = match message {
-            _ if message.ends_with("type hint") || message.contains("class is not IN") => {
-                ImportVerdict::NotNeeded
-            }
-            _ if message.contains(": type ") => ImportVerdict::NotPossible,
-            _ => ImportVerdict::Breaks,
+            _ if message.ends_with("type hint") || message.contains("class is not IN") => NotNeeded,
+            _ if message.contains(": type ") => NotPossible,
+            _ => Breaks,
         };
         return (verdict, message.to_string());
     }
     if message.starts_with("a key in a client list") {
         return (
-            ImportVerdict::Breaks,
+            Breaks,
             "query access cannot depend on a key: such clients are refused".into(),
         );
     }
     let keyword = message.split(' ').next().unwrap_or_default();
     let subject = message.split(" ignored").next().unwrap_or(message);
-    if let Some((_, verdict, reason)) = SKIPPED.iter().find(|row| row.0 == keyword) {
-        return (*verdict, format!("{subject}: {reason}"));
-    }
-    if NOT_NEEDED.contains(&keyword) {
-        (
-            ImportVerdict::NotNeeded,
-            format!("{subject}: no effect on this server"),
-        )
-    } else {
-        (
-            ImportVerdict::NotPossible,
-            format!("{subject}: no equivalent"),
-        )
-    }
+    let (verdict, reason) = outcome_of(keyword);
+    (verdict, format!("{subject}: {reason}"))
 }

@@ -18,9 +18,13 @@ mod server;
 mod signing;
 mod zones;
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
-use super::{ConfigLocation, ImportVerdict, ImportedServer, texts::ConfigTexts};
+use super::{
+    ConfigLocation, ImportVerdict, ImportedServer,
+    tables::{NO_EFFECT, Outcome, not_needed, not_possible},
+    texts::ConfigTexts,
+};
 use crate::Files;
 
 /// Maximum number of entries in one configuration.
@@ -78,10 +82,7 @@ struct KnotReader<'f> {
 
 /// Reads a knot.conf and all files it includes.
 pub fn read(path: &Path, files: &mut dyn Files) -> ImportedServer {
-    let first = ConfigLocation {
-        file: Arc::from(&*path.to_string_lossy()),
-        line: 1,
-    };
+    let first = ConfigLocation::start_of(path);
     let mut reader = KnotReader {
         texts: ConfigTexts::new(files),
         server: ImportedServer::default(),
@@ -110,32 +111,26 @@ impl KnotReader<'_> {
                 | "keystore" | "mod-geoip" => {}
                 "mod-dnstap" => self.dnstap(item),
                 "xdp" => self.xdp(item),
-                "control" | "database" => {
-                    self.section(item, ImportVerdict::NotNeeded, "no effect on this server");
-                }
-                "statistics" => self.section(item, ImportVerdict::NotNeeded, "use /metrics"),
+                "control" | "database" => self.section(item, NO_EFFECT),
+                "statistics" => self.section(item, not_needed("use /metrics")),
                 name if name.starts_with("mod-") => {
-                    self.section(
-                        item,
-                        ImportVerdict::NotPossible,
-                        "modules are not supported",
-                    );
+                    self.section(item, not_possible("modules are not supported"));
                 }
-                _ => self.section(item, ImportVerdict::NotPossible, "no equivalent"),
+                _ => self.section(item, not_possible("no equivalent")),
             }
         }
         self.default_listeners();
         self.zones(&items);
     }
 
-    fn section(&mut self, item: &KnotItem, verdict: ImportVerdict, reason: &str) {
+    fn section(&mut self, item: &KnotItem, (verdict, reason): Outcome) {
         let text = format!("{}: {reason}", item.section);
-        self.server.report.add(verdict, &item.location, text);
+        self.server.note(verdict, &item.location, text);
     }
 
     fn note(&mut self, verdict: ImportVerdict, section: &str, entry: &KnotEntry, reason: &str) {
         let text = format!("{} of {section}: {reason}", entry.key);
-        self.server.report.add(verdict, &entry.location, text);
+        self.server.note(verdict, &entry.location, text);
     }
 
     fn wrong(&mut self, entry: &KnotEntry, expected: &str) {

@@ -14,7 +14,6 @@ mod zones;
 use std::{
     collections::{HashMap, HashSet},
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use super::{ConfigLocation, ImportedServer, ImportedTls, texts::ConfigTexts};
@@ -87,10 +86,7 @@ struct NsdReader<'f> {
 
 /// Reads an nsd.conf and all files it includes.
 pub fn read(path: &Path, files: &mut dyn Files) -> ImportedServer {
-    let first = ConfigLocation {
-        file: Arc::from(&*path.to_string_lossy()),
-        line: 1,
-    };
+    let first = ConfigLocation::start_of(path);
     let mut reader = NsdReader {
         texts: ConfigTexts::new(files),
         server: ImportedServer::default(),
@@ -117,10 +113,7 @@ impl NsdReader<'_> {
             return;
         };
         for (line, number) in text.lines().zip(1..) {
-            let location = ConfigLocation {
-                file: Arc::clone(&file),
-                line: number,
-            };
+            let location = ConfigLocation::new(&file, number);
             if self.texts.is_full() {
                 break;
             }

@@ -20,12 +20,16 @@ mod translate;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
-use super::{ConfigLocation, ImportVerdict, ImportedServer, texts::ConfigTexts};
+use super::{
+    ConfigLocation,
+    ImportVerdict::{self, NotNeeded, Taken},
+    ImportedServer,
+    texts::ConfigTexts,
+};
 use crate::Files;
-use table::{SettingOutcome, fate_of};
+use table::fate_of;
 
 /// Maximum number of settings in one configuration.
 const SETTINGS_MAX: usize = 10_000;
@@ -65,10 +69,7 @@ struct PdnsReader<'f> {
 
 /// Reads a pdns.conf and all files it includes.
 pub fn read(path: &Path, files: &mut dyn Files) -> ImportedServer {
-    let first = ConfigLocation {
-        file: Arc::from(&*path.to_string_lossy()),
-        line: 1,
-    };
+    let first = ConfigLocation::start_of(path);
     let mut reader = PdnsReader {
         texts: ConfigTexts::new(files),
         settings: BTreeMap::new(),
@@ -109,10 +110,7 @@ impl PdnsReader<'_> {
                 continue;
             }
             whole.push_str(line);
-            let location = ConfigLocation {
-                file: Arc::clone(&file),
-                line: begin,
-            };
+            let location = ConfigLocation::new(&file, begin);
             self.line(&std::mem::take(&mut whole), location);
         }
         self.texts.close();
@@ -141,8 +139,7 @@ impl PdnsReader<'_> {
         }
         if is_added && let Some(known) = self.settings.get(&name) {
             let text = format!("{name}: added to the value at {}", known.location);
-            self.repeated
-                .push((ImportVerdict::Taken, location.clone(), text));
+            self.repeated.push((Taken, location.clone(), text));
         }
         match self.settings.get_mut(&name).filter(|_| is_added) {
             Some(known) if known.value.is_empty() => known.value = value,
@@ -151,8 +148,7 @@ impl PdnsReader<'_> {
                 if let Some(known) = self.settings.get(&name) {
                     let text = format!("{name}: overridden at {location}");
                     let location = known.location.clone();
-                    self.repeated
-                        .push((ImportVerdict::NotNeeded, location, text));
+                    self.repeated.push((NotNeeded, location, text));
                 }
                 let setting = PdnsSetting {
                     value,
@@ -193,18 +189,14 @@ impl PdnsReader<'_> {
                 continue;
             }
             let (verdict, reason) = match fate_of(name) {
-                SettingOutcome::NotNeeded(reason) => (ImportVerdict::NotNeeded, reason),
-                _ if !setting.is_on() => (ImportVerdict::NotNeeded, "off"),
-                SettingOutcome::Changed(reason) => (ImportVerdict::Changed, reason),
-                SettingOutcome::NotPossible(reason) => (ImportVerdict::NotPossible, reason),
-                SettingOutcome::Breaks(reason) => (ImportVerdict::Breaks, reason),
-                SettingOutcome::Unknown => (ImportVerdict::NotPossible, "unknown setting"),
+                (verdict, _) if verdict != NotNeeded && !setting.is_on() => (NotNeeded, "off"),
+                outcome => outcome,
             };
             let text = format!("{name}: {reason}");
-            self.server.report.add(verdict, &setting.location, text);
+            self.server.note(verdict, &setting.location, text);
         }
         for (verdict, location, text) in std::mem::take(&mut self.repeated) {
-            self.server.report.add(verdict, &location, text);
+            self.server.note(verdict, &location, text);
         }
     }
 

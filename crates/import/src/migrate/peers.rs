@@ -132,6 +132,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn prefix_lengths_are_checked() {
+        let length = |text| network(text).map(|(_, length)| length);
+        assert_eq!(length("10.0.0.0/8"), Some(8));
+        assert_eq!(length("::1"), Some(128));
+        assert_eq!(length("10.0.0.0/33"), None);
+        assert_eq!(length("default"), None);
+    }
+
+    #[test]
     fn ranges_and_masks_become_networks() {
         for (text, expected) in [
             ("192.0.2.1", "192.0.2.1"),

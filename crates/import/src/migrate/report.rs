@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     fmt,
+    path::Path,
     sync::Arc,
 };
 
@@ -13,6 +14,21 @@ pub struct ConfigLocation {
     pub file: Arc<str>,
     /// The line, from 1.
     pub line: u32,
+}
+
+impl ConfigLocation {
+    pub(crate) fn new(file: &Arc<str>, line: u32) -> Self {
+        let file = Arc::clone(file);
+        Self { file, line }
+    }
+
+    /// Returns the start of a file.
+    pub(crate) fn start_of(path: &Path) -> Self {
+        Self {
+            file: path.to_string_lossy().into(),
+            line: 1,
+        }
+    }
 }
 
 impl fmt::Display for ConfigLocation {

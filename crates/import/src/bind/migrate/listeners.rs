@@ -6,7 +6,7 @@ use super::super::{
     Spot, acl,
     server_statements::{ListenStatement, ServerStatements},
 };
-use super::{BindImporter, ImportVerdict, ImportedValue, peers};
+use super::{BindImporter, Breaks, peers};
 
 /// The default port of DNS over TLS.
 const TLS_PORT: u16 = 853;
@@ -52,11 +52,11 @@ impl BindImporter {
                 match (addresses, &statement.tls) {
                     (None, _) => {
                         let text = "listen-on: list each address";
-                        self.note(ImportVerdict::Breaks, statement.spot, text);
+                        self.note(Breaks, statement.spot, text);
                     }
                     (Some(_), None) if statement.http.is_some() => {
                         let text = "listen-on: DNS over HTTP without TLS is not supported: omitted";
-                        self.note(ImportVerdict::Breaks, statement.spot, text);
+                        self.note(Breaks, statement.spot, text);
                     }
                     (Some(addresses), None) => {
                         let port = or_default(statement.port, port);
@@ -88,12 +88,12 @@ impl BindImporter {
             let text = format!(
                 "listen-on: tls {name:?} has no certificate file: omitted; see `nameward tls init`"
             );
-            return self.note(ImportVerdict::Breaks, statement.spot, text);
+            return self.note(Breaks, statement.spot, text);
         };
         if tls.is_some_and(|tls| tls.authorities.is_some()) {
             let text = "listen-on: a TLS listener that demands client certificates is not supported: omitted; set \
                         client_ca in [tls] and tls-name in access lists";
-            return self.note(ImportVerdict::Breaks, statement.spot, text);
+            return self.note(Breaks, statement.spot, text);
         }
         let (list, first, default_port) = match &statement.http {
             None => (&mut found.tls, &mut found.first_tls, TLS_PORT),
@@ -103,7 +103,7 @@ impl BindImporter {
                     Some(path) => {
                         let text =
                             format!("listen-on: a second path {path:?} is not supported: omitted");
-                        return self.note(ImportVerdict::Breaks, statement.spot, text);
+                        return self.note(Breaks, statement.spot, text);
                     }
                     None => return,
                 };
@@ -140,7 +140,7 @@ impl BindImporter {
                 return Some(HTTPS_PATH.into());
             }
             let text = format!("listen-on: no http statement {name:?}: omitted");
-            self.note(ImportVerdict::Breaks, statement.spot, text);
+            self.note(Breaks, statement.spot, text);
             return None;
         };
         let (first, others) = match &http.paths[..] {
@@ -150,50 +150,44 @@ impl BindImporter {
         if !others.is_empty() {
             let text =
                 format!("listen-on: of the endpoints of http {name:?} only {first:?} is served");
-            self.note(ImportVerdict::Breaks, statement.spot, text);
+            self.note(Breaks, statement.spot, text);
         }
         Some(first.clone())
     }
 
     fn set_listeners(&mut self, found: FoundListeners) {
-        let texts = |list: &[SocketAddr]| list.iter().map(ToString::to_string).collect();
+        let texts =
+            |list: &[SocketAddr]| -> Vec<String> { list.iter().map(ToString::to_string).collect() };
         if let Some(spot) = found.first {
             let location = self.location(spot);
-            let mut list: Vec<String> = texts(&found.plain);
+            let mut list = texts(&found.plain);
             if list.is_empty() {
                 // An empty list would mean the default: all addresses.
                 list = peers::LOOPBACK.map(String::from).into();
             }
-            let value = ImportedValue::Texts(list);
-            self.server
-                .take(&location, ("server", "listen"), value, "listen-on");
+            let key = ("server", "listen");
+            self.server.take(&location, key, list, "listen-on");
         }
         for (spot, setting, list) in [
             (found.first_tls, "listen_tls", &found.tls),
             (found.first_https, "listen_https", &found.https),
         ] {
             if let Some(spot) = spot {
-                let (location, value) = (self.location(spot), ImportedValue::Texts(texts(list)));
-                self.server
-                    .take(&location, ("server", setting), value, "listen-on");
+                let (location, key) = (self.location(spot), ("server", setting));
+                self.server.take(&location, key, texts(list), "listen-on");
             }
         }
         if let Some(spot) = found.first_tls.or(found.first_https) {
             let location = self.location(spot);
             if let Some(path) = found.path.filter(|path| path != HTTPS_PATH) {
-                let value = ImportedValue::Text(path);
-                self.server.set(Some(&location), ("https", "path"), value);
+                self.server.set(Some(&location), ("https", "path"), path);
             }
             if found.has_tls_1_2 {
-                let value = ImportedValue::Text("1.2".into());
-                self.server
-                    .set(Some(&location), ("tls", "minimum_version"), value);
+                let key = ("tls", "minimum_version");
+                self.server.set(Some(&location), key, "1.2");
             }
-            let (certificates, keys) = found.files.into_iter().unzip();
-            for (key, paths) in [("certificate", certificates), ("key", keys)] {
-                let value = ImportedValue::Texts(paths);
-                self.server.set(Some(&location), ("tls", key), value);
-            }
+            let files: (Vec<String>, Vec<String>) = found.files.into_iter().unzip();
+            self.server.set_certificate(&location, files);
         }
     }
 }

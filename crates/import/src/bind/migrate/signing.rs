@@ -8,7 +8,9 @@ use super::{
     BindImporter,
 };
 use crate::migrate::{
-    ImportRefusal, ImportVerdict, ImportedKeyStore, ImportedPolicy, ImportedSigning, ImportedValue,
+    ImportRefusal,
+    ImportVerdict::{Changed, Taken},
+    ImportedKeyStore, ImportedPolicy, ImportedSigning,
 };
 
 impl BindImporter {
@@ -19,9 +21,8 @@ impl BindImporter {
         let is_off = |value: &str| ["no", "false", "0"].contains(&value);
         if let Some((spot, _, value)) = switch {
             let location = self.location(*spot);
-            let value = ImportedValue::Switch(!is_off(value));
-            self.server
-                .take(&location, ("query_log", "enabled"), value, "querylog");
+            let key = ("query_log", "enabled");
+            self.server.take(&location, key, !is_off(value), "querylog");
         }
         let Some(channel) = &statements.query_log else {
             return;
@@ -29,19 +30,15 @@ impl BindImporter {
         let location = self.location(channel.spot);
         if switch.is_none() {
             let key = ("query_log", "enabled");
-            self.server
-                .set(Some(&location), key, ImportedValue::Switch(true));
+            self.server.set(Some(&location), key, true);
         }
         if let Some(file) = &channel.file {
             let path = statements.directory.join(file);
-            let value = ImportedValue::Text(path.to_string_lossy().into_owned());
-            self.server
-                .set(Some(&location), ("query_log", "file"), value);
+            let key = ("query_log", "file");
+            self.server.set(Some(&location), key, path.as_path());
         }
         let text = "logging category queries: see [query_log]; the line format differs";
-        self.server
-            .report
-            .add(ImportVerdict::Changed, &location, text);
+        self.note(Changed, channel.spot, text);
     }
 
     /// Checks whether the members of a catalog are transferred from the catalog's primaries, as they are here.
@@ -51,16 +48,13 @@ impl BindImporter {
         if let Some(others) = &catalog.primaries
             && *others != own
         {
-            let text = format!(
-                "zone {} omitted: default-primaries is not supported: catalog members are transferred from the \
-                 catalog's primaries",
-                catalog.zone
-            );
-            self.note(ImportVerdict::Breaks, catalog.spot, text);
+            let location = self.location(catalog.spot);
+            let reason = "default-primaries is not supported: catalog members are transferred from the catalog's primaries";
+            self.server.omit_zone(&catalog.zone, &location, reason);
             return false;
         }
         let text = format!("catalog-zones: {} is a consumer zone", catalog.zone);
-        self.note(ImportVerdict::Taken, catalog.spot, text);
+        self.note(Taken, catalog.spot, text);
         true
     }
 
@@ -99,7 +93,7 @@ impl BindImporter {
         spot: Spot,
         statements: &ServerStatements,
     ) -> Result<(), ImportRefusal> {
-        if self.server.policies.iter().any(|known| known.name == name) {
+        if self.server.has_policy(name) {
             return Ok(());
         }
         let written = statements.policies.iter().find(|found| found.name == name);
@@ -113,19 +107,12 @@ impl BindImporter {
             None => return Err(format!("unknown dnssec-policy {name}").into()),
         };
         let changes = written.map_or(&[][..], |written| &written.changes);
-        let text = format!("dnssec-policy {name}: [[dnssec_policy]]");
-        if changes.is_empty() {
-            self.note(ImportVerdict::Taken, spot, text)
-        } else {
-            let text = format!("{text}: {}", changes.join("; "));
-            self.note(ImportVerdict::Changed, spot, text);
-        }
-        let location = self.location(spot);
-        self.server.policies.push(ImportedPolicy {
+        let policy = ImportedPolicy {
             name: name.to_string(),
             settings,
-            location,
-        });
+            location: self.location(spot),
+        };
+        self.server.take_policy(policy, changes, "dnssec-policy");
         Ok(())
     }
 }

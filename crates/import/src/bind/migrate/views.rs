@@ -8,7 +8,10 @@ use nameward_wire::NameBuf;
 use super::{BindImporter, ServerStatements, spelled};
 use crate::bind::views::view_names;
 use crate::bind::{BindZone, TakenView, TakenZone};
-use crate::migrate::{ImportVerdict, ImportedView};
+use crate::migrate::{
+    ImportVerdict::{Breaks, Changed, Taken},
+    ImportedView,
+};
 
 impl BindImporter {
     /// Converts views, in their order: the first one whose clients and destinations match is a request's.
@@ -22,7 +25,7 @@ impl BindImporter {
                 Ok(requests) => requests,
                 Err(refusal) => {
                     let text = format!("view {own_name:?} omitted: {}", refusal.reason);
-                    self.note(ImportVerdict::Breaks, view.spot, text);
+                    self.note(Breaks, view.spot, text);
                     continue;
                 }
             };
@@ -51,10 +54,10 @@ impl BindImporter {
                 }
             }
             let (verdict, text) = if own_name == name {
-                (ImportVerdict::Taken, format!("view {own_name:?}"))
+                (Taken, format!("view {own_name:?}"))
             } else {
                 let text = format!("view {own_name:?}: named {name:?}");
-                (ImportVerdict::Changed, text)
+                (Changed, text)
             };
             self.note(verdict, view.spot, text);
             self.server.views.push(converted);

@@ -39,7 +39,7 @@ fn mistake(entry: &KnotEntry, expected: &str, found: &str) -> KnotRefusal {
     }
 }
 
-fn impossible(entry: &KnotEntry, reason: impl Into<String>) -> KnotRefusal {
+pub(super) fn impossible(entry: &KnotEntry, reason: impl Into<String>) -> KnotRefusal {
     KnotRefusal {
         entry: entry.clone(),
         reason: reason.into(),
@@ -81,18 +81,16 @@ impl<'i> KnotIndex<'i> {
     pub(super) fn remotes(&self, entry: &KnotEntry) -> Result<Vec<ImportedRemote>, KnotRefusal> {
         let mut all = Vec::new();
         for id in &entry.values {
-            if let Some(group) = self.find("remotes", id) {
-                let members = group.entry("remote").map_or(&[][..], |entry| &entry.values);
-                for member in members {
-                    let remote = self.find("remote", member);
-                    let remote = remote.ok_or_else(|| mistake(entry, "a remote", member))?;
-                    all.extend(self.remote(remote)?);
-                }
-                continue;
+            let group = self.find("remotes", id);
+            let members = match group {
+                Some(group) => group.entry("remote").map_or(&[][..], |entry| &entry.values),
+                None => std::slice::from_ref(id),
+            };
+            for member in members {
+                let remote = self.find("remote", member);
+                let remote = remote.ok_or_else(|| mistake(entry, "a remote", member))?;
+                all.extend(self.remote(remote)?);
             }
-            let remote = self.find("remote", id);
-            let remote = remote.ok_or_else(|| mistake(entry, "a remote", id))?;
-            all.extend(self.remote(remote)?);
         }
         Ok(all)
     }
@@ -164,25 +162,20 @@ impl<'i> KnotIndex<'i> {
             return Ok(());
         };
         for action in &actions.values {
-            match action.as_str() {
-                "transfer" => terms
-                    .allow_transfer
-                    .get_or_insert_default()
-                    .extend(signed.clone()),
-                "notify" => terms
-                    .allow_notify
-                    .get_or_insert_default()
-                    .extend(signed.clone()),
+            let list = match action.as_str() {
+                "transfer" => &mut terms.allow_transfer,
+                "notify" => &mut terms.allow_notify,
                 "query" if signed.iter().any(|peer| peer.contains("key:")) => {
                     return Err(impossible(actions, "query access cannot depend on a key"));
                 }
-                "query" => terms
-                    .allow_query
-                    .get_or_insert_default()
-                    .extend(signed.clone()),
-                "update" => self.add_update(acl, actions, &signed, terms)?,
+                "query" => &mut terms.allow_query,
+                "update" => {
+                    self.add_update(acl, actions, &signed, terms)?;
+                    continue;
+                }
                 other => return Err(mistake(actions, "an action", other)),
-            }
+            };
+            list.get_or_insert_default().extend(signed.clone());
         }
         Ok(())
     }
@@ -262,19 +255,12 @@ impl<'i> KnotIndex<'i> {
             );
             return Err(impossible(actions, reason));
         }
+        let full_names = names.iter().filter_map(|name| full_name(name));
         let scopes: Vec<ImportedScope> = match (owner, matched) {
             (None | Some("zone"), "sub-or-equal") => vec![ImportedScope::WholeZone],
             (Some("key"), "equal") => vec![ImportedScope::KeyItself],
-            (Some("name"), "sub-or-equal") => names
-                .iter()
-                .filter_map(|name| full_name(name))
-                .map(ImportedScope::Subtree)
-                .collect(),
-            (Some("name"), "equal") => names
-                .iter()
-                .filter_map(|name| full_name(name))
-                .map(ImportedScope::OneName)
-                .collect(),
+            (Some("name"), "sub-or-equal") => full_names.map(ImportedScope::Subtree).collect(),
+            (Some("name"), "equal") => full_names.map(ImportedScope::OneName).collect(),
             _ => {
                 let reason = format!(
                     "acl {}: update-owner with update-owner-match {matched} is not supported",

@@ -3,7 +3,7 @@
 //! A client gets the records of the most specific entry that it matches, and otherwise those of the zone file, as from
 //! Knot. So a script has both, and the new file does not have the records that are in a script.
 
-use std::{collections::BTreeMap, fmt::Write, path::Path, sync::Arc};
+use std::{collections::BTreeMap, fmt::Write, path::Path};
 
 use nameward_wire::text::Fields;
 use nameward_wire::zonefile::{Options, Record, parse_bytes};
@@ -12,7 +12,7 @@ use nameward_wire::{Name, NameBuf, Type, rdata};
 use super::super::geo_scripts::{ScriptRecords, ScriptText, quoted, write_script};
 use super::super::texts::directory_of;
 use super::super::yaml::{self, YamlNode};
-use super::super::{ConfigLocation, ImportRefusal, ImportVerdict, ImportedValue};
+use super::super::{ConfigLocation, ImportRefusal, ImportVerdict, peers};
 use super::access::{KnotIndex, KnotRefusal};
 use super::{KnotEntry, KnotItem, KnotReader};
 
@@ -108,9 +108,7 @@ impl KnotReader<'_> {
         }
         self.geo_database(item);
         let note = format!("mod-geoip {id}: LUA records in the zones that use it");
-        self.server
-            .report
-            .add(ImportVerdict::Taken, &item.location, note);
+        self.server.note(ImportVerdict::Taken, &item.location, note);
         Ok(text + &scripts)
     }
 
@@ -183,10 +181,7 @@ impl KnotReader<'_> {
             return Err("its config-file cannot be read".into());
         };
         self.texts.close();
-        let at = |line| ConfigLocation {
-            file: Arc::clone(&label),
-            line,
-        };
+        let at = |line| ConfigLocation::new(&label, line);
         // Knot keeps the escape of a blank in quotes, for the parser of record data. YAML removes it.
         let text = text.replace("\\ ", "\\\\ ");
         let document =
@@ -221,19 +216,12 @@ impl KnotReader<'_> {
         let path = directory_of(Path::new(&*entry.location.file)).join(entry.value());
         let path = path.to_string_lossy().into_owned();
         let key = ("geoip", "databases");
-        let settings = self.server.settings.iter();
-        let known = settings.filter(|known| (known.table, known.key) == key);
-        let known = known.map(|known| known.value.clone()).next();
-        let mut files = match known {
-            Some(ImportedValue::Texts(files)) => files,
-            _ => Vec::new(),
-        };
+        let mut files = self.server.texts(key);
         if !files.contains(&path) {
             files.push(path);
         }
-        let value = ImportedValue::Texts(files);
-        self.server
-            .take(&entry.location, key, value, "geodb-file of mod-geoip");
+        let from = "geodb-file of mod-geoip";
+        self.server.take(&entry.location, key, files, from);
     }
 }
 
@@ -384,8 +372,6 @@ fn canonical_data(rtype: Type, text: &str, origin: &NameBuf) -> Option<String> {
 
 /// Returns the prefix length of a network.
 fn prefix_length(network: &str) -> Option<usize> {
-    let (address, length) = network.split_once('/')?;
-    let address: std::net::IpAddr = address.parse().ok()?;
-    let length: usize = length.parse().ok()?;
-    (length <= if address.is_ipv4() { 32 } else { 128 }).then_some(length)
+    let found = peers::network(network).filter(|_| network.contains('/'));
+    found.map(|(_, length)| length.into())
 }

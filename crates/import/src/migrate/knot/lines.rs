@@ -1,7 +1,7 @@
 //! The subset of YAML that Knot reads: a section at the margin, items that start with a dash, `key: value`, and lists
 //! in brackets or with one value per line.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
 use super::{
     super::{ConfigLocation, texts::directory_of},
@@ -25,10 +25,7 @@ impl KnotReader<'_> {
         };
         let mut state = LineState::default();
         for (line, number) in text.lines().zip(1..) {
-            let location = ConfigLocation {
-                file: Arc::clone(&file),
-                line: number,
-            };
+            let location = ConfigLocation::new(&file, number);
             if self.texts.is_full() {
                 break;
             }

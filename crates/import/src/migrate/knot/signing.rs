@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use super::{
     super::{
-        ImportVerdict, ImportedKeyStore, ImportedPolicy, ImportedSigning, ImportedValue,
-        PolicySettings, signing_algorithm,
+        ImportedKeyStore, ImportedPolicy, ImportedSigning, ImportedValue, PolicySettings,
+        signing_algorithm,
     },
     KnotEntry, KnotItem, KnotReader,
-    access::{KnotIndex, KnotRefusal},
+    access::{KnotIndex, KnotRefusal, impossible},
     zones::{STORAGE, file_of},
 };
 
@@ -51,14 +51,6 @@ const KNOWN: &[&str] = &[
     "unsafe-operation",
 ];
 
-fn refuse(entry: &KnotEntry, reason: impl Into<String>) -> KnotRefusal {
-    KnotRefusal {
-        entry: entry.clone(),
-        reason: reason.into(),
-        is_mistake: false,
-    }
-}
-
 impl KnotReader<'_> {
     /// Returns how a zone is signed, if it is.
     pub(super) fn signing<'e>(
@@ -72,19 +64,19 @@ impl KnotReader<'_> {
         };
         if let Some(entry) = find("master") {
             let reason = "Knot signs a transferred zone, which is never served unsigned";
-            return Err(refuse(entry, reason));
+            return Err(impossible(entry, reason));
         }
         if let Some(entry) = find("zonefile-sync").filter(|entry| entry.value() == "-1") {
             let reason = "the signed version is not in the zone file: set zonefile-sync: 0 and run `knotc zone-flush` \
                           first";
-            return Err(refuse(entry, reason));
+            return Err(impossible(entry, reason));
         }
         let id = find("dnssec-policy").map_or("default", KnotEntry::value);
         let policy = index.find("policy", id);
         if policy.is_none() && id != "default" {
             return Err(KnotRefusal {
                 is_mistake: true,
-                ..refuse(signing, format!("expected a policy, found {id:?}"))
+                ..impossible(signing, format!("expected a policy, found {id:?}"))
             });
         }
         let keys = pem_directory(policy, index)?;
@@ -106,38 +98,26 @@ impl KnotReader<'_> {
         policy: Option<&KnotItem>,
         index: &KnotIndex<'_>,
     ) -> Result<(), KnotRefusal> {
-        if self.server.policies.iter().any(|known| known.name == id) {
+        if self.server.has_policy(id) {
             return Ok(());
         }
         let (settings, changes) = match policy {
             Some(policy) => settings(policy, index)?,
             None => (split_keys(), Vec::new()),
         };
-        let location = policy
-            .map_or(&user.location, |policy| &policy.location)
-            .clone();
-        let report = &mut self.server.report;
-        if changes.is_empty() {
-            report.add(
-                ImportVerdict::Taken,
-                &location,
-                format!("policy {id}: [[dnssec_policy]]"),
-            )
-        } else {
-            let text = format!("policy {id}: [[dnssec_policy]]: {}", changes.join("; "));
-            report.add(ImportVerdict::Changed, &location, text);
-        }
-        self.server.policies.push(ImportedPolicy {
+        let location = policy.map_or(&user.location, |policy| &policy.location);
+        let converted = ImportedPolicy {
             name: id.to_string(),
             settings,
-            location,
-        });
+            location: location.clone(),
+        };
+        self.server.take_policy(converted, &changes, "policy");
         Ok(())
     }
 }
 
 fn split_keys() -> PolicySettings {
-    vec![("keys", ImportedValue::Text("ksk+zsk".into()))]
+    vec![("keys", "ksk+zsk".into())]
 }
 
 /// Returns the settings of a policy, and the differences.
@@ -147,7 +127,7 @@ fn settings(
 ) -> Result<(PolicySettings, Vec<String>), KnotRefusal> {
     let is_on = |key: &str| policy.entry(key).is_some_and(KnotEntry::is_on);
     let mut settings = if is_on("single-type-signing") {
-        vec![("keys", ImportedValue::Text("csk".into()))]
+        vec![("keys", "csk".into())]
     } else {
         split_keys()
     };
@@ -156,9 +136,9 @@ fn settings(
         let name = signing_algorithm(entry.value());
         let name = name.ok_or_else(|| {
             let reason = format!("unsupported algorithm {}", entry.value());
-            refuse(entry, reason)
+            impossible(entry, reason)
         })?;
-        settings.push(("algorithm", ImportedValue::Text(name.into())));
+        settings.push(("algorithm", name.into()));
     }
     for (theirs, ours) in TIMES {
         let Some(entry) = policy.entry(theirs) else {
@@ -167,20 +147,20 @@ fn settings(
         // A key that is replaced manually has no lifetime.
         let is_manual = is_on("manual") && theirs.ends_with("-lifetime") && theirs.contains("sk");
         match seconds(entry.value()).filter(|_| !is_manual) {
-            Some(time) => settings.push((ours, ImportedValue::Number(time))),
+            Some(time) => settings.push((ours, time.into())),
             None if is_manual => {}
             None => changes.push(format!("{theirs}: the default is used")),
         }
     }
     let number = |key: &str| settings_number(&settings, key);
     if let (Some(validity), None) = (number("signature_validity"), number("signature_refresh")) {
-        settings.push(("signature_refresh", ImportedValue::Number(validity / 2)));
+        settings.push(("signature_refresh", (validity / 2).into()));
         let jitter = (validity / 8).min(43_200);
-        settings.push(("signature_jitter", ImportedValue::Number(jitter)));
+        settings.push(("signature_jitter", jitter.into()));
     }
     if is_on("manual") {
-        settings.push(("ksk_lifetime", ImportedValue::Number(0)));
-        settings.push(("zsk_lifetime", ImportedValue::Number(0)));
+        settings.push(("ksk_lifetime", 0.into()));
+        settings.push(("zsk_lifetime", 0.into()));
     }
     if is_on("nsec3") {
         let denial = if is_on("nsec3-opt-out") {
@@ -188,7 +168,7 @@ fn settings(
         } else {
             "nsec3"
         };
-        settings.push(("denial", ImportedValue::Text(denial.into())));
+        settings.push(("denial", denial.into()));
         let is_zero = |key: &str| policy.entry(key).is_some_and(|entry| entry.value() == "0");
         if !is_zero("nsec3-iterations") || !is_zero("nsec3-salt-length") {
             changes.push("NSEC3 without salt and extra iterations (RFC 9276)".into());
@@ -197,10 +177,8 @@ fn settings(
     rsa_bits(policy, &mut settings, &mut changes);
     if let Some(entry) = policy.entry("cds-cdnskey-publish") {
         match entry.value() {
-            "none" => settings.push(("cds", ImportedValue::Switch(false))),
-            "double-ds" => {
-                settings.push(("ksk_rollover", ImportedValue::Text("double-ds".into())));
-            }
+            "none" => settings.push(("cds", false.into())),
+            "double-ds" => settings.push(("ksk_rollover", "double-ds".into())),
             _ => {}
         }
     }
@@ -224,7 +202,7 @@ fn rsa_bits(policy: &KnotItem, settings: &mut PolicySettings, changes: &mut Vec<
         {
             Some(bits @ (2048_u64 | 3072 | 4096)) => {
                 settings.retain(|(known, _)| *known != "rsa_bits");
-                settings.push(("rsa_bits", ImportedValue::Number(bits)));
+                settings.push(("rsa_bits", bits.into()));
             }
             Some(bits) if bits > 1000 => {
                 changes.push(format!("new RSA keys have 2048 bits instead of {bits}"));
@@ -255,11 +233,11 @@ fn submission(entry: &KnotEntry, index: &KnotIndex<'_>) -> Result<PolicySettings
             Err(_) => address.clone(),
         };
         let servers = remotes.iter().map(|remote| with_port(&remote.address));
-        settings.push(("parent_servers", ImportedValue::Texts(servers.collect())));
+        settings.push(("parent_servers", servers.collect::<Vec<_>>().into()));
     }
     if let Some(time) = submission.entry("check-interval") {
         let time = seconds(time.value()).unwrap_or(3600);
-        settings.push(("parent_interval", ImportedValue::Number(time)));
+        settings.push(("parent_interval", time.into()));
     }
     Ok(settings)
 }
@@ -277,7 +255,7 @@ fn pem_directory(policy: Option<&KnotItem>, index: &KnotIndex<'_>) -> Result<Pat
         && let Some(store) = index.find("keystore", entry.value())
     {
         if store.entry("backend").is_some_and(|it| it.value() != "pem") {
-            return Err(refuse(entry, "its keys are not in PEM files"));
+            return Err(impossible(entry, "its keys are not in PEM files"));
         }
         directory = store.entry("config").map_or(directory, KnotEntry::value);
     }

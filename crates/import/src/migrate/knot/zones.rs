@@ -3,65 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    super::{ImportVerdict, ImportedKind, ImportedSettings, ImportedZone, full_name},
+    super::{
+        ImportVerdict::{Breaks, Changed, NotPossible, Taken},
+        ImportedKind, ImportedSettings, ImportedZone, full_name,
+        tables::{NO_EFFECT, Outcome, changed, not_needed, not_possible},
+    },
     KnotEntry, KnotItem, KnotReader,
-    access::{KnotIndex, KnotRefusal, peer_of},
+    access::{KnotIndex, KnotRefusal, impossible, peer_of},
 };
 
 /// Default directory of zone files.
 pub(super) const STORAGE: &str = "/var/lib/knot";
-/// Settings that are read below.
-const USED: &[&str] = &[
-    "id",
-    "domain",
-    "template",
-    "storage",
-    "file",
-    "master",
-    "notify",
-    "acl",
-    "dnssec-signing",
-    "dnssec-policy",
-    "zonemd-generate",
-    "zonemd-verify",
-    "dnssec-validation",
-    "module",
-    "catalog-role",
-    "catalog-zone",
-    "catalog-group",
-    "catalog-template",
-    "zone-max-size",
-    "ddns-master",
-    "global-module",
-    "reverse-generate",
-    "include-from",
-];
-/// Settings that nothing here depends on.
-const NOT_NEEDED: &[&str] = &[
-    "zonefile-sync",
-    "zonefile-load",
-    "journal-content",
-    "journal-max-usage",
-    "journal-max-depth",
-    "journal-db",
-    "semantic-checks",
-    "adjust-threads",
-    "ixfr-benevolent",
-    "ixfr-by-one",
-    "ixfr-from-axfr",
-    "provide-ixfr",
-    "comment",
-    "zonefile-skip",
-    "backup",
-    "kasp-db",
-    "timer-db",
-    "max-timer-db-size",
-    "disable-any",
-    "zone-max-ttl",
-    "serial-modulo",
-    "notify-delay",
-    "retry-delay",
-];
 /// Modules without which answers stay the same.
 const QUIET_MODULES: &[&str] = &[
     "mod-rrl",
@@ -71,6 +23,34 @@ const QUIET_MODULES: &[&str] = &[
     "mod-probe",
     "mod-authsignal",
 ];
+
+/// Returns the outcome for a setting of a zone or template; `None` if it is converted.
+fn outcome_of(entry: &KnotEntry) -> Option<Outcome> {
+    Some(match entry.key.as_str() {
+        "catalog-template" => changed(
+            "members use the settings of [zone_defaults] or the [[template]] of their group",
+        ),
+        "ddns-master" => {
+            not_possible("set forward_updates = true to forward updates to the primary")
+        }
+        "id" | "domain" | "template" | "storage" | "file" | "master" | "notify" | "acl"
+        | "dnssec-signing" | "dnssec-policy" | "zonemd-generate" | "zonemd-verify"
+        | "dnssec-validation" | "module" | "catalog-role" | "catalog-zone" | "catalog-group"
+        | "zone-max-size" | "global-module" | "reverse-generate" | "include-from" => return None,
+        _ if entry.is_off() => not_needed("off"),
+        "zonefile-sync" | "zonefile-load" | "journal-content" | "journal-max-usage"
+        | "journal-max-depth" | "journal-db" | "semantic-checks" | "adjust-threads"
+        | "ixfr-benevolent" | "ixfr-by-one" | "ixfr-from-axfr" | "provide-ixfr" | "comment"
+        | "zonefile-skip" | "backup" | "kasp-db" | "timer-db" | "max-timer-db-size"
+        | "disable-any" | "zone-max-ttl" | "serial-modulo" | "notify-delay" | "retry-delay" => {
+            NO_EFFECT
+        }
+        "serial-policy" => {
+            changed("serials are incremented by one, or by date if they have that format")
+        }
+        _ => not_possible("no equivalent"),
+    })
+}
 
 impl KnotReader<'_> {
     pub(super) fn zones(&mut self, items: &[KnotItem]) {
@@ -107,13 +87,8 @@ impl KnotReader<'_> {
                 // It has its own line.
                 continue;
             }
-            let (verdict, end) = if index.is_used(section, id) {
-                (ImportVerdict::Taken, "used by its zones")
-            } else {
-                (ImportVerdict::NotNeeded, "unused")
-            };
-            let text = format!("{section} {id}: {end}");
-            self.server.report.add(verdict, &item.location, text);
+            let (what, is_used) = (format!("{section} {id}"), index.is_used(section, id));
+            self.server.note_use(&item.location, &what, is_used);
         }
     }
 
@@ -122,35 +97,10 @@ impl KnotReader<'_> {
         for entry in item.entries.iter().skip(1) {
             let key = entry.key.as_str();
             let section = item.section.as_str();
-            match key {
-                "global-module" => self.global_modules(entry),
-                "catalog-template" => {
-                    let reason = "members use the settings of [zone_defaults] or the [[template]] of their group";
-                    self.note(ImportVerdict::Changed, section, entry, reason);
-                }
-                "ddns-master" => {
-                    let reason = "set forward_updates = true to forward updates to the primary";
-                    self.note(ImportVerdict::NotPossible, section, entry, reason);
-                }
-                _ if USED.contains(&key) => {}
-                _ if entry.is_off() => self.note(ImportVerdict::NotNeeded, section, entry, "off"),
-                _ if NOT_NEEDED.contains(&key) => {
-                    self.note(
-                        ImportVerdict::NotNeeded,
-                        section,
-                        entry,
-                        "no effect on this server",
-                    );
-                }
-                "serial-policy" => {
-                    self.note(
-                        ImportVerdict::Changed,
-                        section,
-                        entry,
-                        "serials are incremented by one, or by date if they have that format",
-                    );
-                }
-                _ => self.note(ImportVerdict::NotPossible, section, entry, "no equivalent"),
+            if let Some((verdict, reason)) = outcome_of(entry) {
+                self.note(verdict, section, entry, reason);
+            } else if key == "global-module" {
+                self.global_modules(entry);
             }
         }
     }
@@ -160,21 +110,16 @@ impl KnotReader<'_> {
             let name = module.split('/').next().unwrap_or_default();
             if name == "mod-dnstap" {
                 let text = "global-module mod-dnstap: [dnstap]";
-                self.server
-                    .report
-                    .add(ImportVerdict::Taken, &entry.location, text);
+                self.server.note(Taken, &entry.location, text);
                 continue;
             }
             let (verdict, reason) = if QUIET_MODULES.contains(&name) {
-                (ImportVerdict::NotPossible, "modules are not supported")
+                (NotPossible, "modules are not supported")
             } else {
-                (
-                    ImportVerdict::Breaks,
-                    "modules are not supported, answers would differ",
-                )
+                (Breaks, "modules are not supported, answers would differ")
             };
             let text = format!("global-module {name}: {reason}");
-            self.server.report.add(verdict, &entry.location, text);
+            self.server.note(verdict, &entry.location, text);
         }
     }
 
@@ -202,11 +147,8 @@ impl KnotReader<'_> {
                 return Ok((kind, terms, signing, None));
             };
             if kind.is_transferred() || signing.is_some() {
-                return Err(KnotRefusal {
-                    entry: entry.clone(),
-                    reason: "mod-geoip answers its queries, and it is transferred or signed".into(),
-                    is_mistake: false,
-                });
+                let reason = "mod-geoip answers its queries, and it is transferred or signed";
+                return Err(impossible(entry, reason));
             }
             let file = file_of(&name, &find);
             let text = self.geo_zone((&name, &file), entry, index)?;
@@ -232,10 +174,8 @@ impl KnotReader<'_> {
                 self.texts.error(&refusal.entry.location, refusal.reason)
             }
             Err(refusal) => {
-                let text = format!("zone {name} omitted: {}", refusal.reason);
-                self.server
-                    .report
-                    .add(ImportVerdict::Breaks, &refusal.entry.location, text);
+                let location = &refusal.entry.location;
+                self.server.omit_zone(&name, location, refusal.reason);
             }
         }
     }
@@ -247,16 +187,11 @@ impl KnotReader<'_> {
         find: &dyn Fn(&str) -> Option<&'e KnotEntry>,
         index: &KnotIndex<'_>,
     ) -> Result<(ImportedKind, ImportedSettings), KnotRefusal> {
-        let refuse = |entry: &KnotEntry, reason: &str| KnotRefusal {
-            entry: entry.clone(),
-            reason: reason.into(),
-            is_mistake: false,
-        };
         if let Some(entry) = find("module") {
             self.zone_modules(name, entry)?;
         }
         if let Some(entry) = find("reverse-generate").or_else(|| find("include-from")) {
-            return Err(refuse(entry, "records generated from other zones"));
+            return Err(impossible(entry, "records generated from other zones"));
         }
         let mut terms = ImportedSettings {
             notify_name_servers: Some(false),
@@ -297,10 +232,10 @@ impl KnotReader<'_> {
         if kind.is_transferred() && terms.primaries.is_empty() {
             let entry = find("master").or_else(|| find("catalog-role"));
             let entry = entry.or_else(|| find("domain"));
-            return match entry {
-                Some(entry) => Err(refuse(entry, "no primaries; it would never be transferred")),
-                None => Ok((kind, terms)),
-            };
+            if let Some(entry) = entry {
+                let reason = "no primaries; it would never be transferred";
+                return Err(impossible(entry, reason));
+            }
         }
         Ok((kind, terms))
     }
@@ -312,11 +247,11 @@ impl KnotReader<'_> {
             Some(entry) => {
                 if entry.value() != "zonemd-sha384" {
                     let reason = "ZONEMD digests use SHA-384";
-                    self.note(ImportVerdict::Changed, "zone", entry, reason);
+                    self.note(Changed, "zone", entry, reason);
                 }
                 if let Some(entry) = verify {
                     let reason = "a generated ZONEMD digest is not verified";
-                    self.note(ImportVerdict::Changed, "zone", entry, reason);
+                    self.note(Changed, "zone", entry, reason);
                 }
                 Some("generate")
             }
@@ -331,25 +266,15 @@ impl KnotReader<'_> {
                 continue;
             }
             if !QUIET_MODULES.contains(&module) {
-                return Err(KnotRefusal {
-                    entry: entry.clone(),
-                    reason: format!("{module} answers its queries"),
-                    is_mistake: false,
-                });
+                let reason = format!("{module} answers its queries");
+                return Err(impossible(entry, reason));
             }
-            let (verdict, text) = match module {
-                "mod-dnstap" => (
-                    ImportVerdict::Changed,
-                    format!(
-                        "module {module} of zone {name}: [dnstap] logs the queries for all zones"
-                    ),
-                ),
-                _ => (
-                    ImportVerdict::NotPossible,
-                    format!("module {module} of zone {name}: modules are not supported"),
-                ),
+            let (verdict, reason) = match module {
+                "mod-dnstap" => (Changed, "[dnstap] logs the queries for all zones"),
+                _ => (NotPossible, "modules are not supported"),
             };
-            self.server.report.add(verdict, &entry.location, text);
+            let text = format!("module {module} of zone {name}: {reason}");
+            self.server.note(verdict, &entry.location, text);
         }
         Ok(())
     }

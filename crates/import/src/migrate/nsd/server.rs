@@ -4,115 +4,105 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{
     super::{
-        ConfigLocation, ImportVerdict, ImportedKey, ImportedListener, ImportedValue, NumberRow,
-        full_name, peers,
+        ConfigLocation,
+        ImportVerdict::{self, Breaks, Changed, NotPossible, Taken},
+        ImportedKey, ImportedListener, full_name, peers,
+        tables::{
+            NO_EFFECT, NumberRow, Outcome, breaks, changed, not_needed, not_possible, numbers,
+        },
     },
     NsdAttribute, NsdClause, NsdReader,
 };
 
-/// Numbers with the same meaning: name, table and key, factor, minimum and maximum.
-const NUMBERS: &[NumberRow] = &[
-    (
-        "tcp-count",
-        ("server", "tcp_connections_max"),
-        1,
-        1,
-        1_000_000,
-    ),
-    (
-        "tcp-timeout",
-        ("server", "tcp_idle_timeout_ms"),
-        1000,
-        10,
-        3_600_000,
-    ),
-    (
-        "ipv4-edns-size",
-        ("server", "udp_payload_max"),
-        1,
-        512,
-        65_535,
-    ),
-];
+/// Numbers with the same meaning.
+const NUMBERS: &[NumberRow] = numbers! {
+    "tcp-count" => server.tcp_connections_max, 1..=1_000_000;
+    "tcp-timeout" => server.tcp_idle_timeout_ms * 1000, 10..=3_600_000;
+    "ipv4-edns-size" => server.udp_payload_max, 512..=65_535;
+};
 
-/// Attributes of `server:` that nothing here depends on.
-const NOT_NEEDED: &[&str] = &[
-    "database",
-    "pidfile",
-    "xfrdfile",
-    "xfrdir",
-    "xfrd-reload-timeout",
-    "username",
-    "chroot",
-    "server-count",
-    "cpu-affinity",
-    "xfrd-cpu-affinity",
-    "debug-mode",
-    "reuseport",
-    "ip-transparent",
-    "ip-freebind",
-    "send-buffer-size",
-    "receive-buffer-size",
-    "log-only-syslog",
-    "log-time-ascii",
-    "log-time-iso",
-    "logfile",
-    "zonefiles-check",
-    "zonefiles-write",
-    "reload-config",
-    "ipv6-edns-size",
-    "statistics",
-    "minimal-responses",
-    "tcp-reject-overflow",
-    "tcp-query-count",
-    "tcp-mss",
-    "outgoing-tcp-mss",
-    "round-robin",
-    "drop-updates",
-    "send-zonestats",
-    "xfrd-tcp-max",
-    "xfrd-tcp-pipeline",
-    "metrics-enable",
-    "metrics-interface",
-    "metrics-port",
-    "metrics-path",
-];
+/// Returns the outcome for an attribute of `server:` that is on and not converted.
+fn outcome_of(name: &str) -> Outcome {
+    match name {
+        "database"
+        | "pidfile"
+        | "xfrdfile"
+        | "xfrdir"
+        | "xfrd-reload-timeout"
+        | "username"
+        | "chroot"
+        | "server-count"
+        | "cpu-affinity"
+        | "xfrd-cpu-affinity"
+        | "debug-mode"
+        | "reuseport"
+        | "ip-transparent"
+        | "ip-freebind"
+        | "send-buffer-size"
+        | "receive-buffer-size"
+        | "log-only-syslog"
+        | "log-time-ascii"
+        | "log-time-iso"
+        | "logfile"
+        | "zonefiles-check"
+        | "zonefiles-write"
+        | "reload-config"
+        | "ipv6-edns-size"
+        | "statistics"
+        | "minimal-responses"
+        | "tcp-reject-overflow"
+        | "tcp-query-count"
+        | "tcp-mss"
+        | "outgoing-tcp-mss"
+        | "round-robin"
+        | "drop-updates"
+        | "send-zonestats"
+        | "xfrd-tcp-max"
+        | "xfrd-tcp-pipeline"
+        | "metrics-enable"
+        | "metrics-interface"
+        | "metrics-port"
+        | "metrics-path" => NO_EFFECT,
+        "hide-identity" | "hide-version" | "refuse-any" | "confine-to-zone" => {
+            not_needed("default here")
+        }
+        "tls-auth-xfr-only" => {
+            breaks("name the client certificates in allow_transfer (tls-name:NAME)")
+        }
+        _ if name.starts_with("rrl-") => not_possible("response rate limiting is not supported"),
+        _ if name.contains("cookie") => not_possible("DNS cookies are not supported"),
+        _ => not_possible("no equivalent"),
+    }
+}
 
 /// The default port for DNS over TLS.
 const TLS_PORT: u16 = 853;
 /// Attributes that set TLS ports.
 const TLS_PORTS: [&str; 2] = ["tls-port", "tls-auth-port"];
 
-/// Attributes of `server:` whose loss clients might notice.
-const BREAKS: &[(&str, &str)] = &[(
-    "tls-auth-xfr-only",
-    "name the client certificates in allow_transfer (tls-name:NAME)",
-)];
-
 impl NsdReader<'_> {
     pub(super) fn server_clauses(&mut self) {
         let clauses = std::mem::take(&mut self.clauses);
         for clause in &clauses {
             match clause.word {
-                "server" => self.server_clause(clause),
+                "server" => {
+                    for attribute in &clause.attributes {
+                        self.server_attribute(attribute);
+                    }
+                }
                 "key" => self.key(clause),
-                "remote-control" => self.whole(
-                    clause,
-                    ImportVerdict::NotNeeded,
-                    "replaced by the control socket",
-                ),
                 "dnstap" => self.dnstap(clause),
                 "xdp" => self.xdp(clause),
+                "remote-control" => {
+                    self.whole(clause, not_needed("replaced by the control socket"))
+                }
                 "verify" => self.whole(
                     clause,
-                    ImportVerdict::NotPossible,
-                    "no command is run when a zone changes",
+                    not_possible("no command is run when a zone changes"),
                 ),
-                "tls-auth" => self.whole(
-                    clause,
-                    ImportVerdict::Changed,
-                    "used for request-xfr, always with TLS 1.3",
-                ),
+                "tls-auth" => {
+                    self.whole(clause, changed("used for request-xfr, always with TLS 1.3"))
+                }
                 _ => {}
             }
         }
@@ -123,148 +113,89 @@ impl NsdReader<'_> {
     /// Converts the interface that queries are received on without sockets.
     fn xdp(&mut self, clause: &NsdClause) {
         let Some(interface) = clause.attribute("xdp-interface") else {
-            return self.whole(clause, ImportVerdict::NotNeeded, "no interface is named");
+            return self.whole(clause, not_needed("no interface is named"));
         };
-        let value = ImportedValue::Texts(vec![interface.value().into()]);
-        let key = ("xdp", "interfaces");
+        let (key, names) = (("xdp", "interfaces"), vec![interface.value().to_string()]);
         self.server
-            .take(&interface.location, key, value, "xdp-interface");
+            .take(&interface.location, key, names, "xdp-interface");
     }
 
     fn dnstap(&mut self, clause: &NsdClause) {
         let is_on = |name: &str| clause.attribute(name).is_some_and(NsdAttribute::is_yes);
         if !is_on("dnstap-enable") {
-            return self.whole(clause, ImportVerdict::NotNeeded, "off");
+            return self.whole(clause, not_needed("off"));
         }
         let Some(socket) = clause.attribute("dnstap-socket-path") else {
             let reason = "only a Unix socket (dnstap-socket-path) is supported";
-            return self.whole(clause, ImportVerdict::NotPossible, reason);
+            return self.whole(clause, not_possible(reason));
         };
-        let path = ImportedValue::Text(socket.value().into());
-        let from = "dnstap-socket-path";
+        let (key, from) = (("dnstap", "socket"), "dnstap-socket-path");
         self.server
-            .take(&socket.location, ("dnstap", "socket"), path, from);
+            .take(&socket.location, key, socket.value(), from);
         for (name, key) in [
             ("dnstap-log-auth-query-messages", "queries"),
             ("dnstap-log-auth-response-messages", "responses"),
         ] {
-            let value = ImportedValue::Switch(is_on(name));
             self.server
-                .set(Some(&clause.location), ("dnstap", key), value);
+                .set(Some(&clause.location), ("dnstap", key), is_on(name));
         }
         if let Some(identity) = clause.attribute("dnstap-identity") {
-            let value = ImportedValue::Text(identity.value().into());
-            let key = ("dnstap", "identity");
-            self.server.set(Some(&identity.location), key, value);
+            let (location, key) = (&identity.location, ("dnstap", "identity"));
+            self.server.set(Some(location), key, identity.value());
         }
     }
 
-    fn whole(&mut self, clause: &NsdClause, verdict: ImportVerdict, reason: &str) {
+    fn whole(&mut self, clause: &NsdClause, (verdict, reason): Outcome) {
         let text = format!("{}: {reason}", clause.word);
-        self.server.report.add(verdict, &clause.location, text);
-    }
-
-    fn server_clause(&mut self, clause: &NsdClause) {
-        for attribute in &clause.attributes {
-            self.server_attribute(attribute);
-        }
+        self.server.note(verdict, &clause.location, text);
     }
 
     fn server_attribute(&mut self, attribute: &NsdAttribute) {
         let (name, location) = (attribute.name.as_str(), &attribute.location);
-        if let Some((_, key, factor, least, most)) = NUMBERS.iter().find(|row| row.0 == name) {
-            let number = attribute.value().parse::<u64>().ok();
-            let number = number.map(|number| number.saturating_mul(*factor));
-            return match number.filter(|number| (*least..=*most).contains(number)) {
-                Some(number) => {
-                    self.server
-                        .take(location, *key, ImportedValue::Number(number), name)
-                }
-                None => self.wrong(attribute, "a number"),
-            };
+        let value = attribute.value();
+        match self.server.take_number(NUMBERS, location, (name, value)) {
+            None => {}
+            Some(true) => return,
+            Some(false) => return self.wrong(attribute, "a number"),
         }
-        let text = |text: &str| ImportedValue::Text(text.into());
-        let taken: Option<((&'static str, &'static str), ImportedValue)> = match name {
+        let (key, value) = match name {
             "zonesdir" => {
-                self.zones_directory.push(attribute.value());
-                None
+                self.zones_directory.push(value);
+                return self.note(Taken, attribute, "base directory of zone files");
             }
             // Read together, or with the zones.
             "ip-address" | "interface" | "port" | "do-ip4" | "do-ip6" | "zonelistfile"
             | "tls-port" | "tls-auth-port" | "tls-service-key" | "tls-service-pem" => return,
-            "identity" => Some((("server", "nsid"), text(attribute.value()))),
-            "version" => Some((("server", "version"), text(attribute.value()))),
-            "hide-version" if attribute.is_yes() => Some((("server", "version"), text(""))),
-            "nsid" => match attribute.value().strip_prefix("ascii_") {
-                Some(name) => Some((("server", "nsid"), text(name))),
+            "identity" => ("nsid", value),
+            "version" => ("version", value),
+            "hide-version" if attribute.is_yes() => ("version", ""),
+            "nsid" => match value.strip_prefix("ascii_") {
+                Some(name) => ("nsid", name),
                 None => {
-                    return self.note(
-                        ImportVerdict::NotPossible,
-                        attribute,
-                        "nsid is text here, not hexadecimal",
-                    );
+                    let reason = "nsid is text here, not hexadecimal";
+                    return self.note(NotPossible, attribute, reason);
                 }
             },
-            "refuse-any" if attribute.is_yes() => Some((("server", "any"), text("truncate"))),
-            "confine-to-zone" if attribute.is_yes() => {
-                Some((("server", "cname_follow"), text("zone")))
-            }
-            "verbosity" => {
-                let level = match attribute.value() {
-                    "0" => "warn",
-                    "1" | "2" => "info",
-                    _ => "debug",
-                };
-                Some((("server", "log_level"), text(level)))
-            }
+            "refuse-any" if attribute.is_yes() => ("any", "truncate"),
+            "confine-to-zone" if attribute.is_yes() => ("cname_follow", "zone"),
+            "verbosity" => match value {
+                "0" => ("log_level", "warn"),
+                "1" | "2" => ("log_level", "info"),
+                _ => ("log_level", "debug"),
+            },
             _ => return self.other(attribute),
         };
-        match taken {
-            Some((key, value)) => self.server.take(location, key, value, name),
-            None => self.note(
-                ImportVerdict::Taken,
-                attribute,
-                "base directory of zone files",
-            ),
-        }
+        self.server.take(location, ("server", key), value, name);
     }
 
     fn other(&mut self, attribute: &NsdAttribute) {
-        let name = attribute.name.as_str();
         let is_off = ["no", "\"\"", "", "0"].contains(&attribute.value());
-        if is_off || NOT_NEEDED.contains(&name) {
-            let reason = if is_off {
-                "off"
-            } else {
-                "no effect on this server"
-            };
-            self.note(ImportVerdict::NotNeeded, attribute, reason);
-        } else if let Some((_, reason)) = BREAKS.iter().find(|row| row.0 == name) {
-            self.note(ImportVerdict::Breaks, attribute, reason);
-        } else if name.starts_with("rrl-") {
-            self.note(
-                ImportVerdict::NotPossible,
-                attribute,
-                "response rate limiting is not supported",
-            );
-        } else if name.contains("cookie") {
-            self.note(
-                ImportVerdict::NotPossible,
-                attribute,
-                "DNS cookies are not supported",
-            );
-        } else if [
-            "hide-identity",
-            "hide-version",
-            "refuse-any",
-            "confine-to-zone",
-        ]
-        .contains(&name)
-        {
-            self.note(ImportVerdict::NotNeeded, attribute, "default here");
+        let (verdict, reason) = if is_off {
+            not_needed("off")
         } else {
-            self.note(ImportVerdict::NotPossible, attribute, "no equivalent");
-        }
+            outcome_of(&attribute.name)
+        };
+        self.note(verdict, attribute, reason);
     }
 
     /// Converts all addresses together, with the port that may follow later.
@@ -303,15 +234,14 @@ impl NsdReader<'_> {
                     } else {
                         let reason =
                             format!("port {port} is for TLS, without a certificate here: omitted");
-                        self.note(ImportVerdict::Breaks, attribute, &reason);
+                        self.note(Breaks, attribute, &reason);
                     }
                 }
                 Some((address, port)) => list.push(listener(address, port)),
-                None => self.note(
-                    ImportVerdict::Breaks,
-                    attribute,
-                    "interface names are not supported: list the addresses",
-                ),
+                None => {
+                    let reason = "interface names are not supported: list the addresses";
+                    self.note(Breaks, attribute, reason);
+                }
             }
             location = Some(attribute.location.clone());
         }
@@ -341,9 +271,8 @@ impl NsdReader<'_> {
         }
         self.listen_tls(tls, tls_list);
         if let Some(location) = location.filter(|_| !list.is_empty()) {
-            let value = ImportedValue::Listeners(list);
             self.server
-                .take(&location, ("server", "listen"), value, "ip-address");
+                .take(&location, ("server", "listen"), list, "ip-address");
         }
         self.report_listen(&attributes);
         self.clauses = clauses;
@@ -361,7 +290,7 @@ impl NsdReader<'_> {
                     ports.push(port);
                     let reason = "proxy_protocol_from of these listeners in [server] allows every address, as NSD does: list your \
                                   proxies";
-                    self.note(ImportVerdict::Changed, attribute, reason);
+                    self.note(Changed, attribute, reason);
                 }
                 Err(_) => self.wrong(attribute, "a port"),
             }
@@ -375,13 +304,9 @@ impl NsdReader<'_> {
         else {
             return;
         };
-        let value = ImportedValue::Listeners(list);
         self.server
-            .take(&location, ("server", "listen_tls"), value, "tls-port");
-        for (name, path) in [("certificate", certificate), ("key", key)] {
-            let value = ImportedValue::Text(path);
-            self.server.set(Some(&location), ("tls", name), value);
-        }
+            .take(&location, ("server", "listen_tls"), list, "tls-port");
+        self.server.set_certificate(&location, (certificate, key));
     }
 
     /// Reports the attributes that the addresses were made of.
@@ -390,7 +315,7 @@ impl NsdReader<'_> {
             let name = attribute.name.as_str();
             if name == "tls-auth-port" {
                 let reason = "part of listen_tls in [server]; clients without a certificate may connect, too";
-                self.note(ImportVerdict::Changed, attribute, reason);
+                self.note(Changed, attribute, reason);
             }
             if ["tls-port", "tls-service-key", "tls-service-pem"].contains(&name) {
                 let text = format!("{name}: part of listen_tls in [server] and of [tls]");
@@ -420,20 +345,10 @@ impl NsdReader<'_> {
                 .texts
                 .error(&clause.location, format!("key {name}: expected secret:"));
         };
-        let algorithm = algorithm
-            .unwrap_or_else(|| "hmac-sha256".into())
-            .to_ascii_lowercase();
-        let algorithm = match algorithm.as_str() {
-            "hmac-md5.sig-alg.reg.int" => "hmac-md5".into(),
-            other => other.trim_end_matches('.').to_string(),
-        };
-        let text = format!("key {name}");
-        self.server
-            .report
-            .add(ImportVerdict::Taken, &clause.location, text);
-        self.server.keys.push(ImportedKey {
+        let algorithm = algorithm.unwrap_or_else(|| "hmac-sha256".into());
+        self.server.take_key(ImportedKey {
             name,
-            algorithm,
+            algorithm: algorithm.trim_end_matches('.').to_string(),
             secret,
             location: clause.location.clone(),
         });
@@ -441,7 +356,7 @@ impl NsdReader<'_> {
 
     pub(super) fn note(&mut self, verdict: ImportVerdict, attribute: &NsdAttribute, reason: &str) {
         let text = format!("{}: {reason}", attribute.name);
-        self.server.report.add(verdict, &attribute.location, text);
+        self.server.note(verdict, &attribute.location, text);
     }
 
     pub(super) fn wrong(&mut self, attribute: &NsdAttribute, expected: &str) {

@@ -4,8 +4,11 @@ use std::{collections::HashMap, net::SocketAddr, path::PathBuf};
 
 use super::{
     super::{
-        ConfigLocation, ImportVerdict, ImportedKind, ImportedRemote, ImportedSettings, ImportedTls,
-        ImportedValue, ImportedZone, full_name, peers,
+        ConfigLocation,
+        ImportVerdict::Taken,
+        ImportedKind, ImportedRemote, ImportedSettings, ImportedTls, ImportedZone, full_name,
+        peers,
+        tables::{NO_EFFECT, Outcome, changed, not_needed, not_possible},
     },
     NsdAttribute, NsdClause, NsdReader,
 };
@@ -21,19 +24,29 @@ const ZONE_LIST: &str = "/var/lib/nsd/zone.list";
 /// Maximum size of the zone list.
 const ZONE_LIST_MAX: u64 = 64 << 20;
 
-/// Zone attributes that nothing here depends on.
-const NOT_NEEDED: &[&str] = &[
-    "allow-axfr-fallback",
-    "notify-retry",
-    "zonestats",
-    "multi-master-check",
-    "multi-primary-check",
-    "store-ixfr",
-    "create-ixfr",
-    "ixfr-number",
-    "ixfr-size",
-    "implicit",
-];
+/// Returns the outcome for a zone attribute that is not converted.
+fn outcome_of(attribute: &NsdAttribute) -> Outcome {
+    match attribute.name.as_str() {
+        "allow-axfr-fallback"
+        | "notify-retry"
+        | "zonestats"
+        | "multi-master-check"
+        | "multi-primary-check"
+        | "store-ixfr"
+        | "create-ixfr"
+        | "ixfr-number"
+        | "ixfr-size"
+        | "implicit" => NO_EFFECT,
+        "catalog-member-pattern" => changed(
+            "members use the settings of [zone_defaults] or the [[template]] of their group",
+        ),
+        "min-refresh-time" | "max-refresh-time" | "min-retry-time" | "max-retry-time"
+        | "min-expire-time" => not_possible("the SOA timers are used"),
+        _ if attribute.value() == "no" => not_needed("off"),
+        "rrl-whitelist" => not_needed("response rate limiting is not supported"),
+        _ => not_possible("no equivalent"),
+    }
+}
 
 /// A zone while its attributes are read.
 struct NsdZone {
@@ -73,13 +86,9 @@ impl NsdReader<'_> {
         for (at, clause) in clauses.iter().enumerate() {
             if clause.word == "pattern" {
                 let name = clause.attribute("name").map_or("", |name| name.value());
-                let (verdict, end) = if self.used_patterns.contains(&at) {
-                    (ImportVerdict::Taken, "used by its zones")
-                } else {
-                    (ImportVerdict::NotNeeded, "unused")
-                };
-                let text = format!("pattern {name}: {end}");
-                self.server.report.add(verdict, &clause.location, text);
+                let is_used = self.used_patterns.contains(&at);
+                self.server
+                    .note_use(&clause.location, &format!("pattern {name}"), is_used);
             }
         }
     }
@@ -95,7 +104,7 @@ impl NsdReader<'_> {
             None => PathBuf::from(ZONE_LIST),
         };
         if let Some(named) = named {
-            self.note(ImportVerdict::Taken, named, "its zones are imported");
+            self.note(Taken, named, "its zones are imported");
         }
         // The file is optional.
         let Ok(text) = self.texts.files.read(&path, ZONE_LIST_MAX) else {
@@ -225,36 +234,10 @@ impl NsdReader<'_> {
                 }
             }
             "catalog-producer-zone" => zone.terms.catalog = full_name(attribute.value()),
-            "catalog-member-pattern" => {
-                self.note(
-                    ImportVerdict::Changed,
-                    attribute,
-                    "members use the settings of [zone_defaults] or the \
-                                                            [[template]] of their group",
-                );
+            _ => {
+                let (verdict, reason) = outcome_of(attribute);
+                self.note(verdict, attribute, reason);
             }
-            "min-refresh-time" | "max-refresh-time" | "min-retry-time" | "max-retry-time"
-            | "min-expire-time" => {
-                self.note(
-                    ImportVerdict::NotPossible,
-                    attribute,
-                    "the SOA timers are used",
-                );
-            }
-            name if NOT_NEEDED.contains(&name) => {
-                self.note(
-                    ImportVerdict::NotNeeded,
-                    attribute,
-                    "no effect on this server",
-                );
-            }
-            _ if attribute.value() == "no" => self.note(ImportVerdict::NotNeeded, attribute, "off"),
-            "rrl-whitelist" => self.note(
-                ImportVerdict::NotNeeded,
-                attribute,
-                "response rate limiting is not supported",
-            ),
-            _ => self.note(ImportVerdict::NotPossible, attribute, "no equivalent"),
         }
     }
 
@@ -323,8 +306,8 @@ impl NsdReader<'_> {
     fn client_identity(&mut self, auth: &str) -> Option<String> {
         let tls = self.tls_auth.get(auth)?;
         let (name, bundle) = (tls.name.clone()?, tls.authorities.clone()?);
-        let value = ImportedValue::Text(bundle.to_string_lossy().into_owned());
-        self.server.set(None, ("tls", "client_ca"), value);
+        let key = ("tls", "client_ca");
+        self.server.set(None, key, bundle.as_path());
         Some(name)
     }
 
@@ -369,8 +352,7 @@ impl NsdReader<'_> {
 
     fn finish(&mut self, mut zone: NsdZone, at: &ConfigLocation) {
         if let Some((at, reason)) = zone.refusal {
-            let text = format!("zone {} omitted: {reason}", zone.name);
-            return self.server.report.add(ImportVerdict::Breaks, &at, text);
+            return self.server.omit_zone(&zone.name, &at, reason);
         }
         let [transfer, notify, query] = zone.blocked;
         let terms = &mut zone.terms;
@@ -397,19 +379,15 @@ impl NsdReader<'_> {
             (None, false) => ImportedKind::Secondary,
         };
         if kind == ImportedKind::Consumer && terms.primaries.is_empty() {
-            let text = format!(
-                "zone {} omitted: no request-xfr; it would never be transferred",
-                zone.name
-            );
-            return self.server.report.add(ImportVerdict::Breaks, at, text);
+            let reason = "no request-xfr; it would never be transferred";
+            return self.server.omit_zone(&zone.name, at, reason);
         }
         let file = zone.file;
         let file = file.map(|file| self.zones_directory.join(expanded(&file, &zone.name)));
         let catalog_file = file.clone().filter(|_| kind == ImportedKind::Producer);
         let file = file.filter(|_| kind == ImportedKind::Primary);
         if kind == ImportedKind::Primary && file.is_none() {
-            let text = format!("zone {} omitted: no zonefile", zone.name);
-            return self.server.report.add(ImportVerdict::Breaks, at, text);
+            return self.server.omit_zone(&zone.name, at, "no zonefile");
         }
         self.server.take_zone(ImportedZone {
             name: zone.name,

@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 use super::{
     super::{
-        ConfigLocation, ImportVerdict, ImportedBackend, ImportedKind, ImportedSettings,
-        ImportedValue, ImportedZone,
+        ConfigLocation,
+        ImportVerdict::{Breaks, Changed, NotNeeded, NotPossible, Taken},
+        ImportedBackend, ImportedKind, ImportedSettings, ImportedValue, ImportedZone,
     },
     PdnsReader, PdnsSetting,
 };
@@ -14,12 +15,8 @@ use crate::bind;
 impl PdnsReader<'_> {
     pub(super) fn backends(&mut self) {
         let Some(launch) = self.used("launch").filter(|launch| launch.is_on()) else {
-            let location = self.first.clone();
             let text = "launch: no backend, so there are no zones";
-            return self
-                .server
-                .report
-                .add(ImportVerdict::Breaks, &location, text);
+            return self.server.note(Breaks, &self.first, text);
         };
         for word in super::words(&launch.value) {
             let (engine, instance) = word.split_once(':').unwrap_or((word, ""));
@@ -35,7 +32,7 @@ impl PdnsReader<'_> {
                 "geoip" => self.geoip(&launch, &prefix),
                 other => {
                     let text = format!("launch: unsupported backend {other}");
-                    self.note(ImportVerdict::Breaks, &launch, &text);
+                    self.note(Breaks, &launch, &text);
                 }
             }
         }
@@ -47,9 +44,8 @@ impl PdnsReader<'_> {
             let text = format!("{prefix}-database is missing");
             return self.texts.error(&launch.location, text);
         };
-        let value = self.path(&path.value).to_string_lossy().into_owned();
-        let settings = vec![("path", ImportedValue::Text(value))];
-        self.backend("sqlite", settings, &path.location, prefix);
+        let file = ("path", self.path(&path.value).as_path().into());
+        self.backend("sqlite", file, &path.location, prefix);
     }
 
     fn database(&mut self, launch: &PdnsSetting, prefix: &str, scheme: &'static str) {
@@ -65,7 +61,7 @@ impl PdnsReader<'_> {
         };
         if let Some(group) = group.filter(|group| group.value != "client") {
             let text = "my.cnf groups are not read: put the settings into the url";
-            self.note(ImportVerdict::NotPossible, &group, text);
+            self.note(NotPossible, &group, text);
         }
         let mut url = format!("{scheme}://");
         if let Some(user) = user {
@@ -111,26 +107,25 @@ impl PdnsReader<'_> {
         if let Some(extra) = extra {
             let text =
                 "extra-connection-parameters: only sslmode is converted; put the rest into url";
-            self.note(ImportVerdict::Changed, &extra, text);
+            self.note(Changed, &extra, text);
         }
-        let settings = vec![("url", ImportedValue::Text(url))];
-        self.backend(scheme, settings, &name.location, prefix);
+        self.backend(scheme, ("url", url.into()), &name.location, prefix);
     }
 
     fn backend(
         &mut self,
         kind: &'static str,
-        settings: Vec<(&'static str, ImportedValue)>,
+        setting: (&'static str, ImportedValue),
         location: &ConfigLocation,
         prefix: &str,
     ) {
         let text = format!(
             "{prefix}: [[backend]] of type {kind}; zones, DNSSEC keys, TSIG keys and metadata stay in the database"
         );
-        self.server.report.add(ImportVerdict::Taken, location, text);
+        self.server.note(Taken, location, text);
         self.server.backends.push(ImportedBackend {
             kind,
-            settings,
+            settings: vec![setting],
             location: location.clone(),
         });
     }
@@ -148,10 +143,10 @@ impl PdnsReader<'_> {
                 "{prefix}-dnssec-db: keys and metadata of file zones are not supported, signed zones would become \
                  unsigned: move them into a database first (pdnsutil b2b-migrate bind gsqlite3)"
             );
-            self.note(ImportVerdict::Breaks, &keys, &text);
+            self.note(Breaks, &keys, &text);
         }
         let text = format!("{prefix}-config: its zones are converted to [[zone]] tables");
-        self.note(ImportVerdict::Taken, &config, &text);
+        self.note(Taken, &config, &text);
         let is_primary = self.is_on(&["primary", "master"], false);
         let is_secondary = self.is_on(&["secondary", "slave"], false);
         let path = self.path(&config.value);
@@ -169,9 +164,7 @@ impl PdnsReader<'_> {
                     "zone {}: no primaries; it would never be transferred",
                     zone.name
                 );
-                self.server
-                    .report
-                    .add(ImportVerdict::Breaks, &zone.location, text);
+                self.server.note(Breaks, &zone.location, text);
                 continue;
             }
             let terms = ImportedSettings {
@@ -210,40 +203,34 @@ impl PdnsReader<'_> {
             } else {
                 "primary is off: no NOTIFY is sent"
             };
-            self.note(ImportVerdict::Taken, &setting, text);
+            self.note(Taken, &setting, text);
         }
         if let Some(setting) = secondary {
             let (verdict, text) = match (setting.is_switch_on(), has_database) {
                 (true, _) => (
-                    ImportVerdict::Taken,
+                    Taken,
                     "secondary: secondary zones are transferred from their primaries",
                 ),
                 (false, true) => (
-                    ImportVerdict::Changed,
+                    Changed,
                     "secondary is off: secondary zones in databases are still transferred",
                 ),
-                (false, false) => (
-                    ImportVerdict::Taken,
-                    "secondary is off: no zones are transferred",
-                ),
+                (false, false) => (Taken, "secondary is off: no zones are transferred"),
             };
             self.note(verdict, &setting, text);
         }
         if let Some(setting) = automatic {
             let (verdict, text) = match (setting.is_switch_on(), has_database) {
-                (true, true) => (
-                    ImportVerdict::Taken,
-                    "autosecondary: the supermasters table is used",
-                ),
+                (true, true) => (Taken, "autosecondary: the supermasters table is used"),
                 (true, false) => (
-                    ImportVerdict::NotPossible,
+                    NotPossible,
                     "autosecondary: add [[autoprimary]] tables for the servers",
                 ),
                 (false, true) => (
-                    ImportVerdict::Changed,
+                    Changed,
                     "autosecondary is off: rows of the supermasters table are still used",
                 ),
-                (false, false) => (ImportVerdict::NotNeeded, "autosecondary is off"),
+                (false, false) => (NotNeeded, "autosecondary is off"),
             };
             self.note(verdict, &setting, text);
         }

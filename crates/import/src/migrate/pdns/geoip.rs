@@ -20,8 +20,9 @@ use super::super::geo_scripts::{
 };
 use super::super::yaml::{self, YamlNode, YamlValue};
 use super::super::{
-    ConfigLocation, ImportVerdict, ImportedKind, ImportedSettings, ImportedValue, ImportedZone,
-    full_name,
+    ConfigLocation,
+    ImportVerdict::{Breaks, NotPossible, Taken},
+    ImportedKind, ImportedSettings, ImportedZone, full_name,
 };
 use super::{PdnsReader, PdnsSetting};
 
@@ -89,7 +90,7 @@ impl PdnsReader<'_> {
                 "{prefix}-dnssec-keydir: keys of geoip zones are not supported, signed zones would become unsigned: \
                  sign them with `nameward zone secure`"
             );
-            self.note(ImportVerdict::Breaks, &keys, &text);
+            self.note(Breaks, &keys, &text);
         }
         let names = [
             format!("{prefix}-zones-file"),
@@ -101,12 +102,12 @@ impl PdnsReader<'_> {
         };
         if !cfg!(feature = "lua") {
             let text = format!("{prefix}-zones-file: this build has no LUA records");
-            return self.note(ImportVerdict::Breaks, &setting, &text);
+            return self.note(Breaks, &setting, &text);
         }
         let text = format!(
             "{prefix}-zones-file: its domains are converted to zone files with LUA records"
         );
-        self.note(ImportVerdict::Taken, &setting, &text);
+        self.note(Taken, &setting, &text);
         let path = self.path(&setting.value);
         let Some((file, text)) = self.texts.open(&path, &setting.location) else {
             return;
@@ -114,7 +115,9 @@ impl PdnsReader<'_> {
         self.texts.close();
         match yaml::parse(&text) {
             Ok(document) => self.geoip_document(&document, &file),
-            Err(error) => self.texts.error(&at(&file, error.line), error.message),
+            Err(error) => self
+                .texts
+                .error(&ConfigLocation::new(&file, error.line), error.message),
         }
     }
 
@@ -133,16 +136,14 @@ impl PdnsReader<'_> {
             if file.starts_with("dat:") || file.ends_with(".dat") {
                 let text =
                     format!("{prefix}-database-files: {file} is not in the MaxMind DB format");
-                self.note(ImportVerdict::Breaks, &setting, &text);
+                self.note(Breaks, &setting, &text);
                 continue;
             }
             files.push(self.path(file).to_string_lossy().into_owned());
         }
         if !files.is_empty() {
             let name = format!("{prefix}-database-files");
-            let value = ImportedValue::Texts(files);
-            self.server
-                .take(&setting.location, ("geoip", "databases"), value, &name);
+            self.take(&setting, ("geoip", "databases"), files, &name);
         }
     }
 
@@ -153,23 +154,22 @@ impl PdnsReader<'_> {
                 "domains" | "mapping_lookup_formats" | "custom_mapping"
             ) {
                 let text = format!("{key}: unsupported key of a geoip zones file");
-                self.geoip_note(ImportVerdict::Breaks, &at(file, node.line), text);
+                self.server
+                    .note(Breaks, &ConfigLocation::new(file, node.line), text);
             }
         }
         let Some(domains) = document.get("domains") else {
-            return self.texts.error(&at(file, 1), "expected domains:");
+            return self
+                .texts
+                .error(&ConfigLocation::new(file, 1), "expected domains:");
         };
         for domain in domains.items() {
             self.geoip_domain(domain, document, file);
         }
     }
 
-    fn geoip_note(&mut self, verdict: ImportVerdict, location: &ConfigLocation, text: String) {
-        self.server.report.add(verdict, location, text);
-    }
-
     fn geoip_domain(&mut self, node: &YamlNode, document: &YamlNode, file: &Arc<str>) {
-        let location = at(file, node.line);
+        let location = ConfigLocation::new(file, node.line);
         let name = node.get("domain").and_then(YamlNode::text);
         let Some(name) = name.and_then(full_name) else {
             return self
@@ -187,7 +187,8 @@ impl PdnsReader<'_> {
             ];
             if !known.contains(&key.as_str()) {
                 let text = format!("{key} of domain {name}: unsupported");
-                self.geoip_note(ImportVerdict::NotPossible, &at(file, value.line), text);
+                self.server
+                    .note(NotPossible, &ConfigLocation::new(file, value.line), text);
             }
         }
         let ttl = node.get("ttl").map_or(Some(TTL), number);
@@ -211,8 +212,8 @@ impl PdnsReader<'_> {
         let mut text = format!("; Made by nameward import from {file}.\n");
         let has_soa = domain.names.get(name.trim_end_matches('.'));
         if !has_soa.is_some_and(|sets| sets.iter().any(|(rtype, _)| *rtype == Type::SOA)) {
-            let reason = format!("zone {name} omitted: it has no SOA record");
-            return self.geoip_note(ImportVerdict::Breaks, &location, reason);
+            let reason = "it has no SOA record";
+            return self.server.omit_zone(&name, &location, reason);
         }
         self.write_records(&domain, &mut text, &location);
         if let Some(services) = node.get("services") {
@@ -237,7 +238,7 @@ impl PdnsReader<'_> {
 
     /// Reads the records of one name.
     fn geoip_records(&mut self, domain: &mut GeoDomain, owner: &str, list: &YamlNode) {
-        let location = at(&domain.file, list.line);
+        let location = ConfigLocation::new(&domain.file, list.line);
         let Some(name) = full_name(&owner.to_ascii_lowercase()) else {
             return self
                 .texts
@@ -249,10 +250,10 @@ impl PdnsReader<'_> {
         );
         if name != zone && !name.ends_with(&format!(".{zone}")) {
             let text = format!("{owner}: outside domain {}", domain.name);
-            return self.geoip_note(ImportVerdict::NotPossible, &location, text);
+            return self.server.note(NotPossible, &location, text);
         }
         for (key, value) in list.items().iter().flat_map(YamlNode::pairs) {
-            let location = at(&domain.file, value.line);
+            let location = ConfigLocation::new(&domain.file, value.line);
             let Some(rtype) = Type::from_text(key.to_ascii_uppercase().as_bytes()) else {
                 self.texts
                     .error(&location, format!("unknown record type {key:?}"));
@@ -311,7 +312,7 @@ impl PdnsReader<'_> {
             }
             if code == Some("m()") && domain.mapping.is_none() {
                 let reason = format!("%mp in domain {}: there is no mapping", domain.name);
-                self.geoip_note(ImportVerdict::Breaks, location, reason);
+                self.server.note(Breaks, location, reason);
             }
             pieces.extend(code.map(TextPiece::Computed));
             rest = &rest[before.len() + length..];
@@ -352,7 +353,7 @@ impl PdnsReader<'_> {
     ) {
         if let Err(fault) = written {
             let text = format!("{name}: {fault}");
-            self.geoip_note(ImportVerdict::Breaks, location, text);
+            self.server.note(Breaks, location, text);
         }
     }
 }
@@ -367,13 +368,6 @@ impl GeoDomain {
         }
         text.push_str(mapping.unwrap_or_default());
         text + code
-    }
-}
-
-fn at(file: &Arc<str>, line: u32) -> ConfigLocation {
-    ConfigLocation {
-        file: Arc::clone(file),
-        line,
     }
 }
 

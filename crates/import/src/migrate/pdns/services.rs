@@ -1,7 +1,10 @@
 //! PowerDNS settings about services other than answers and transfers: updates, the web page, serials, resolvers.
 
 use super::{
-    super::{ImportVerdict, ImportedValue, peers::colon_port},
+    super::{
+        ImportVerdict::{Breaks, Changed, NotNeeded, Taken},
+        peers::colon_port,
+    },
     PdnsReader, PdnsSetting, words,
 };
 
@@ -23,11 +26,7 @@ impl PdnsReader<'_> {
         let forward = self.used("forward-dnsupdate");
         if !switch.as_ref().is_some_and(PdnsSetting::is_switch_on) {
             for setting in [&switch, &from, &forward].into_iter().flatten() {
-                self.note(
-                    ImportVerdict::NotNeeded,
-                    setting,
-                    "dnsupdate is off: updates are refused",
-                );
+                self.note(NotNeeded, setting, "dnsupdate is off: updates are refused");
             }
             return;
         }
@@ -53,7 +52,7 @@ impl PdnsReader<'_> {
             ),
         ] {
             if let Some(setting) = setting {
-                self.note(ImportVerdict::Taken, setting, text);
+                self.note(Taken, setting, text);
             }
         }
     }
@@ -69,12 +68,10 @@ impl PdnsReader<'_> {
         };
         let is_shared = setting.value == "shared";
         let is_on = is_shared || setting.is_switch_on();
-        let (location, name) = (&setting.location, "enable-lua-records");
-        let value = ImportedValue::Switch(is_on);
-        self.server.take(location, ("lua", "records"), value, name);
+        self.take(&setting, ("lua", "records"), is_on, "enable-lua-records");
         if is_shared {
-            let value = ImportedValue::Switch(true);
-            self.server.set(Some(location), ("lua", "shared"), value);
+            let key = ("lua", "shared");
+            self.server.set(Some(&setting.location), key, true);
         }
     }
 
@@ -87,10 +84,9 @@ impl PdnsReader<'_> {
             return;
         };
         let text = "lua-records-exec-limit: instructions_max in [lua] counts calls and loop iterations, not instructions";
-        self.note(ImportVerdict::Changed, &setting, text);
-        let value = ImportedValue::Number(limit.min(INSTRUCTIONS_MAX));
-        let key = ("lua", "instructions_max");
-        self.server.set(Some(&setting.location), key, value);
+        self.note(Changed, &setting, text);
+        let (key, limit) = (("lua", "instructions_max"), limit.min(INSTRUCTIONS_MAX));
+        self.server.set(Some(&setting.location), key, limit);
     }
 
     pub(super) fn web(&mut self) {
@@ -104,15 +100,10 @@ impl PdnsReader<'_> {
         let key = self.used_of(&["api-key", "experimental-api-key"]);
         if let Some(api) = &api {
             let (verdict, text) = if key.as_ref().is_some_and(PdnsSetting::is_on) {
-                (
-                    ImportVerdict::Taken,
-                    "api: the API answers on the same port, see [api]",
-                )
+                (Taken, "api: the API answers on the same port, see [api]")
             } else {
-                (
-                    ImportVerdict::NotNeeded,
-                    "api: there is no api-key, so that no client can use it",
-                )
+                let text = "api: there is no api-key, so that no client can use it";
+                (NotNeeded, text)
             };
             self.note(verdict, api, text);
         }
@@ -121,27 +112,21 @@ impl PdnsReader<'_> {
                 .into_iter()
                 .flatten()
             {
-                self.note(ImportVerdict::NotNeeded, setting, "webserver is off");
+                self.note(NotNeeded, setting, "webserver is off");
             }
             return;
         }
-        let secrets = [(&password, ("web", "password")), (&key, ("api", "key"))];
-        for (setting, name) in secrets {
-            let is_key = name == ("api", "key");
-            let Some(setting) = setting.as_ref().filter(|setting| setting.is_on()) else {
-                continue;
-            };
-            if is_key && api.is_none() {
-                self.note(ImportVerdict::NotNeeded, setting, "api-key: api is off");
-                continue;
+        if let Some(setting) = password.as_ref().filter(|setting| setting.is_on()) {
+            let (name, value) = (("web", "password"), setting.value.as_str());
+            self.take(setting, name, value, "webserver-password");
+        }
+        match key.as_ref().filter(|setting| setting.is_on()) {
+            None => {}
+            Some(setting) if api.is_none() => self.note(NotNeeded, setting, "api-key: api is off"),
+            Some(setting) => {
+                let (name, value) = (("api", "key"), setting.value.as_str());
+                self.take(setting, name, value, "api-key");
             }
-            let value = ImportedValue::Text(setting.value.clone());
-            let from = if is_key {
-                "api-key"
-            } else {
-                "webserver-password"
-            };
-            self.server.take(&setting.location, name, value, from);
         }
         let host = address
             .as_ref()
@@ -152,27 +137,26 @@ impl PdnsReader<'_> {
         match colon_port(&host, number.unwrap_or(8081) as u16) {
             Some((address, port)) => {
                 let listen = std::net::SocketAddr::new(address, port).to_string();
-                let value = ImportedValue::Text(listen);
                 if api.is_some() && key.as_ref().is_some_and(PdnsSetting::is_on) {
                     self.server
-                        .set(Some(&location), ("api", "listen"), value.clone());
+                        .set(Some(&location), ("api", "listen"), listen.clone());
                 }
                 let key = ("web", "listen");
-                self.server.take(&location, key, value, "webserver-address");
+                self.server
+                    .take(&location, key, listen, "webserver-address");
             }
             None => self
                 .texts
                 .error(&location, "webserver-address: expected an address"),
         }
         if let Some(setting) = from {
-            let list = ImportedValue::Texts(self.networks(&setting));
+            let list = self.networks(&setting);
             if api.is_some() {
                 let key = ("api", "allow_from");
                 self.server.set(Some(&setting.location), key, list.clone());
             }
             let key = ("web", "allow_from");
-            self.server
-                .take(&setting.location, key, list, "webserver-allow-from");
+            self.take(&setting, key, list, "webserver-allow-from");
         }
     }
 
@@ -191,23 +175,21 @@ impl PdnsReader<'_> {
                 "default-soa-edit"
             };
             match word.as_str() {
-                "" | "NONE" => {
-                    self.note(ImportVerdict::NotNeeded, setting, &format!("{name}: off"));
-                }
+                "" | "NONE" => self.note(NotNeeded, setting, &format!("{name}: off")),
                 _ if !SOA_EDIT_WORDS.contains(&word.as_str()) => {
                     let text = format!("{name}: unknown value {:?}", setting.value);
-                    self.note(ImportVerdict::Breaks, setting, &text);
+                    self.note(Breaks, setting, &text);
                 }
                 _ if is_signed => {
                     self.server.defaults.soa_edit = Some(word);
                     let text = "default-soa-edit-signed: soa_edit in [zone_defaults]";
-                    self.note(ImportVerdict::Taken, setting, text);
+                    self.note(Taken, setting, text);
                 }
                 _ => {
                     self.server.defaults.soa_edit = Some(word);
                     let text = "default-soa-edit: soa_edit in [zone_defaults], for signed zones only: raise the \
                                 serials of unsigned zones above those of their secondaries";
-                    self.note(ImportVerdict::Changed, setting, text);
+                    self.note(Changed, setting, text);
                 }
             }
         }
@@ -217,12 +199,12 @@ impl PdnsReader<'_> {
         let is_expanded = self.used("expand-alias");
         if let Some(setting) = &is_expanded {
             let text = "expand-alias: ALIAS records are always answered with addresses";
-            self.note(ImportVerdict::Changed, setting, text);
+            self.note(Changed, setting, text);
         }
         if let Some(setting) = self.used("outgoing-axfr-expand-alias") {
             self.server.defaults.expand_alias = setting.is_switch_on().then_some(true);
             let text = "outgoing-axfr-expand-alias: expand_alias in [zone_defaults]";
-            self.note(ImportVerdict::Taken, &setting, text);
+            self.note(Taken, &setting, text);
         }
         let recursor = self.used("recursor");
         let resolver = self.used("resolver");
@@ -240,17 +222,13 @@ impl PdnsReader<'_> {
                 None => self.wrong(forwarder, "an address"),
             }
         }
-        let location = forwarder.location.clone();
-        let key = ("recursor", "address");
-        self.server
-            .take(&location, key, ImportedValue::Texts(list), "resolver");
+        self.take(forwarder, ("recursor", "address"), list, "resolver");
         // `resolver` is only for ALIAS; `recursor`, up to PowerDNS 4.0, was for clients too.
         let from = match (&recursor, &allowed) {
             (Some(_), Some(allowed)) => self.networks(allowed),
             (Some(_), None) => vec!["any".into()],
             (None, _) => Vec::new(),
         };
-        let key = ("recursor", "allow_from");
-        self.server.set(None, key, ImportedValue::Texts(from));
+        self.server.set(None, ("recursor", "allow_from"), from);
     }
 }

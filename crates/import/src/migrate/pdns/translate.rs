@@ -4,123 +4,35 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{
     super::{
-        ImportVerdict, ImportedRemote, ImportedValue, NumberRow,
+        ImportVerdict::{self, Changed, NotNeeded, NotPossible, Taken},
+        ImportedRemote, ImportedValue, SettingKey,
         peers::{colon_port, network, written},
+        tables::{NumberRow, numbers},
     },
     PdnsReader, PdnsSetting, words,
 };
 
-/// Numbers that are the same in another unit: name, table and key, factor, minimum and maximum.
-const NUMBERS: &[NumberRow] = &[
-    ("cache-ttl", ("cache", "packet_ttl"), 1, 0, 86_400),
-    ("query-cache-ttl", ("cache", "query_ttl"), 1, 0, 86_400),
-    (
-        "negquery-cache-ttl",
-        ("cache", "negative_ttl"),
-        1,
-        0,
-        86_400,
-    ),
-    ("dnssec-key-cache-ttl", ("cache", "key_ttl"), 1, 0, 86_400),
-    (
-        "zone-metadata-cache-ttl",
-        ("cache", "meta_ttl"),
-        1,
-        0,
-        86_400,
-    ),
-    (
-        "domain-metadata-cache-ttl",
-        ("cache", "meta_ttl"),
-        1,
-        0,
-        86_400,
-    ),
-    (
-        "zone-cache-refresh-interval",
-        ("cache", "zone_refresh"),
-        1,
-        1,
-        86_400,
-    ),
-    (
-        "max-packet-cache-entries",
-        ("cache", "packet_entries"),
-        1,
-        0,
-        1_000_000_000,
-    ),
-    (
-        "max-cache-entries",
-        ("cache", "query_entries"),
-        1,
-        0,
-        1_000_000_000,
-    ),
-    (
-        "overload-queue-length",
-        ("overload", "overload_queue"),
-        1,
-        1,
-        10_000_000,
-    ),
-    (
-        "queue-limit",
-        ("overload", "query_timeout_ms"),
-        1,
-        10,
-        600_000,
-    ),
-    (
-        "max-tcp-connections",
-        ("server", "tcp_connections_max"),
-        1,
-        1,
-        1_000_000,
-    ),
-    (
-        "max-tcp-connections-per-client",
-        ("server", "tcp_connections_per_client"),
-        1,
-        1,
-        1_000_000,
-    ),
-    (
-        "max-tcp-connection-duration",
-        ("server", "tcp_total_timeout_ms"),
-        1000,
-        10,
-        86_400_000,
-    ),
-    (
-        "tcp-idle-timeout",
-        ("server", "tcp_idle_timeout_ms"),
-        1000,
-        10,
-        3_600_000,
-    ),
-    (
-        "udp-truncation-threshold",
-        ("server", "udp_payload_max"),
-        1,
-        512,
-        65_535,
-    ),
-    (
-        "lua-health-checks-interval",
-        ("health", "interval"),
-        1,
-        1,
-        86_400,
-    ),
-    (
-        "axfr-fetch-timeout",
-        ("server", "transfer_idle_timeout_ms"),
-        1000,
-        10,
-        3_600_000,
-    ),
-];
+/// Numbers that are the same, some in another unit.
+const NUMBERS: &[NumberRow] = numbers! {
+    "cache-ttl" => cache.packet_ttl, 0..=86_400;
+    "query-cache-ttl" => cache.query_ttl, 0..=86_400;
+    "negquery-cache-ttl" => cache.negative_ttl, 0..=86_400;
+    "dnssec-key-cache-ttl" => cache.key_ttl, 0..=86_400;
+    "zone-metadata-cache-ttl" => cache.meta_ttl, 0..=86_400;
+    "domain-metadata-cache-ttl" => cache.meta_ttl, 0..=86_400;
+    "zone-cache-refresh-interval" => cache.zone_refresh, 1..=86_400;
+    "max-packet-cache-entries" => cache.packet_entries, 0..=1_000_000_000;
+    "max-cache-entries" => cache.query_entries, 0..=1_000_000_000;
+    "overload-queue-length" => overload.overload_queue, 1..=10_000_000;
+    "queue-limit" => overload.query_timeout_ms, 10..=600_000;
+    "max-tcp-connections" => server.tcp_connections_max, 1..=1_000_000;
+    "max-tcp-connections-per-client" => server.tcp_connections_per_client, 1..=1_000_000;
+    "max-tcp-connection-duration" => server.tcp_total_timeout_ms * 1000, 10..=86_400_000;
+    "tcp-idle-timeout" => server.tcp_idle_timeout_ms * 1000, 10..=3_600_000;
+    "udp-truncation-threshold" => server.udp_payload_max, 512..=65_535;
+    "lua-health-checks-interval" => health.interval, 1..=86_400;
+    "axfr-fetch-timeout" => server.transfer_idle_timeout_ms * 1000, 10..=3_600_000;
+};
 
 impl PdnsReader<'_> {
     pub(super) fn translate(&mut self) {
@@ -140,11 +52,9 @@ impl PdnsReader<'_> {
 
     fn listen(&mut self) {
         if let Some(setting) = self.used("proxy-protocol-from") {
-            let value = ImportedValue::Texts(self.networks(&setting));
+            let value = self.networks(&setting);
             let key = ("server", "proxy_protocol_from");
-            let location = setting.location.clone();
-            self.server
-                .take(&location, key, value, "proxy-protocol-from");
+            self.take(&setting, key, value, "proxy-protocol-from");
         }
         let port = self.used("local-port");
         let port = match &port {
@@ -163,24 +73,18 @@ impl PdnsReader<'_> {
             }
         }
         let location = address.as_ref().or(address6.as_ref());
-        let value = |list: Vec<SocketAddr>| {
-            ImportedValue::Texts(list.iter().map(ToString::to_string).collect())
-        };
+        let texts =
+            |list: &[SocketAddr]| -> Vec<String> { list.iter().map(ToString::to_string).collect() };
+        let key = ("server", "listen");
         match location {
-            Some(setting) => self.server.take(
-                &setting.location.clone(),
-                ("server", "listen"),
-                value(list),
-                "local-address",
-            ),
+            Some(setting) => self.take(setting, key, texts(&list), "local-address"),
             None if port != 53 => {
                 let all = [
                     IpAddr::V4(Ipv4Addr::UNSPECIFIED),
                     IpAddr::V6(Ipv6Addr::UNSPECIFIED),
                 ];
                 let all = all.map(|all| SocketAddr::new(all, port));
-                self.server
-                    .set(None, ("server", "listen"), value(all.into()));
+                self.server.set(None, key, texts(&all));
             }
             None => {}
         }
@@ -193,35 +97,28 @@ impl PdnsReader<'_> {
         } else {
             "all"
         };
-        self.server
-            .set(None, ("server", "any"), ImportedValue::Text(any.into()));
+        self.server.set(None, ("server", "any"), any);
         if let Some(setting) = self.used("server-id") {
             let value = match setting.value.as_str() {
                 "disabled" => "",
                 name => name,
             };
-            let value = ImportedValue::Text(value.into());
-            self.server
-                .take(&setting.location, ("server", "nsid"), value, "server-id");
+            self.take(&setting, ("server", "nsid"), value, "server-id");
         }
         if let Some(setting) = self.used("version-string") {
             let value = match setting.value.as_str() {
                 "full" | "powerdns" => None,
-                "anonymous" => Some(String::new()),
-                text => Some(text.to_string()),
+                "anonymous" => Some(""),
+                text => Some(text),
             };
             match value {
                 Some(text) => {
-                    let key = ("server", "version");
-                    let value = ImportedValue::Text(text);
-                    self.server
-                        .take(&setting.location, key, value, "version-string");
+                    self.take(&setting, ("server", "version"), text, "version-string");
                 }
-                None => self.note(
-                    ImportVerdict::Changed,
-                    &setting,
-                    "version-string: version.bind returns the Nameward version",
-                ),
+                None => {
+                    let text = "version-string: version.bind returns the Nameward version";
+                    self.note(Changed, &setting, text);
+                }
             }
         }
         if let Some(setting) = self.used("loglevel") {
@@ -231,45 +128,33 @@ impl PdnsReader<'_> {
                 Some(5 | 6) => "info",
                 _ => "debug",
             };
-            let value = ImportedValue::Text(level.into());
-            self.server.take(
-                &setting.location,
-                ("server", "log_level"),
-                value,
-                "loglevel",
-            );
+            self.take(&setting, ("server", "log_level"), level, "loglevel");
         }
     }
 
     fn numbers(&mut self) {
-        for (name, key, factor, least, most) in NUMBERS {
-            let Some(setting) = self.used(name) else {
+        for row in NUMBERS {
+            let Some(setting) = self.used(row.name) else {
                 continue;
             };
             let Some(number) = self.number(&setting) else {
                 continue;
             };
-            let value = number.saturating_mul(*factor);
-            if (*least..=*most).contains(&value) {
-                self.server
-                    .take(&setting.location, *key, ImportedValue::Number(value), name);
-            } else {
+            match row.convert(number) {
+                Some(number) => self.take(&setting, row.key, number, row.name),
                 // Zero means "no limit" there.
-                self.note(
-                    ImportVerdict::Changed,
-                    &setting,
-                    &format!("{name}: {} in [{}] keeps its default", key.1, key.0),
-                )
+                None => {
+                    let (table, key) = row.key;
+                    let text = format!("{}: {key} in [{table}] keeps its default", row.name);
+                    self.note(Changed, &setting, &text);
+                }
             }
         }
         if let Some(setting) = self.used("xfr-max-received-mbytes") {
             let size = self.number(&setting).filter(|size| *size > 0);
             self.server.defaults.transfer_size_max_mb = size;
-            self.note(
-                ImportVerdict::Taken,
-                &setting,
-                "xfr-max-received-mbytes: transfer_size_max_mb in [zone_defaults]",
-            );
+            let text = "xfr-max-received-mbytes: transfer_size_max_mb in [zone_defaults]";
+            self.note(Taken, &setting, text);
         }
     }
 
@@ -283,22 +168,15 @@ impl PdnsReader<'_> {
         };
         self.server.defaults.allow_transfer = Some(list);
         if let Some(setting) = setting {
-            self.note(
-                ImportVerdict::Taken,
-                &setting,
-                "allow-axfr-ips: allow_transfer in [zone_defaults]; ALLOW-AXFR-FROM of a zone adds to it",
-            );
+            let text = "allow-axfr-ips: allow_transfer in [zone_defaults]; ALLOW-AXFR-FROM of a zone adds to it";
+            self.note(Taken, &setting, text);
         }
         if let Some(setting) = self.used("query-local-address") {
             let is_any = words(&setting.value).all(|word| {
                 word.parse()
                     .is_ok_and(|ip: std::net::IpAddr| ip.is_unspecified())
             });
-            let verdict = if is_any {
-                ImportVerdict::NotNeeded
-            } else {
-                ImportVerdict::NotPossible
-            };
+            let verdict = if is_any { NotNeeded } else { NotPossible };
             let text = "query-local-address: set source for servers in primaries or also_notify; AXFR-SOURCE of a zone \
                         is used";
             self.note(verdict, &setting, text);
@@ -322,35 +200,24 @@ impl PdnsReader<'_> {
                     None => self.wrong(&setting, "an address"),
                 }
             }
-            let text = if is_primary {
-                "also-notify: also_notify in [zone_defaults]"
-            } else {
-                "also-notify: no NOTIFY is sent, primary is off"
-            };
             if is_primary {
                 self.server.defaults.also_notify = remotes;
-            }
-            let verdict = if is_primary {
-                ImportVerdict::Taken
+                let text = "also-notify: also_notify in [zone_defaults]";
+                self.note(Taken, &setting, text);
             } else {
-                ImportVerdict::NotNeeded
-            };
-            self.note(verdict, &setting, text);
+                let text = "also-notify: no NOTIFY is sent, primary is off";
+                self.note(NotNeeded, &setting, text);
+            }
         }
         if let Some(setting) = self.used("only-notify") {
             let (verdict, text) = match setting.value.as_str() {
                 "" => {
                     self.server.defaults.notify_name_servers = Some(false);
-                    (
-                        ImportVerdict::Taken,
-                        "only-notify: notify_name_servers in [zone_defaults]",
-                    )
+                    (Taken, "only-notify: notify_name_servers in [zone_defaults]")
                 }
-                "0.0.0.0/0,::/0" | "0.0.0.0/0, ::/0" => {
-                    (ImportVerdict::NotNeeded, "only-notify: all")
-                }
+                "0.0.0.0/0,::/0" | "0.0.0.0/0, ::/0" => (NotNeeded, "only-notify: all"),
                 _ => (
-                    ImportVerdict::NotPossible,
+                    NotPossible,
                     "only-notify: either all name servers of a zone are notified or none (notify_name_servers)",
                 ),
             };
@@ -360,20 +227,17 @@ impl PdnsReader<'_> {
             self.server.defaults.allow_notify =
                 Some(self.networks(&setting)).filter(|list| !list.is_empty());
             let text = "trusted-notification-proxy: allow_notify in [zone_defaults]";
-            self.note(ImportVerdict::Taken, &setting, text);
+            self.note(Taken, &setting, text);
         }
         if let Some(setting) = self.used("allow-notify-from") {
             let text = "allow-notify-from: the primaries of a zone may always notify";
-            self.note(ImportVerdict::Changed, &setting, text);
+            self.note(Changed, &setting, text);
         }
         if let Some(setting) = self.used_of(&["secondary-do-renotify", "slave-renotify"]) {
             let (verdict, text) = if setting.is_on() {
-                (
-                    ImportVerdict::NotPossible,
-                    "set SLAVE-RENOTIFY for each zone",
-                )
+                (NotPossible, "set SLAVE-RENOTIFY for each zone")
             } else {
-                (ImportVerdict::NotNeeded, "off")
+                (NotNeeded, "off")
             };
             self.note(verdict, &setting, &format!("secondary-do-renotify: {text}"));
         }
@@ -414,7 +278,17 @@ impl PdnsReader<'_> {
         );
     }
 
+    pub(super) fn take(
+        &mut self,
+        setting: &PdnsSetting,
+        key: SettingKey,
+        value: impl Into<ImportedValue>,
+        from: &str,
+    ) {
+        self.server.take(&setting.location, key, value, from);
+    }
+
     pub(super) fn note(&mut self, verdict: ImportVerdict, setting: &PdnsSetting, text: &str) {
-        self.server.report.add(verdict, &setting.location, text);
+        self.server.note(verdict, &setting.location, text);
     }
 }

@@ -6,9 +6,9 @@ use nameward_wire::Type;
 
 use super::super::super::geo_scripts::{ScriptText, quoted, write_script};
 use super::super::super::yaml::{YamlNode, YamlValue};
-use super::super::super::{ImportVerdict, full_name};
+use super::super::super::{ConfigLocation, ImportVerdict::Changed, full_name, peers};
 use super::super::PdnsReader;
-use super::{GeoDomain, at};
+use super::GeoDomain;
 
 impl PdnsReader<'_> {
     /// Writes the scripts of a service: one for each type of its possible answers, and one for the CNAME record.
@@ -18,7 +18,7 @@ impl PdnsReader<'_> {
         out: &mut String,
         (owner, formats): (&str, &YamlNode),
     ) {
-        let location = at(&domain.file, formats.line);
+        let location = ConfigLocation::new(&domain.file, formats.line);
         let Some(name) = full_name(&owner.to_ascii_lowercase()) else {
             return self
                 .texts
@@ -50,7 +50,7 @@ impl PdnsReader<'_> {
         let ttl = ttls.iter().copied().min().unwrap_or(domain.ttl);
         if ttls.iter().any(|other| *other != ttl) {
             let text = format!("service {name}: all answers have the lowest TTL, {ttl} seconds");
-            self.geoip_note(ImportVerdict::Changed, &location, text);
+            self.server.note(Changed, &location, text);
         }
         for rtype in types {
             let code = domain.service_script(rtype, &networks);
@@ -77,11 +77,11 @@ impl PdnsReader<'_> {
         };
         let mut networks = Vec::new();
         for (network, node) in entries {
-            let location = at(&domain.file, node.line);
+            let location = ConfigLocation::new(&domain.file, node.line);
             let length = match network {
                 None => None,
                 Some(network) => {
-                    let Some(length) = prefix_length(network) else {
+                    let Some((_, length)) = peers::network(network) else {
                         let message = format!("expected a network or default, found {network:?}");
                         self.texts.error(&location, message);
                         return None;
@@ -138,29 +138,5 @@ impl GeoDomain {
             };
         }
         code + "return {}"
-    }
-}
-
-/// Returns the prefix length of a network, or that of an address.
-fn prefix_length(network: &str) -> Option<u8> {
-    let (address, length) = match network.split_once('/') {
-        Some((address, length)) => (address, Some(length.parse::<u8>().ok()?)),
-        None => (network, None),
-    };
-    let address: std::net::IpAddr = address.parse().ok()?;
-    let longest = if address.is_ipv4() { 32 } else { 128 };
-    length.or(Some(longest)).filter(|length| *length <= longest)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn prefix_lengths_are_checked() {
-        assert_eq!(prefix_length("10.0.0.0/8"), Some(8));
-        assert_eq!(prefix_length("::1"), Some(128));
-        assert_eq!(prefix_length("10.0.0.0/33"), None);
-        assert_eq!(prefix_length("default"), None);
     }
 }
