@@ -54,7 +54,7 @@ enum Element {
 pub(super) fn read(statement: &ConfStatement<'_>, file: usize) -> Result<MatchList, ConfMistake> {
     let (words, block) = statement.words_and_block()?;
     match words.first() {
-        Some(word) => Err(expected("'{'", word)),
+        Some(word) => Err(word.instead_of("'{'")),
         None => match_list(statement.location(), block, file),
     }
 }
@@ -129,7 +129,7 @@ fn element(first: &Word<'_>, rest: &[ConfItem<'_>]) -> Result<Element, ConfMista
             ConfItem::Word(word) if text.ends_with('/') || word.text.starts_with(b"/") => {
                 text.push_str(&word.string());
             }
-            ConfItem::Word(word) => return Err(expected("';'", word)),
+            ConfItem::Word(word) => return Err(word.instead_of("';'")),
             ConfItem::Block(location, _) => {
                 return Err(ConfMistake::new(*location, "expected ';', found '{'"));
             }
@@ -178,11 +178,6 @@ fn network(address: &str, bits: &str) -> Result<(IpAddr, u8), &'static str> {
         0 => Ok((address, bits)),
         _ => Err("the address has bits set after the prefix"),
     }
-}
-
-fn expected(what: &str, word: &Word<'_>) -> ConfMistake {
-    let found = quoted(&word.text);
-    ConfMistake::new(word.location, format!("expected {what}, found {found}"))
 }
 
 /// Returns the addresses in a listen list that are given individually; `any` is the wildcard address. `None` if the

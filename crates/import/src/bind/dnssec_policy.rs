@@ -106,13 +106,8 @@ impl PolicyReader {
         for line in block {
             let words = words(line);
             let role = words.first().map(|word| word.to_ascii_lowercase());
-            let after = |key: &str| {
-                let at = words
-                    .iter()
-                    .position(|word| word.eq_ignore_ascii_case(key))?;
-                words.get(at + 1)
-            };
-            let lifetime = after("lifetime").and_then(|text| seconds(text));
+            let after = |key| value_after(&words, key);
+            let lifetime = after("lifetime").and_then(seconds);
             let lifetime = lifetime.unwrap_or(0);
             match role.as_deref() {
                 Some("csk") => {
@@ -153,12 +148,7 @@ impl PolicyReader {
     /// Reads `nsec3param iterations 0 optout no salt-length 0;`.
     fn nsec3(&mut self, statement: &ConfStatement<'_>) {
         let words = value_words(statement);
-        let after = |key: &str| {
-            let at = words
-                .iter()
-                .position(|word| word.eq_ignore_ascii_case(key))?;
-            words.get(at + 1).map(String::as_str)
-        };
+        let after = |key| value_after(&words, key);
         let is_opt_out = matches!(after("optout"), Some("yes" | "true" | "1"));
         let denial = if is_opt_out { "nsec3-opt-out" } else { "nsec3" };
         self.set("denial", denial);
@@ -176,6 +166,13 @@ fn words(statement: &ConfStatement<'_>) -> Vec<String> {
         ConfItem::Block(..) => None,
     });
     words.collect()
+}
+
+/// Returns the word after a keyword.
+fn value_after<'w>(words: &'w [String], keyword: &str) -> Option<&'w str> {
+    let is_it = |word: &String| word.eq_ignore_ascii_case(keyword);
+    let at = words.iter().position(is_it)?;
+    words.get(at + 1).map(String::as_str)
 }
 
 fn value_words(statement: &ConfStatement<'_>) -> Vec<String> {

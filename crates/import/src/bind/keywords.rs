@@ -1,7 +1,7 @@
 //! Small forms that several statements share: a name with its class, a switch, a list that may be empty.
 
 use super::{
-    lex::{ConfMistake, quoted},
+    lex::ConfMistake,
     syntax::{ConfItem, ConfStatement, Word},
 };
 
@@ -53,11 +53,7 @@ pub(super) fn name_and_class<'w, 't>(
         return Ok((name, true));
     };
     if let Some(more) = rest.first() {
-        let found = quoted(&more.text);
-        return Err(ConfMistake::new(
-            more.location,
-            format!("expected '{{', found {found}"),
-        ));
+        return Err(more.instead_of("'{'"));
     }
     if class.is("in") {
         return Ok((name, true));
@@ -65,11 +61,7 @@ pub(super) fn name_and_class<'w, 't>(
     if class.is_one_of(&["ch", "chaos", "hs", "hesiod", "any", "none"]) {
         return Ok((name, false));
     }
-    let found = quoted(&class.text);
-    Err(ConfMistake::new(
-        class.location,
-        format!("expected a class or '{{', found {found}"),
-    ))
+    Err(class.instead_of("a class or '{'"))
 }
 
 /// Checks whether a switch is on: `yes`, or anything that is not a negation. The policy `insecure` signs nothing.

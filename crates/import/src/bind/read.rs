@@ -354,9 +354,7 @@ impl<'f> NamedConfReader<'f> {
             self.skip(keyword, Level::Top);
             return Ok(());
         }
-        let found = quoted(&keyword.text);
-        let message = format!("expected zone, view, options or another statement, found {found}");
-        Err(ConfMistake::new(keyword.location, message))
+        Err(keyword.instead_of("zone, view, options or another statement"))
     }
 
     fn option(
@@ -450,13 +448,9 @@ impl<'f> NamedConfReader<'f> {
         let raw = &mut self.zones[index];
         if keyword.is("type") {
             let word = statement.value("the zone type")?;
-            raw.zone.kind = Some(ZoneType::parse(&word.text).ok_or_else(|| {
-                let found = quoted(&word.text);
-                ConfMistake::new(
-                    word.location,
-                    format!("expected primary, secondary or another type, found {found}"),
-                )
-            })?);
+            let kind = ZoneType::parse(&word.text);
+            raw.zone.kind =
+                Some(kind.ok_or_else(|| word.instead_of("primary, secondary or another type"))?);
         } else if keyword.is("file") {
             let word = statement.value("a file name")?;
             use std::os::unix::ffi::OsStrExt;

@@ -120,9 +120,7 @@ fn options<'w, 't: 'w>(
         } else if keyword.is("tls") {
             options.tls = Some(value.string().into());
         } else if !keyword.is_one_of(&["dscp", "source", "source-v6"]) {
-            let found = quoted(&keyword.text);
-            let message = format!("expected port, key, tls or ';', found {found}");
-            return Err(ConfMistake::new(keyword.location, message));
+            return Err(keyword.instead_of("port, key, tls or ';'"));
         }
     }
     Ok(options)
@@ -130,12 +128,8 @@ fn options<'w, 't: 'w>(
 
 fn port(word: &Word<'_>) -> Result<u16, ConfMistake> {
     let number = std::str::from_utf8(&word.text).ok();
-    number
-        .and_then(|number| number.parse().ok())
-        .ok_or_else(|| {
-            let found = quoted(&word.text);
-            ConfMistake::new(word.location, format!("expected a port, found {found}"))
-        })
+    let number = number.and_then(|number| number.parse().ok());
+    number.ok_or_else(|| word.instead_of("a port"))
 }
 
 fn entry(statement: &ConfStatement<'_>) -> Result<RemoteEntry, ConfMistake> {

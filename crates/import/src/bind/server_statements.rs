@@ -148,12 +148,8 @@ impl ServerStatements {
             return false;
         };
         let value = |key: &str| {
-            let mut found = block.iter().filter(|statement| {
-                let keyword = statement.keyword();
-                keyword.is_some_and(|keyword| keyword.is(key))
-            });
-            let word = found.next()?.value("a value").ok()?;
-            Some(word.string())
+            let found = block.iter().find(|statement| statement.is(key))?;
+            Some(found.value("a value").ok()?.string())
         };
         let (Some(algorithm), Some(secret)) = (value("algorithm"), value("secret")) else {
             return false;
@@ -257,11 +253,7 @@ impl ServerStatements {
         }
         let path = |channel: &String| {
             let list = named("channel", channel)?;
-            let mut files = list.iter().filter(|inner| {
-                let keyword = inner.keyword();
-                keyword.is_some_and(|keyword| keyword.is("file"))
-            });
-            match files.next()?.items().get(1)? {
+            match list.iter().find(|inner| inner.is("file"))?.items().get(1)? {
                 ConfItem::Word(path) => Some(path.string()),
                 ConfItem::Block(..) => None,
             }
@@ -341,11 +333,7 @@ fn read_tls(statement: &ConfStatement<'_>) -> Option<TlsStatement> {
 /// Reads `http NAME { endpoints { "PATH"; ... }; ... };`.
 fn read_http(statement: &ConfStatement<'_>) -> Option<HttpStatement> {
     let (words, block) = statement.words_and_block().ok()?;
-    let is_endpoints = |inner: &&ConfStatement<'_>| {
-        let keyword = inner.keyword();
-        keyword.is_some_and(|keyword| keyword.is("endpoints"))
-    };
-    let endpoints = block.iter().find(is_endpoints);
+    let endpoints = block.iter().find(|inner| inner.is("endpoints"));
     Some(HttpStatement {
         name: words.first()?.string(),
         paths: endpoints.map(values_in_block).unwrap_or_default(),

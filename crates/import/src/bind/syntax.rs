@@ -27,6 +27,12 @@ impl Word<'_> {
     pub(super) fn string(&self) -> String {
         String::from_utf8_lossy(&self.text).into_owned()
     }
+
+    /// Returns the mistake of a word where something else was expected.
+    pub(super) fn instead_of(&self, expected: &str) -> ConfMistake {
+        let found = quoted(&self.text);
+        ConfMistake::new(self.location, format!("expected {expected}, found {found}"))
+    }
 }
 
 /// An item in a statement.
@@ -71,6 +77,11 @@ impl<'t> ConfStatement<'t> {
             Some(ConfItem::Word(word)) => Some(word),
             _ => None,
         }
+    }
+
+    /// Checks for a keyword, ignoring case.
+    pub(super) fn is(&self, keyword: &str) -> bool {
+        self.keyword().is_some_and(|word| word.is(keyword))
     }
 
     pub(super) fn location(&self) -> TextLocation {

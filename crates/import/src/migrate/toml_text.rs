@@ -70,13 +70,10 @@ impl ImportedServer {
     /// Returns the text of nameward.toml.
     pub fn to_toml(&self, plan: &TomlPlan) -> String {
         let mut out = String::new();
-        line(
-            &mut out,
-            &format!("# Made by nameward import from {}.", plan.from),
-        );
-        line(
-            &mut out,
-            "# The comments name the lines that the settings come from.",
+        let _ = write!(
+            out,
+            "# Made by nameward import from {}.\n# The comments name the lines that the settings come from.\n",
+            plan.from
         );
         let state = self.needs_state();
         for table in TABLES {
@@ -139,9 +136,14 @@ fn setting(out: &mut String, key: &str, value: &str, location: Option<&ConfigLoc
     }
 }
 
+/// Starts a table that may be repeated.
+fn table(out: &mut String, name: &str, location: &ConfigLocation) {
+    let location = one_line(&location.to_string());
+    line(out, &format!("\n[[{name}]]  # {location}"));
+}
+
 fn key(out: &mut String, key: &ImportedKey, plan: &TomlPlan) {
-    let location = one_line(&key.location.to_string());
-    line(out, &format!("\n[[key]]  # {location}"));
+    table(out, "key", &key.location);
     setting(out, "name", &quoted(&key.name), None);
     setting(out, "algorithm", &quoted(&key.algorithm), None);
     match &plan.secrets {
@@ -154,13 +156,7 @@ fn key(out: &mut String, key: &ImportedKey, plan: &TomlPlan) {
 }
 
 fn backend(out: &mut String, backend: &ImportedBackend) {
-    line(
-        out,
-        &format!(
-            "\n[[backend]]  # {}",
-            one_line(&backend.location.to_string())
-        ),
-    );
+    table(out, "backend", &backend.location);
     setting(out, "type", &quoted(backend.kind), None);
     for (key, found) in &backend.settings {
         setting(out, key, &value(found), None);
@@ -168,8 +164,7 @@ fn backend(out: &mut String, backend: &ImportedBackend) {
 }
 
 fn policy(out: &mut String, policy: &ImportedPolicy) {
-    let location = one_line(&policy.location.to_string());
-    line(out, &format!("\n[[dnssec_policy]]  # {location}"));
+    table(out, "dnssec_policy", &policy.location);
     setting(out, "name", &quoted(&policy.name), None);
     for (key, found) in &policy.settings {
         setting(out, key, &value(found), None);
@@ -177,10 +172,7 @@ fn policy(out: &mut String, policy: &ImportedPolicy) {
 }
 
 fn zone(out: &mut String, zone: &ImportedZone) {
-    line(
-        out,
-        &format!("\n[[zone]]  # {}", one_line(&zone.location.to_string())),
-    );
+    table(out, "zone", &zone.location);
     let (name, variant) = version(&zone.name);
     setting(out, "name", &quoted(&name), None);
     if let Some(variant) = variant {
@@ -194,8 +186,7 @@ fn zone(out: &mut String, zone: &ImportedZone) {
 }
 
 fn view(out: &mut String, view: &ImportedView) {
-    let location = one_line(&view.location.to_string());
-    line(out, &format!("\n[[view]]  # {location}"));
+    table(out, "view", &view.location);
     setting(out, "name", &quoted(&view.name), None);
     setting(out, "match_clients", &texts(&view.match_clients), None);
     if !view.listen.is_empty() {
@@ -229,40 +220,32 @@ fn terms(out: &mut String, terms: &ImportedSettings) {
         }
     };
     let texts = |list: &Option<Vec<String>>| list.as_ref().map(|list| texts(list));
+    let text = |text: &Option<String>| text.as_deref().map(quoted);
+    let switch = |is_on: Option<bool>| is_on.map(|is_on| is_on.to_string());
     let remotes =
         |list: &[ImportedRemote]| (!list.is_empty()).then(|| joined(list.iter().map(remote)));
     row("primaries", remotes(&terms.primaries));
     row("also_notify", remotes(&terms.also_notify));
-    row(
-        "notify_name_servers",
-        terms.notify_name_servers.map(|is| is.to_string()),
-    );
+    row("notify_name_servers", switch(terms.notify_name_servers));
     row("allow_query", texts(&terms.allow_query));
     row("allow_transfer", texts(&terms.allow_transfer));
     row("allow_notify", texts(&terms.allow_notify));
     row("allow_update", texts(&terms.allow_update));
     let rules = &terms.update_policy;
-    row(
-        "update_policy",
-        (!rules.is_empty()).then(|| joined(rules.iter().map(rule))),
-    );
-    row(
-        "forward_updates",
-        terms.forward_updates.map(|is| is.to_string()),
-    );
-    row("expand_alias", terms.expand_alias.map(|is| is.to_string()));
-    row("soa_edit", terms.soa_edit.as_deref().map(quoted));
-    row(
-        "transfer_size_max_mb",
-        terms.transfer_size_max_mb.map(|mb| mb.to_string()),
-    );
-    row("catalog", terms.catalog.as_deref().map(quoted));
-    row("catalog_group", terms.catalog_group.as_deref().map(quoted));
-    row("catalog_label", terms.catalog_label.as_deref().map(quoted));
-    row("request_ixfr", terms.request_ixfr.map(|is| is.to_string()));
+    let rules = (!rules.is_empty()).then(|| joined(rules.iter().map(rule)));
+    row("update_policy", rules);
+    row("forward_updates", switch(terms.forward_updates));
+    row("expand_alias", switch(terms.expand_alias));
+    row("soa_edit", text(&terms.soa_edit));
+    let size = terms.transfer_size_max_mb.map(|mb| mb.to_string());
+    row("transfer_size_max_mb", size);
+    row("catalog", text(&terms.catalog));
+    row("catalog_group", text(&terms.catalog_group));
+    row("catalog_label", text(&terms.catalog_label));
+    row("request_ixfr", switch(terms.request_ixfr));
     row("zonemd", terms.zonemd.map(quoted));
-    row("lua_records", terms.lua_records.map(|is| is.to_string()));
-    row("dnssec_policy", terms.dnssec_policy.as_deref().map(quoted));
+    row("lua_records", switch(terms.lua_records));
+    row("dnssec_policy", text(&terms.dnssec_policy));
     row("key_directory", terms.key_directory.as_deref().map(path));
 }
 
