@@ -10,7 +10,7 @@ use std::{
 use clap::Subcommand;
 use nameward_control::operations::{
     ErrorKind, ListedDifference, ListedItem, ListedKind, OperationError, OperationRequest,
-    ZoneTemplate, default_ttl, steps_of, zone_name,
+    OperationResult, ZoneTemplate, default_ttl, steps_of, zone_name,
 };
 use nameward_files::zone_from_file;
 use nameward_wire::zonefile::Severity;
@@ -128,18 +128,22 @@ pub fn request(command: ZoneWorkCommand) -> Result<ServerRequest, OperationError
 
 /// Runs a command on a whole zone.
 pub fn run(command: ZoneWorkCommand, form: OutputForm) -> Result<ExitCode, CommandError> {
+    let work = |remote: RemoteArguments| ZoneWork {
+        overrides: remote.overrides(),
+        form,
+    };
     match command {
         ZoneWorkCommand::Export {
             zone,
             unsigned,
             remote,
-        } => export(&zone, unsigned, &remote.overrides(), form),
+        } => work(remote).export(&zone, unsigned),
         ZoneWorkCommand::Diff {
             zone,
             file: Some(file),
             remote,
             ..
-        } => diff_with_file(&zone, &file, &remote.overrides(), form),
+        } => work(remote).diff_with_file(&zone, &file),
         ZoneWorkCommand::Diff {
             zone,
             from,
@@ -149,17 +153,18 @@ pub fn run(command: ZoneWorkCommand, form: OutputForm) -> Result<ExitCode, Comma
         } => {
             let from = from.unwrap_or_default();
             let request = OperationRequest::ZoneDifference { zone, from, to };
-            diff_of_versions(request, &remote.overrides(), form)
+            work(remote).diff_of_versions(request)
         }
         ZoneWorkCommand::Rollback {
             zone,
             to,
             dry_run,
             remote,
-        } => {
-            let overrides = RemoteArguments::from(remote).overrides();
-            roll_back(zone, to, dry_run, (&overrides, form))
-        }
+        } => work(remote.into()).send(OperationRequest::ZoneRollback {
+            zone,
+            serial: to,
+            dry_run,
+        }),
         ZoneWorkCommand::Import {
             zone,
             file,
@@ -179,20 +184,10 @@ pub fn run(command: ZoneWorkCommand, form: OutputForm) -> Result<ExitCode, Comma
                 template: None,
                 records: Vec::new(),
             };
-            import(
-                &zone,
-                (&file, dry_run),
-                template,
-                (&RemoteArguments::from(remote).overrides(), form),
-            )
+            work(remote.into()).import(&zone, &file, dry_run, template)
         }
-        ZoneWorkCommand::Edit { zone, yes, remote } => {
-            let overrides = RemoteArguments::from(remote).overrides();
-            edit_zone(&zone, yes, &overrides, form)
-        }
-        ZoneWorkCommand::Check { zone, file, remote } => {
-            check_zone(&zone, file, &remote.overrides(), form)
-        }
+        ZoneWorkCommand::Edit { zone, yes, remote } => work(remote.into()).edit(&zone, yes),
+        ZoneWorkCommand::Check { zone, file, remote } => work(remote).check(&zone, file),
         command @ ZoneWorkCommand::History(_) => {
             let (request, remote) = request(command)?;
             run_request(request, remote, form)
@@ -200,242 +195,185 @@ pub fn run(command: ZoneWorkCommand, form: OutputForm) -> Result<ExitCode, Comma
     }
 }
 
-/// Prints what a file would change in a zone.
-fn diff_with_file(
-    zone: &str,
-    file: &Path,
-    overrides: &Overrides,
+/// The server that a command is for, and the form of its output.
+struct ZoneWork {
+    overrides: Overrides,
     form: OutputForm,
-) -> Result<ExitCode, CommandError> {
-    let fetched = fetch(zone, overrides)?;
-    let theirs = read_file(&fetched.name, file)?;
-    let difference = theirs.difference_from(&fetched.zone);
-    print_difference(&listed(&fetched.name, &difference), form)
 }
 
-/// Prints the difference between two versions in the journal.
-fn diff_of_versions(
-    request: OperationRequest,
-    overrides: &Overrides,
-    form: OutputForm,
-) -> Result<ExitCode, CommandError> {
-    let records = remote::list(request, overrides, only!(Difference))?;
-    print_difference(&records, form)
-}
-
-/// Undoes all changes since a version.
-fn roll_back(
-    zone: String,
-    to: u32,
-    dry_run: bool,
-    (overrides, form): (&Overrides, OutputForm),
-) -> Result<ExitCode, CommandError> {
-    let request = OperationRequest::ZoneRollback {
-        zone,
-        serial: to,
-        dry_run,
-    };
-    send(request, overrides, form)
-}
-
-fn export(
-    zone: &str,
-    unsigned: bool,
-    overrides: &Overrides,
-    form: OutputForm,
-) -> Result<ExitCode, CommandError> {
-    let fetched = fetch(zone, overrides)?;
-    let records = records_of(&fetched.zone, unsigned);
-    if form == OutputForm::Json {
-        let mut printer = Printer::new(form);
-        for record in &records {
-            let text = zone_commands::json_of(&record);
-            if let Err(error) = printer.object(&text, "") {
-                return ended(Err(error));
-            }
-        }
-        return Ok(ExitCode::SUCCESS);
+impl ZoneWork {
+    /// Prints what a file would change in a zone.
+    fn diff_with_file(&self, zone: &str, file: &Path) -> Result<ExitCode, CommandError> {
+        let fetched = fetch(zone, &self.overrides)?;
+        let theirs = read_file(&fetched.name, file)?;
+        let difference = theirs.difference_from(&fetched.zone);
+        self.print_difference(listed(&fetched.name, &difference))
     }
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let mut write = || {
-        for record in &records {
-            out.write_all(zone_commands::line_of(&record).as_bytes())?;
-        }
-        out.flush()
-    };
-    let written = write();
-    if fetched.hidden > 0 {
-        let records = counted(fetched.hidden as usize, "record");
-        eprintln!("nameward: warning: {records} omitted: disabled or not servable");
+
+    /// Prints the difference between two versions in the journal.
+    fn diff_of_versions(&self, request: OperationRequest) -> Result<ExitCode, CommandError> {
+        self.print_difference(remote::list(request, &self.overrides, only!(Difference))?)
     }
-    ended(written)
-}
 
-/// Prints a difference; exits with 1 if there is one, like diff(1).
-fn print_difference(
-    records: &[ListedDifference],
-    form: OutputForm,
-) -> Result<ExitCode, CommandError> {
-    let mut printer = Printer::new(form);
-    let mut records = records.iter().cloned().map(ListedItem::Difference);
-    let is_different = records.len() > 0;
-    if let Err(error) = records.try_for_each(|record| printer.item(&record)) {
-        return ended(Err(error));
-    }
-    ended(printer.end())?;
-    Ok(exit_code(!is_different))
-}
-
-fn no_change(zone: &str, form: OutputForm) -> Result<ExitCode, CommandError> {
-    let zone = zone_name(zone)?.to_string();
-    let result = nameward_control::operations::OperationResult::NoChange { zone };
-    ended(Printer::new(form).result(&result))
-}
-
-/// Sends a request and prints the result.
-fn send(
-    request: OperationRequest,
-    overrides: &Overrides,
-    form: OutputForm,
-) -> Result<ExitCode, CommandError> {
-    let mut printer = Printer::new(form);
-    let mut printed = Ok(());
-    let result = remote::send(request, overrides, &mut |item| {
-        if printed.is_ok() {
-            printed = printer.item(&item);
-        }
-    })?;
-    ended(printed.and_then(|()| printer.result(&result)))
-}
-
-fn import(
-    zone: &str,
-    (file, dry_run): (&PathBuf, bool),
-    template: ZoneTemplate,
-    (overrides, form): (&Overrides, OutputForm),
-) -> Result<ExitCode, CommandError> {
-    let name = zone_name(zone)?;
-    let theirs = read_file(&name, file)?;
-    match fetch(zone, overrides) {
-        Ok(fetched) => {
-            let difference = theirs.difference_from(&fetched.zone);
-            apply(&fetched, &difference, dry_run, (overrides, form))
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            if dry_run {
-                let all = Difference {
-                    added: records_of(&theirs, false),
-                    ..Difference::default()
-                };
-                print_difference(&listed(&name, &all), form)?;
-                return Ok(ExitCode::SUCCESS);
-            }
-            send(creation(&name, &theirs, template), overrides, form)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// Applies a difference to a fetched zone, unless it is empty.
-fn apply(
-    fetched: &FetchedZone,
-    difference: &Difference,
-    dry_run: bool,
-    (overrides, form): (&Overrides, OutputForm),
-) -> Result<ExitCode, CommandError> {
-    if steps_of(difference).is_empty() {
-        return no_change(&fetched.name.to_string(), form);
-    }
-    send(batch(fetched, difference, dry_run), overrides, form)
-}
-
-fn edit_zone(
-    zone: &str,
-    is_agreed: bool,
-    overrides: &Overrides,
-    form: OutputForm,
-) -> Result<ExitCode, CommandError> {
-    let fetched = fetch(zone, overrides)?;
-    let (name, serial) = (fetched.name, fetched.zone.serial());
-    let mut text = format!(
-        "; zone {name}, serial {serial}. Save and exit to review the changes; the serial is incremented \
-         automatically.\n$ORIGIN {name}\n"
-    );
-    for record in &records_of(&fetched.zone, false) {
-        text.push_str(&zone_commands::line_of(&record));
-    }
-    let file = EditedFile::new(&format!("{name}zone"), &text).map_err(|error| {
-        OperationError::invalid(format!("cannot write a file to edit: {error}"))
-    })?;
-    let edited = loop {
-        let text = file.edit()?;
-        match read_zone(&name, &file.path().display().to_string(), &text) {
-            Ok(zone) => break zone,
-            Err(error) => {
-                super::print::error(form, &error);
-                if !edit::confirm("edit again?") {
-                    return Err(OperationError::invalid("no changes made").into());
+    fn export(&self, zone: &str, unsigned: bool) -> Result<ExitCode, CommandError> {
+        let fetched = fetch(zone, &self.overrides)?;
+        let records = records_of(&fetched.zone, unsigned);
+        if self.form == OutputForm::Json {
+            let mut printer = Printer::new(self.form);
+            for record in &records {
+                let text = zone_commands::json_of(&record);
+                if let Err(error) = printer.object(&text, "") {
+                    return ended(Err(error));
                 }
             }
+            return Ok(ExitCode::SUCCESS);
         }
-    };
-    let difference = edited.difference_from(&fetched.zone);
-    if steps_of(&difference).is_empty() {
-        return no_change(zone, form);
+        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+        let mut write = || {
+            for record in &records {
+                out.write_all(zone_commands::line_of(&record).as_bytes())?;
+            }
+            out.flush()
+        };
+        let written = write();
+        if fetched.hidden > 0 {
+            let records = counted(fetched.hidden as usize, "record");
+            eprintln!("nameward: warning: {records} omitted: disabled or not servable");
+        }
+        ended(written)
     }
-    if !is_agreed {
-        print_difference(&listed(&name, &difference), form)?;
-        if !edit::confirm("apply these changes?") {
-            return Err(OperationError::invalid("no changes made").into());
+
+    /// Prints a difference; exits with 1 if there is one, like diff(1).
+    fn print_difference(&self, records: Vec<ListedDifference>) -> Result<ExitCode, CommandError> {
+        let mut printer = Printer::new(self.form);
+        let is_different = !records.is_empty();
+        let mut records = records.into_iter().map(ListedItem::Difference);
+        if let Err(error) = records.try_for_each(|record| printer.item(&record)) {
+            return ended(Err(error));
+        }
+        ended(printer.end())?;
+        Ok(exit_code(!is_different))
+    }
+
+    fn no_change(&self, zone: &str) -> Result<ExitCode, CommandError> {
+        let zone = zone_name(zone)?.to_string();
+        let result = OperationResult::NoChange { zone };
+        ended(Printer::new(self.form).result(&result))
+    }
+
+    /// Sends a request and prints the result.
+    fn send(&self, request: OperationRequest) -> Result<ExitCode, CommandError> {
+        let mut printer = Printer::new(self.form);
+        let mut printed = Ok(());
+        let result = remote::send(request, &self.overrides, &mut |item| {
+            if printed.is_ok() {
+                printed = printer.item(&item);
+            }
+        })?;
+        ended(printed.and_then(|()| printer.result(&result)))
+    }
+
+    fn import(
+        &self,
+        zone: &str,
+        file: &Path,
+        dry_run: bool,
+        template: ZoneTemplate,
+    ) -> Result<ExitCode, CommandError> {
+        let name = zone_name(zone)?;
+        let theirs = read_file(&name, file)?;
+        match fetch(zone, &self.overrides) {
+            Ok(fetched) => {
+                let difference = theirs.difference_from(&fetched.zone);
+                if steps_of(&difference).is_empty() {
+                    return self.no_change(&fetched.name.to_string());
+                }
+                self.send(batch(&fetched, &difference, dry_run))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                if dry_run {
+                    let all = Difference {
+                        added: records_of(&theirs, false),
+                        ..Difference::default()
+                    };
+                    self.print_difference(listed(&name, &all))?;
+                    return Ok(ExitCode::SUCCESS);
+                }
+                self.send(creation(&name, &theirs, template))
+            }
+            Err(error) => Err(error),
         }
     }
-    send(batch(&fetched, &difference, false), overrides, form)
+
+    fn edit(&self, zone: &str, is_agreed: bool) -> Result<ExitCode, CommandError> {
+        let fetched = fetch(zone, &self.overrides)?;
+        let (name, serial) = (fetched.name, fetched.zone.serial());
+        let text = format!(
+            "; zone {name}, serial {serial}. Save and exit to review the changes; the serial is incremented \
+             automatically.\n$ORIGIN {name}\n{}",
+            text_of(&fetched)
+        );
+        let file = EditedFile::new(&format!("{name}zone"), &text).map_err(|error| {
+            OperationError::invalid(format!("cannot write a file to edit: {error}"))
+        })?;
+        let edited = loop {
+            let text = file.edit()?;
+            match read_zone(&name, &file.path().display().to_string(), &text) {
+                Ok(zone) => break zone,
+                Err(error) => {
+                    super::print::error(self.form, &error);
+                    if !edit::confirm("edit again?") {
+                        return Err(OperationError::invalid("no changes made").into());
+                    }
+                }
+            }
+        };
+        let difference = edited.difference_from(&fetched.zone);
+        if steps_of(&difference).is_empty() {
+            return self.no_change(zone);
+        }
+        if !is_agreed {
+            self.print_difference(listed(&name, &difference))?;
+            if !edit::confirm("apply these changes?") {
+                return Err(OperationError::invalid("no changes made").into());
+            }
+        }
+        self.send(batch(&fetched, &difference, false))
+    }
+
+    fn check(&self, zone: &str, file: Option<PathBuf>) -> Result<ExitCode, CommandError> {
+        let name = zone_name(zone)?;
+        let scripts = script_check::without_pools();
+        let read = match &file {
+            Some(file) => zone_from_file(name.as_name(), file, &scripts),
+            None => {
+                let text = text_of(&fetch(zone, &self.overrides)?);
+                let (name, text) = (name.as_name(), text.as_bytes());
+                nameward_files::zone_from_text_with_warnings(name, "served", text, &scripts)
+            }
+        };
+        let found = read.map_or_else(|errors| errors, |(_, warnings)| warnings);
+        let mut printer = Printer::new(self.form);
+        let is_error = |one: &&nameward_wire::zonefile::Diagnostic| one.severity == Severity::Error;
+        let errors = found.iter().filter(is_error).count();
+        let warnings = found.len() - errors;
+        let text = format!(
+            "zone {name}: {}, {}",
+            counted(errors, "error"),
+            counted(warnings, "warning")
+        );
+        let object = serde_json::json!({
+            "zone": name.to_string(), "errors": errors, "warnings": warnings,
+        });
+        let print = check::print(&found, &mut printer).and_then(|()| printer.object(&object, text));
+        ended(print)?;
+        Ok(exit_code(errors == 0))
+    }
 }
 
-fn check_zone(
-    zone: &str,
-    file: Option<PathBuf>,
-    overrides: &Overrides,
-    form: OutputForm,
-) -> Result<ExitCode, CommandError> {
-    let name = zone_name(zone)?;
-    let scripts = script_check::without_pools();
-    let found = match &file {
-        Some(file) => match zone_from_file(name.as_name(), file, &scripts) {
-            Ok((_, warnings)) => warnings,
-            Err(errors) => errors,
-        },
-        None => {
-            let fetched = fetch(zone, overrides)?;
-            let mut text = String::new();
-            for record in &records_of(&fetched.zone, false) {
-                text.push_str(&zone_commands::line_of(&record));
-            }
-            let read = nameward_files::zone_from_text_with_warnings(
-                name.as_name(),
-                "served",
-                text.as_bytes(),
-                &scripts,
-            );
-            match read {
-                Ok((_, warnings)) => warnings,
-                Err(errors) => errors,
-            }
-        }
-    };
-    let mut printer = Printer::new(form);
-    let is_error = |one: &&nameward_wire::zonefile::Diagnostic| one.severity == Severity::Error;
-    let errors = found.iter().filter(is_error).count();
-    let warnings = found.len() - errors;
-    let text = format!(
-        "zone {name}: {}, {}",
-        counted(errors, "error"),
-        counted(warnings, "warning")
-    );
-    let object = serde_json::json!({
-        "zone": name.to_string(), "errors": errors, "warnings": warnings,
-    });
-    let print = check::print(&found, &mut printer).and_then(|()| printer.object(&object, text));
-    ended(print)?;
-    Ok(exit_code(errors == 0))
+/// Returns the records of a fetched zone as lines of a zone file.
+fn text_of(fetched: &FetchedZone) -> String {
+    let records = records_of(&fetched.zone, false);
+    let lines = records.iter().map(|record| zone_commands::line_of(&record));
+    lines.collect()
 }
