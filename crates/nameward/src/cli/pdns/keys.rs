@@ -100,7 +100,7 @@ fn number_of(request: OperationRequest, overrides: &Overrides) -> Result<String,
     }
 }
 
-fn details(zone: &str, overrides: &Overrides) -> Result<ZoneDetails, CommandError> {
+pub(super) fn details(zone: &str, overrides: &Overrides) -> Result<ZoneDetails, CommandError> {
     let request = OperationRequest::ZoneShow { zone: zone.into() };
     match remote::send(request, overrides, &mut drop)? {
         OperationResult::Zone(details) => Ok(details),

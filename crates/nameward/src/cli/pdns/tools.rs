@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use data_encoding::BASE32HEX_NOPAD;
 use nameward_control::operations::{
     BatchDeletion, BatchRequest, BatchStep, ErrorKind, ListedItem, OperationError,
-    OperationRequest, OperationResult, ZoneBatch, zone_name,
+    OperationRequest, ZoneBatch, zone_name,
 };
 use nameward_control::socket::ControlError;
 use nameward_dnssec::{Nsec3, Nsec3Param, PrivateKey, algorithm_name, algorithm_number};
@@ -15,7 +15,7 @@ use nameward_wire::text::Fields;
 use nameward_wire::{Name, NameBuf, Type};
 
 use super::bare;
-use super::keys::template;
+use super::keys::{details, template};
 use crate::{command_error::CommandError, config::Overrides, remote, zone_commands};
 
 /// The algorithms that this server can sign with.
@@ -138,11 +138,9 @@ fn hashing(zone: &str, overrides: &Overrides) -> Result<Option<(Nsec3, bool)>, C
         Err(CommandError::Control(ControlError::Failed(error)))
             if error.kind == ErrorKind::Refused =>
         {
-            let show = OperationRequest::ZoneShow { zone: zone.into() };
-            let OperationResult::Zone(details) = remote::send(show, overrides, &mut drop)? else {
-                return Err(CommandError::Interrupted);
-            };
-            let denial = details.signing.and_then(|signing| signing.denial);
+            let denial = details(zone, overrides)?
+                .signing
+                .and_then(|signing| signing.denial);
             let is_hashed = denial.is_some_and(|word| word.starts_with("nsec3"));
             Ok(is_hashed.then(|| (Nsec3::default(), false)))
         }
