@@ -178,10 +178,7 @@ impl RunningServer {
         });
         let gate = (&gates.administration(), &stopping);
         start_http(&config, &operator, (ports.web, ports.api), &mut tasks, gate)?;
-        if let Some(control) = ports.control {
-            let serving = serve_control(control, operator, stopping.clone());
-            spawn_behind(gate.0, &mut tasks, serving);
-        }
+        start_control(ports.control, operator, &mut tasks, gate);
         Ok(Self {
             core,
             listeners,
@@ -356,6 +353,19 @@ fn start_zone_workers(core: &ServerCore, config: &Config) -> std::io::Result<()>
     catalog::start(&core.maintain, &core.catalogs, policies::templates(config))?;
     rollover::start(core)?;
     start_notified_serials(core)
+}
+
+/// Answers at the control socket, once the gate is open.
+fn start_control(
+    control: Option<ControlSocket>,
+    operator: Arc<Operator>,
+    tasks: &mut JoinSet<()>,
+    (gate, stopping): (&watch::Receiver<bool>, &watch::Receiver<bool>),
+) {
+    if let Some(control) = control {
+        let serving = serve_control(control, operator, stopping.clone());
+        spawn_behind(gate, tasks, serving);
+    }
 }
 
 /// Starts the threads that store notified serials in databases.
