@@ -25,7 +25,6 @@ pub mod steering_settings;
 mod tables_reader;
 pub mod tls_settings;
 mod tsig_key;
-mod tsig_secret;
 pub mod view_settings;
 pub mod xdp_settings;
 mod zone_chunks;

@@ -43,14 +43,13 @@ impl LogControl {
     }
 }
 
-/// The levels and their keywords in the configuration.
-pub const LEVELS: [(&str, LevelFilter); 5] = [
-    ("error", LevelFilter::ERROR),
-    ("warn", LevelFilter::WARN),
-    ("info", LevelFilter::INFO),
-    ("debug", LevelFilter::DEBUG),
-    ("trace", LevelFilter::TRACE),
-];
+/// The keywords of the levels.
+pub const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+
+/// Reads the keyword of a level.
+pub fn read_level(word: &str) -> Option<LevelFilter> {
+    LEVELS.contains(&word).then(|| word.parse().ok())?
+}
 
 /// Starts the log of this process.
 pub fn start(level: LevelFilter, format: QueryLogFormat, stats: Arc<Stats>) -> LogControl {

@@ -134,10 +134,10 @@ fn entry(value: &Spanned<DeValue<'_>>, keys: KeyOptions) -> Result<AccessEntry, 
 
 fn not_supported(value: &Spanned<DeValue<'_>>, what: &str) -> Wrong {
     let text = value.get_ref().as_str().unwrap_or_default();
-    Wrong {
-        span: value.span(),
-        message: format!("{text:?}: {what} are not supported in this list"),
-    }
+    Wrong::new(
+        value,
+        format!("{text:?}: {what} are not supported in this list"),
+    )
 }
 
 /// Reads `any`, an address or a network; `any` has no bounds.

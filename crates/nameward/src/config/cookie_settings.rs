@@ -35,10 +35,7 @@ impl Read for CookieSecret {
 
     fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
         // A wrong secret must not be printed either.
-        let wrong = || Wrong {
-            span: value.span(),
-            message: format!("expected {}", Self::expected()),
-        };
+        let wrong = || Wrong::new(value, format!("expected {}", Self::expected()));
         let text = value.get_ref().as_str();
         text.and_then(CookieSecret::from_hex).ok_or_else(wrong)
     }

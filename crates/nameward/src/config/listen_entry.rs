@@ -138,10 +138,8 @@ fn read_entry(
         return SocketAddr::read(value, base).map(ListenEntry::from);
     }
     let table = inline_table(value, expected, keys)?;
-    let address = table.get("address").ok_or_else(|| Wrong {
-        span: value.span(),
-        message: "a listener needs an address".into(),
-    })?;
+    let address = table.get("address");
+    let address = address.ok_or_else(|| Wrong::new(value, "a listener needs an address"))?;
     Ok(ListenEntry {
         address: SocketAddr::read(address, base)?,
         transports: setting(table, "transports", base)?,

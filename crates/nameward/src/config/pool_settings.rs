@@ -198,10 +198,7 @@ impl Read for MapEntry {
             value.map(|value| degrees(value, limit)).transpose()
         };
         let (latitude, longitude) = (degrees("latitude", 90.0)?, degrees("longitude", 180.0)?);
-        let wrong = |message: &str| Wrong {
-            span: value.span(),
-            message: message.into(),
-        };
+        let wrong = |message: &str| Wrong::new(value, message);
         if latitude.is_some() != longitude.is_some() {
             return Err(wrong("latitude and longitude belong together"));
         }

@@ -25,13 +25,18 @@ pub struct Wrong {
 }
 
 impl Wrong {
+    /// Creates an error at a value, or at a key.
+    pub fn new<T>(place: &Spanned<T>, message: impl Into<String>) -> Self {
+        Self {
+            span: place.span(),
+            message: message.into(),
+        }
+    }
+
     /// Creates the error "expected X, found Y".
     pub fn expected(expected: &str, value: &Spanned<DeValue<'_>>) -> Self {
         let found = describe(value.get_ref());
-        Self {
-            span: value.span(),
-            message: format!("expected {expected}, found {found}"),
-        }
+        Self::new(value, format!("expected {expected}, found {found}"))
     }
 }
 
@@ -288,10 +293,7 @@ impl Read for Secret<String> {
         // A secret of the wrong type must not be printed either.
         match value.get_ref() {
             DeValue::String(_) => String::read(value, base).map(Self::new),
-            _ => Err(Wrong {
-                span: value.span(),
-                message: "expected a string".into(),
-            }),
+            _ => Err(Wrong::new(value, "expected a string")),
         }
     }
 }
@@ -319,10 +321,7 @@ impl Read for DatabaseUrl {
         let urls = list.iter().map(|url| Secret::<String>::read(url, base));
         let urls = urls.collect::<Result<Vec<_>, _>>()?;
         let urls: Vec<&str> = urls.iter().map(|url| url.reveal().as_str()).collect();
-        let joined = join_urls(&urls).map_err(|error| Wrong {
-            span: value.span(),
-            message: error.to_string(),
-        })?;
+        let joined = join_urls(&urls).map_err(|error| Wrong::new(value, error.to_string()))?;
         Ok(Self(Secret::new(joined)))
     }
 }

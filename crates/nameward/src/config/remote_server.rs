@@ -66,10 +66,8 @@ impl Read for RemoteServer {
 
     fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
         let table = inline_table(value, &Self::expected(), &KEYS)?;
-        let address = table.get("address").ok_or_else(|| Wrong {
-            span: value.span(),
-            message: "a server needs an address".into(),
-        })?;
+        let address = table.get("address");
+        let address = address.ok_or_else(|| Wrong::new(value, "a server needs an address"))?;
         let tls = read_tls(table, value, base)?;
         let port = if tls.is_some() { TLS_PORT } else { PORT };
         Ok(Self {
@@ -87,10 +85,7 @@ fn read_tls(
     value: &Spanned<DeValue<'_>>,
     base: &Path,
 ) -> Result<Option<PeerTls>, Wrong> {
-    let wrong = |message: &str| Wrong {
-        span: value.span(),
-        message: message.into(),
-    };
+    let wrong = |message: &str| Wrong::new(value, message);
     let Some(mode) = table.get("tls") else {
         let mut others = table.iter().map(|(key, _)| key.get_ref());
         return match others.find(|key| key.starts_with("tls_") || **key == "quic") {

@@ -1,7 +1,6 @@
 //! Keywords of `[server]` in the configuration: how queries are answered, and what is logged.
 
 use nameward_answer::{AnyPolicy, Follow};
-use tracing::level_filters::LevelFilter;
 
 use super::read::{keywords, words};
 
@@ -29,15 +28,5 @@ words! {
         Require = "require",
         /// Not at all.
         Off = "off",
-    }
-}
-
-keywords! {
-    LevelFilter {
-        "error" => LevelFilter::ERROR,
-        "warn" => LevelFilter::WARN,
-        "info" => LevelFilter::INFO,
-        "debug" => LevelFilter::DEBUG,
-        "trace" => LevelFilter::TRACE,
     }
 }

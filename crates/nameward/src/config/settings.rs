@@ -26,7 +26,6 @@ use super::{
     read::{Addresses, Count, DatabaseUrl, Paths},
     remote_server::RemoteAddress,
     setting::section,
-    tsig_secret::TsigSecret,
     zone_values::{DirectoryPath, InheritedSetting},
 };
 
@@ -225,7 +224,7 @@ section! {
         /// Algorithm. Use `hmac-md5` only for peers that support nothing else.
         algorithm: TsigAlgorithm = r#""hmac-sha256""#;
         /// Shared secret in base64. It is never printed.
-        secret: TsigSecret = r#""""#;
+        secret: Secret<Vec<u8>> = r#""""#;
         /// File with the secret, instead of `secret`; only its owner may have access (mode 0600).
         secret_file: Option<PathBuf> = r#""""#;
     }

@@ -7,12 +7,31 @@ use std::{
 };
 
 use nameward_base::{sandbox, secret::Secret};
-use nameward_dnssec::tsig::TsigKey;
+use nameward_dnssec::tsig::{self, TsigKey};
+use toml::{Spanned, de::DeValue};
 
-use super::{error::plain, settings::KeySettings, tsig_secret::TsigSecret};
+use super::{
+    error::plain,
+    read::{Read, Wrong},
+    settings::KeySettings,
+};
 
 /// Maximum size of a secret file.
 const FILE_MAX: u64 = 4096;
+
+/// The octets of a secret in base64, ignoring white space; empty if it is not set.
+impl Read for Secret<Vec<u8>> {
+    fn expected() -> String {
+        "base64".into()
+    }
+
+    fn read(value: &Spanned<DeValue<'_>>, _: &Path) -> Result<Self, Wrong> {
+        let text = value.get_ref().as_str();
+        // A mistyped secret is nearly the secret: it is not printed.
+        text.and_then(tsig::read_secret)
+            .ok_or_else(|| Wrong::new(value, "expected base64"))
+    }
+}
 
 /// Why a key cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +89,7 @@ impl KeySettings {
     }
 }
 
-fn read_secret(path: &Path) -> Result<TsigSecret, KeyFault> {
+fn read_secret(path: &Path) -> Result<Secret<Vec<u8>>, KeyFault> {
     let unreadable = |error| KeyFault::Unreadable {
         path: path.into(),
         error,
@@ -87,7 +106,7 @@ fn read_secret(path: &Path) -> Result<TsigSecret, KeyFault> {
     let mut text = Secret::new(String::with_capacity(FILE_MAX as usize + 1));
     let read = file.take(FILE_MAX).read_to_string(text.reveal_mut());
     read.map_err(unreadable)?;
-    TsigSecret::from_base64(text.reveal())
+    tsig::read_secret(text.reveal())
         .filter(|secret| !secret.reveal().is_empty())
         .ok_or_else(|| KeyFault::NotBase64(path.into()))
 }

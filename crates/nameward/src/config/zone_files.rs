@@ -56,10 +56,8 @@ fn read_entry(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<(NameBuf, Pat
             "name" => zone = Some(read_name(entry, base)?),
             "file" => file = Option::<PathBuf>::read(entry, base)?,
             other => {
-                return Err(Wrong {
-                    span: key.span(),
-                    message: format!("unknown key {other:?} in a zone; expected name or file"),
-                });
+                let message = format!("unknown key {other:?} in a zone; expected name or file");
+                return Err(Wrong::new(key, message));
             }
         }
     }
@@ -69,10 +67,7 @@ fn read_entry(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<(NameBuf, Pat
 /// Reads the name of a zone.
 pub fn read_name(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<NameBuf, Wrong> {
     let text = String::read(value, base)?;
-    parse_name(&text).map_err(|error| Wrong {
-        span: value.span(),
-        message: error.to_string(),
-    })
+    parse_name(&text).map_err(|error| Wrong::new(value, error.to_string()))
 }
 
 /// An invalid zone name.

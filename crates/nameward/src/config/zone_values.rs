@@ -9,12 +9,14 @@ use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
+use tracing::level_filters::LevelFilter;
 
 use super::{
     error::nearest,
     read::{Read, Wrong, one_of, read_text},
     zone_files::read_name,
 };
+use crate::logging::{LEVELS, read_level};
 
 /// A setting that may be left to the template or the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +86,7 @@ own_keywords! {
     ZonemdRule: ZonemdRule::ALL.map(ZonemdRule::word), ZonemdRule::from_word;
     ZoneKind: ZoneKind::ALL.map(ZoneKind::word), ZoneKind::from_word;
     TsigAlgorithm: TsigAlgorithm::ALL.map(TsigAlgorithm::word), TsigAlgorithm::from_word;
+    LevelFilter: LEVELS, read_level;
     DenialSettings: DenialSettings::WORDS, DenialSettings::read;
     SoaEdit: SoaEdit::ALL.map(SoaEdit::word), |word| {
         Some(word).filter(|word| !word.is_empty()).and_then(SoaEdit::read)
@@ -101,10 +104,7 @@ impl Read for UpdateRule {
     fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
         let keys = ["key", "subtree", "name", "self", "types"];
         let table = inline_table(value, &Self::expected(), &keys)?;
-        let wrong = |message: &str| Wrong {
-            span: value.span(),
-            message: message.into(),
-        };
+        let wrong = |message: &str| Wrong::new(value, message);
         let named = |key| table.get(key).map(|found| name(found, base)).transpose();
         let key = named("key")?;
         let own = setting(table, "self", base)?;
@@ -137,10 +137,8 @@ impl Read for Type {
 /// Reads a domain name.
 pub fn name(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<NameBuf, Wrong> {
     let text = String::read(value, base)?;
-    NameBuf::from_text(text.as_bytes(), Name::ROOT).map_err(|error| Wrong {
-        span: value.span(),
-        message: format!("invalid name {text:?}: {error}"),
-    })
+    NameBuf::from_text(text.as_bytes(), Name::ROOT)
+        .map_err(|error| Wrong::new(value, format!("invalid name {text:?}: {error}")))
 }
 
 /// Reads a setting of an inline table, if it is there.
@@ -167,10 +165,7 @@ pub(super) fn inline_table<'v, 'i>(
                 Some(near) => format!("did you mean {near:?}?"),
                 None => format!("expected {}", keys.join(", ")),
             };
-            return Err(Wrong {
-                span: key.span(),
-                message: format!("unknown key {word:?}; {hint}"),
-            });
+            return Err(Wrong::new(key, format!("unknown key {word:?}; {hint}")));
         }
     }
     Ok(table)

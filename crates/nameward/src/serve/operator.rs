@@ -26,7 +26,12 @@ use nameward_stats::VARIABLES;
 use nameward_wire::NameBuf;
 use tokio::{runtime::Handle, sync::watch};
 
-use crate::{author, config::settings::mode_word, logging::LEVELS, script_check};
+use crate::{
+    author,
+    config::settings::mode_word,
+    logging::{LEVELS, read_level},
+    script_check,
+};
 
 use super::{
     core::ServerCore,
@@ -438,14 +443,13 @@ impl Operator {
     /// Changes the log level, if one is given, and returns it.
     fn log_level(&self, word: Option<&str>) -> Result<OperationResult, OperationError> {
         if let Some(word) = word {
-            let known = LEVELS.iter().find(|(known, _)| *known == word);
-            let (_, level) = known.ok_or_else(|| {
-                let words = LEVELS.map(|(known, _)| known).join(", ");
+            let level = read_level(word).ok_or_else(|| {
+                let words = LEVELS.join(", ");
                 OperationError::invalid(format!("invalid log level {word:?}: expected {words}"))
             })?;
             // Logged at the more verbose of both levels, so that the log shows when it changed.
             tracing::info!("log level set to {word} via control socket");
-            self.core.log.set_level(*level);
+            self.core.log.set_level(level);
             tracing::info!("log level is {word}");
         }
         let level = self.core.log.level().to_string();
