@@ -1,7 +1,7 @@
 //! Keywords for backends in the configuration: their types, and how their zones are served.
 
-use nameward_maintain::follow::databases::ServedFrom;
-use nameward_sql::ReadPreference;
+pub use nameward_maintain::follow::databases::ServedFrom;
+pub use nameward_sql::ReadPreference;
 
 use super::read::{keywords, words};
 

@@ -1,6 +1,6 @@
 //! Keywords of `[server]` in the configuration: how queries are answered, and what is logged.
 
-use nameward_answer::{AnyPolicy, Follow};
+pub use nameward_answer::{AnyPolicy, Follow};
 
 use super::read::{keywords, words};
 

@@ -5,19 +5,16 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use ipnet::IpNet;
-use nameward_answer::{AnyPolicy, Follow};
 use nameward_base::secret::Secret;
 use nameward_control::operations::FaultKind;
 use nameward_dnssec::{SoaEdit, tsig::TsigAlgorithm};
 use nameward_files::FileList;
-use nameward_maintain::follow::databases::ServedFrom;
 use nameward_maintain::policy::{PolicyFragment, RemoteServer, UpdateRule, ZoneKind, ZonemdRule};
-use nameward_sql::ReadPreference;
 use tracing::level_filters::LevelFilter;
 
-pub use super::backend_keywords::{BackendType, mode_word};
+pub use super::backend_keywords::{BackendType, ReadPreference, ServedFrom, mode_word};
 pub use super::overload_settings::Overload;
-pub use super::server_keywords::SandboxMode;
+pub use super::server_keywords::{AnyPolicy, Follow, SandboxMode};
 pub use super::zone_values::ZoneName;
 use super::{
     clients::{Clients, Peers},
