@@ -40,7 +40,7 @@ use nameward_zone::change::{
 };
 use nameward_zone::{RecordList, Serial, Zone};
 pub use outcome::{CommitError, CommittedVersion, VersionSource};
-use pending::{Gate, InProgress};
+use pending::{Gate, InProgress, PendingCommit};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -282,25 +282,21 @@ impl Commits {
         };
         under_way.tip = Some(Arc::clone(&committed.zone));
         under_way.count += 1;
-        let (commits, own) = (Arc::clone(self), Arc::clone(&place));
-        // Under the lock, so that the journal gets the versions in order.
-        let done = move |written| {
-            let terms = (is_storage_first, is_published);
-            let result = commits.finish(&source, &committed, terms, written);
-            let mut under_way = own.lock();
-            under_way.count -= 1;
-            if under_way.count == 0 || result.is_err() {
-                under_way.tip = None;
-            }
-            if result.is_err() {
-                under_way.file_version = file_version_before;
-            }
-            drop(under_way);
-            // The callback may end the server.
-            drop(commits);
-            done(result.map(|()| committed));
+        let pending = PendingCommit {
+            source,
+            committed,
+            place: Arc::clone(&place),
+            is_storage_first,
+            is_published,
+            file_version_before,
+            done,
         };
-        durable.submit(changes, Box::new(done));
+        let commits = Arc::clone(self);
+        // Under the lock, so that the journal gets the versions in order.
+        durable.submit(
+            changes,
+            Box::new(move |written| commits.finish(pending, written)),
+        );
     }
 
     /// Returns the version that the next one is based on.
@@ -381,25 +377,43 @@ impl Commits {
     }
 
     /// Finishes a commit when it is on disk, or was rejected.
-    fn finish(
-        &self,
-        source: &VersionSource,
-        committed: &CommittedVersion,
-        (is_storage_first, is_published): (bool, bool),
-        written: Result<Written, StateError>,
-    ) -> Result<(), CommitError> {
-        match written {
-            Ok(written) if written.overfull.is_empty() => {}
-            Ok(_) => self.relieve_journal(source),
-            Err(error) if !is_storage_first => return Err(error.into()),
+    fn finish(self: Arc<Self>, pending: PendingCommit, written: Result<Written, StateError>) {
+        let PendingCommit {
+            source, committed, ..
+        } = pending;
+        let stored = match written {
+            Ok(written) => {
+                if !written.overfull.is_empty() {
+                    self.relieve_journal(&source);
+                }
+                Ok(())
+            }
+            Err(error) if !pending.is_storage_first => Err(error.into()),
             // The storage has it, so it is served; only the history is lost.
-            Err(error) => self.restart_journal(source, committed.zone.serial(), &error),
+            Err(error) => {
+                self.restart_journal(&source, committed.zone.serial(), &error);
+                Ok(())
+            }
+        };
+        let result = stored.and_then(|()| {
+            if pending.is_published || self.publish(&committed) {
+                Ok(committed)
+            } else {
+                Err(CommitError::NoSuchZone)
+            }
+        });
+        let mut under_way = pending.place.lock();
+        under_way.count -= 1;
+        if under_way.count == 0 || result.is_err() {
+            under_way.tip = None;
         }
-        if is_published || self.publish(committed) {
-            Ok(())
-        } else {
-            Err(CommitError::NoSuchZone)
+        if result.is_err() {
+            under_way.file_version = pending.file_version_before;
         }
+        drop(under_way);
+        // The callback may end the server.
+        drop(self);
+        (pending.done)(result);
     }
 
     fn restart_journal(&self, source: &VersionSource, serial: Serial, error: &StateError) {

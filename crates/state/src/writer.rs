@@ -327,7 +327,26 @@ impl StateWriterThread {
         &mut self,
         callers: &[&[StateChange]],
     ) -> Result<Vec<Result<Written, StateError>>, StateError> {
-        let result = self.try_transact(callers);
+        let mut transact = || {
+            self.set_barrier(callers)?;
+            self.run_sql("BEGIN IMMEDIATE")?;
+            let mut results = Vec::with_capacity(callers.len());
+            for changes in callers {
+                let result = match callers.len() {
+                    // Nothing else is in the transaction, so a rejection may undo all of it.
+                    1 => Ok(self.apply(changes)?),
+                    _ => self.apply_apart(changes)?,
+                };
+                results.push(result);
+            }
+            self.zones.write_back(&self.connection)?;
+            let changes = callers.iter().flat_map(|changes| changes.iter());
+            let new_keys = self.keys.begin(&self.connection, changes)?;
+            self.run_sql("COMMIT")?;
+            self.keys.end(new_keys);
+            Ok(results)
+        };
+        let result = transact();
         if result.is_err() {
             self.undo();
         }
@@ -342,29 +361,6 @@ impl StateWriterThread {
             // If this fails too, the next transaction says so.
             let _ = self.connection.execute_batch("ROLLBACK");
         }
-    }
-
-    fn try_transact(
-        &mut self,
-        callers: &[&[StateChange]],
-    ) -> Result<Vec<Result<Written, StateError>>, StateError> {
-        self.set_barrier(callers)?;
-        self.run_sql("BEGIN IMMEDIATE")?;
-        let mut results = Vec::with_capacity(callers.len());
-        for changes in callers {
-            let result = match callers.len() {
-                // Nothing else is in the transaction, so a rejection may undo all of it.
-                1 => Ok(self.apply(changes)?),
-                _ => self.apply_apart(changes)?,
-            };
-            results.push(result);
-        }
-        self.zones.write_back(&self.connection)?;
-        let changes = callers.iter().flat_map(|changes| changes.iter());
-        let new_keys = self.keys.begin(&self.connection, changes)?;
-        self.run_sql("COMMIT")?;
-        self.keys.end(new_keys);
-        Ok(results)
     }
 
     /// Applies the changes of a caller within a savepoint. The outer error is that of the whole transaction.

@@ -1,6 +1,6 @@
 //! Commits in progress: the last version of each zone that has any, and a limit for all.
 
-use super::{NewVersion, VersionSource};
+use super::{CommittedVersion, Done, NewVersion, VersionSource};
 use nameward_base::sync::{Condvar, Mutex};
 use nameward_state::{JournalOrigin, ZoneStorage};
 use nameward_zone::Zone;
@@ -61,6 +61,19 @@ impl InProgress {
             self.changed = None;
         }
     }
+}
+
+/// A version on its way to the disk.
+pub(super) struct PendingCommit {
+    pub(super) source: VersionSource,
+    pub(super) committed: CommittedVersion,
+    pub(super) place: Arc<Mutex<InProgress>>,
+    /// Its storage has it already.
+    pub(super) is_storage_first: bool,
+    pub(super) is_published: bool,
+    /// The version in the zone's file before, for a commit that fails.
+    pub(super) file_version_before: Option<Arc<Zone>>,
+    pub(super) done: Done,
 }
 
 /// Limits the number of commits that wait for the disk.

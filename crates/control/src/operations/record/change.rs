@@ -359,14 +359,35 @@ impl Operations {
     ) -> Outcome<ChangeOutcome> {
         self.check_changeable(zone)?;
         let (serial, difference) = match mode {
-            ChangeMode::Make => self.commit_in_memory(zone, change)?,
+            ChangeMode::Make => {
+                let source = VersionSource {
+                    zone: change.apex,
+                    rank: zone.version.rank(),
+                    storage: ZoneStorage::File,
+                    origin: JournalOrigin::Change,
+                    confirmed: None,
+                    author: None,
+                };
+                let (done, finished) = sync_channel(1);
+                self.commits.conditional(source, change, move |result| {
+                    let _ = done.send(result);
+                });
+                let committed = finished.recv().map_err(|_| {
+                    OperationError::new(
+                        ErrorKind::Internal,
+                        "internal error: the change has no result",
+                    )
+                })?;
+                let committed = committed.map_err(|error| commit_error(&change.apex, error))?;
+                let difference = Difference::clone(&committed.difference);
+                (committed.zone.serial(), difference)
+            }
             ChangeMode::Try => try_in_memory(zone, change)?,
         };
-        let location = zone.version.rank();
         Ok(ChangeOutcome {
             changed: ZoneChanged {
                 zone: change.apex.to_string(),
-                backend: u32::from(location),
+                backend: u32::from(zone.version.rank()),
                 engine: "file".into(),
                 serial: Some(serial.0),
                 previous_serial: difference.serials().map(|(before, _)| before.0),
@@ -375,34 +396,6 @@ impl Operations {
             is_changed: !difference.is_empty(),
             difference: Some(difference),
         })
-    }
-
-    fn commit_in_memory(
-        &self,
-        zone: &MemoryZone,
-        change: &OperatorChange,
-    ) -> Outcome<(Serial, Difference)> {
-        let source = VersionSource {
-            zone: change.apex,
-            rank: zone.version.rank(),
-            storage: ZoneStorage::File,
-            origin: JournalOrigin::Change,
-            confirmed: None,
-            author: None,
-        };
-        let (done, finished) = sync_channel(1);
-        self.commits.conditional(source, change, move |result| {
-            let _ = done.send(result);
-        });
-        let committed = finished.recv().map_err(|_| {
-            OperationError::new(
-                ErrorKind::Internal,
-                "internal error: the change has no result",
-            )
-        })?;
-        let committed = committed.map_err(|error| commit_error(&change.apex, error))?;
-        let difference = Difference::clone(&committed.difference);
-        Ok((committed.zone.serial(), difference))
     }
 }
 
