@@ -17,7 +17,7 @@ pub use zone::DatabaseZoneKeys;
 
 use crate::local::encoding::{life_value, read_life_value};
 use crate::local::{NUMBER, SigningSettings, ZoneKey, ZoneKeysError, item_name, wire};
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use nameward_dnssec::rollover::KeyState;
 use nameward_maintain::PublishError;
 use nameward_sql::SqlBackend;
@@ -201,7 +201,7 @@ impl DatabaseKeys {
         number: Option<u32>,
         change: &mut dyn FnMut(&mut KeyState),
     ) -> Result<(), ZoneKeysError> {
-        let _changing = self.lock();
+        let _changing = self.changing.lock();
         let noted = self.noted(zone)?;
         if let Some(number) = number
             && !noted.iter().any(|one| one.life.id == number)
@@ -240,10 +240,6 @@ impl DatabaseKeys {
 
     fn store(&self) -> Result<&StateStore, ZoneKeysError> {
         self.store.as_ref().ok_or(ZoneKeysError::NoStore)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock()
     }
 }
 

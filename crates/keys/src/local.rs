@@ -29,7 +29,7 @@ pub(crate) use zone::LocalZoneKeys;
 
 use files::{KeyDirectories, remove_pair, write_pair};
 use nameward_base::secret::Secret;
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use nameward_dnssec::rollover::{KeyRole, KeyState, RolloverTimes};
 use nameward_dnssec::{
     DenialSettings, KeyUse, Keys, PrivateKey, SignatureCache, SignatureTimes, SigningKey, SoaEdit,
@@ -249,7 +249,7 @@ impl ZoneKeys {
         now: u64,
         change: impl FnOnce(&mut SigningSettings),
     ) -> Result<(), ZoneKeysError> {
-        let _changing = self.lock();
+        let _changing = self.changing.lock();
         let mut terms = self.terms(zone)?;
         change(&mut terms);
         let uses = seen_uses(&self.read_keys(zone)?);
@@ -263,7 +263,7 @@ impl ZoneKeys {
         mut key: ZoneKey,
         now: u64,
     ) -> Result<ZoneKey, ZoneKeysError> {
-        let _changing = self.lock();
+        let _changing = self.changing.lock();
         let mut keys = self.read_keys(zone)?;
         if keys.len() >= MAX_KEYS {
             return Err(ZoneKeysError::TooMany);
@@ -291,7 +291,7 @@ impl ZoneKeys {
         now: u64,
         change: impl FnOnce(KeyRole, &mut KeyUse),
     ) -> Result<ZoneKey, ZoneKeysError> {
-        let _changing = self.lock();
+        let _changing = self.changing.lock();
         let mut keys = self.read_keys(zone)?;
         let found = keys.iter_mut().find(|key| key.number == number);
         let key = found.ok_or(ZoneKeysError::NotThere(number))?;
@@ -308,7 +308,7 @@ impl ZoneKeys {
 
     /// Deletes a key.
     pub fn remove(&self, zone: Name<'_>, number: u32, now: u64) -> Result<(), ZoneKeysError> {
-        let _changing = self.lock();
+        let _changing = self.changing.lock();
         let values = self.values(zone)?;
         let found = values.iter().find(|(other, _)| *other == number);
         let (_, value) = found.ok_or(ZoneKeysError::NotThere(number))?;
@@ -328,7 +328,7 @@ impl ZoneKeys {
     /// Deletes all keys of a zone and its signing settings; returns how many keys there were. The serial stays ahead
     /// of that of the contents.
     pub fn remove_all(&self, zone: Name<'_>, now: u64) -> Result<usize, ZoneKeysError> {
-        let _changing = self.lock();
+        let _changing = self.changing.lock();
         let values = self.values(zone)?;
         for (number, value) in &values {
             if let Some(kept) = encoding::kept_pair(*number, value.reveal())? {
@@ -361,13 +361,13 @@ impl ZoneKeys {
         keys: &[ZoneKey],
         now: u64,
     ) -> Result<(), ZoneKeysError> {
-        let change = StateChange::SetItem {
-            kind: KEYS,
-            name: item_name(zone, key.number),
-            value: key.value(),
-        };
         let terms = self.terms(zone)?;
-        self.write_change(zone, vec![change], (terms, seen_uses(keys)), now)
+        self.write_change(
+            zone,
+            vec![put_key(zone, key)],
+            (terms, seen_uses(keys)),
+            now,
+        )
     }
 
     /// Returns the numbers and values of the keys of a zone.
@@ -388,10 +388,6 @@ impl ZoneKeys {
 
     fn store(&self) -> Result<&StateStore, ZoneKeysError> {
         self.store.as_ref().ok_or(ZoneKeysError::NoStore)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock()
     }
 }
 
@@ -418,6 +414,14 @@ fn read_all(values: &[NumberedKey]) -> Result<Vec<ZoneKey>, ZoneKeysError> {
     let keys = values.iter();
     keys.map(|(number, value)| ZoneKey::read(*number, value.reveal()))
         .collect()
+}
+
+fn put_key(zone: Name<'_>, key: &ZoneKey) -> StateChange {
+    StateChange::SetItem {
+        kind: KEYS,
+        name: item_name(zone, key.number),
+        value: key.value(),
+    }
 }
 
 fn forget(zone: Name<'_>, number: u32) -> StateChange {

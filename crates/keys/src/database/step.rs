@@ -47,7 +47,7 @@ impl DatabaseZoneKeys<'_> {
         plan: &KeyPlan,
         now: u64,
     ) -> Result<KeyProgress, ZoneKeysError> {
-        let _changing = self.keys.lock();
+        let _changing = self.keys.changing.lock();
         let mut made: Vec<Secret<String>> = Vec::new();
         for _ in 0..ROUNDS {
             let round = self.begin_round(plan, now)?;

@@ -32,7 +32,7 @@ impl ZoneKeys {
         if copy == KeysCopy::default() {
             return Ok(());
         }
-        let _changing = self.lock();
+        let _changing = self.changing.lock();
         let set = |kind, name, value| StateChange::SetItem { kind, name, value };
         let keys = copy.keys.into_iter();
         let keys = keys.map(|(number, value)| set(KEYS, item_name(zone, number), value));
@@ -46,7 +46,7 @@ impl ZoneKeys {
         let Some(store) = &self.store else {
             return Ok(());
         };
-        let _changing = self.lock();
+        let _changing = self.changing.lock();
         let values = self.values(zone)?;
         let numbers = values.iter().map(|(number, _)| *number);
         let mut changes: Vec<_> = numbers.map(|number| forget(zone, number)).collect();

@@ -14,7 +14,7 @@
 use super::encoding::{StoredPair, kept_pair};
 use super::files::{KeyPairError, PrivateKeyLocation, is_away, lacks_private, read_pair};
 use super::serial::{SeenUses, keep_terms};
-use super::{KEYS, MAX_KEYS, ZoneKey, ZoneKeys, ZoneKeysError, forget, item_name};
+use super::{MAX_KEYS, ZoneKey, ZoneKeys, ZoneKeysError, forget, put_key};
 use nameward_dnssec::rollover::{KeyRole, KeyState};
 use nameward_dnssec::{KeyFile, KeyTimes, KeyUse};
 use nameward_state::StateChange;
@@ -58,7 +58,7 @@ impl ZoneKeys {
         match self.read_keys(zone) {
             // Files change before the store that names them: wait for a change in progress.
             Err(ZoneKeysError::Pair(_)) => {
-                let _changing = self.lock();
+                let _changing = self.changing.lock();
                 self.read_keys(zone)
             }
             keys => keys,
@@ -67,7 +67,7 @@ impl ZoneKeys {
 
     /// Reads the files of a zone and activates what they say now.
     pub fn read_files(&self, zone: Name<'_>, now: u64) -> Result<KeyFileProgress, ZoneKeysError> {
-        let _changing = self.lock();
+        let _changing = self.changing.lock();
         let values = match self.values(zone) {
             // A zone without a directory needs no store.
             Err(ZoneKeysError::NoStore) if self.directory(zone).is_none() => Vec::new(),
@@ -169,13 +169,8 @@ impl ZoneKeys {
         key.follow_times(now, &mut scan.progress.next_at);
         scan.progress.is_visible |= key.usage != usage;
         scan.uses.1.push((key.number, key.usage));
-        let changed = key.value();
-        if changed.reveal() != value {
-            scan.changes.push(StateChange::SetItem {
-                kind: KEYS,
-                name: item_name(zone, key.number),
-                value: changed,
-            });
+        if key.value().reveal() != value {
+            scan.changes.push(put_key(zone, &key));
         }
         Ok(())
     }
@@ -246,11 +241,7 @@ fn take_pair(
         "zone {zone}: key {number} loaded from {}.private",
         path.display()
     );
-    scan.changes.push(StateChange::SetItem {
-        kind: KEYS,
-        name: item_name(zone, number),
-        value: key.value(),
-    });
+    scan.changes.push(put_key(zone, &key));
     Ok(())
 }
 
@@ -276,12 +267,16 @@ impl ZoneKey {
         let PrivateKeyLocation::Files { times, .. } = &self.location else {
             return None;
         };
-        Some(KeyFile {
+        Some(self.texts(zone, *times))
+    }
+
+    fn texts(&self, zone: Name<'_>, times: KeyTimes) -> KeyFile {
+        KeyFile {
             owner: zone.zone().into(),
             flags: self.flags,
             private: self.private.clone(),
-            times: *times,
-        })
+            times,
+        }
     }
 
     /// Stores the key in files of a directory, with times that express its use.
@@ -301,15 +296,8 @@ impl ZoneKey {
             self.usage = times.usage(self.flags, self.created);
         }
         let number = self.number;
-        let file = KeyFile {
-            owner: zone.zone().into(),
-            flags: self.flags,
-            private: self.private.clone(),
-            times,
-        };
-        let stem = file
-            .stem()
-            .map_err(|error| ZoneKeysError::Key { number, error })?;
+        let stem = self.texts(zone, times).stem();
+        let stem = stem.map_err(|error| ZoneKeysError::Key { number, error })?;
         let path = directory.join(stem);
         if !is_away(&path) {
             return Err(KeyPairError::System {

@@ -6,10 +6,10 @@
 use super::files::{follow_life, remove_pair};
 use super::serial::{SerialOffsetRaise, keep_terms, seen_uses};
 use super::{
-    KEYS, ManagedSettings, ParentSettings, PrivateKeyLocation, SigningSettings, ZoneKey, ZoneKeys,
+    ManagedSettings, ParentSettings, PrivateKeyLocation, SigningSettings, ZoneKey, ZoneKeys,
     ZoneKeysError,
 };
-use super::{forget, item_name, signing_keys};
+use super::{forget, put_key, signing_keys};
 use nameward_dnssec::rollover::{
     self, DsSight, KeyRecordState, KeyRole, KeyState, KskRollover, ParentRequest, PolicyKey,
     RecordPhase, RolloverPolicy, RolloverStep,
@@ -136,7 +136,7 @@ impl ZoneKeys {
         plan: &KeyPlan,
         now: u64,
     ) -> Result<KeyProgress, ZoneKeysError> {
-        let _changing = self.lock();
+        let _changing = self.changing.lock();
         let before = self.read_keys(zone)?;
         let mut keys = adopted(&before, plan, now)?;
         let mut progress = KeyProgress::default();
@@ -172,7 +172,7 @@ impl ZoneKeys {
         (zone, number): (Name<'_>, Option<u32>),
         change: &mut dyn FnMut(&mut KeyState),
     ) -> Result<(), ZoneKeysError> {
-        let _changing = self.lock();
+        let _changing = self.changing.lock();
         let mut keys = self.read_keys(zone)?;
         if let Some(number) = number {
             keys.retain(|key| key.number == number);
@@ -286,14 +286,6 @@ impl ZoneKeys {
             }
         }
         Ok(())
-    }
-}
-
-fn put_key(zone: Name<'_>, key: &ZoneKey) -> StateChange {
-    StateChange::SetItem {
-        kind: KEYS,
-        name: item_name(zone, key.number),
-        value: key.value(),
     }
 }
 

@@ -144,7 +144,7 @@ impl ZoneKeys {
         zone: Name<'_>,
         now: u64,
     ) -> Result<Option<(bool, u64)>, ZoneKeysError> {
-        let _changing = self.lock();
+        let _changing = self.changing.lock();
         if self.store.is_none() {
             return Ok(None);
         }
