@@ -4,7 +4,7 @@
 //! At most [`WAITING`] commits wait. Then the driver of secondary zones waits too: this thread never waits for it, and
 //! commits of a zone stay in order.
 
-use nameward_base::sync::{Condvar, Mutex, MutexGuard};
+use nameward_base::sync::{Condvar, Mutex};
 use nameward_base::worker::{self, Popped, Queue, QueueOwner, panic_guard_item};
 use nameward_wire::NameBuf;
 use std::collections::HashSet;
@@ -28,12 +28,6 @@ struct ZonesInProgress {
     ended: Condvar,
 }
 
-impl ZonesInProgress {
-    fn lock(&self) -> MutexGuard<'_, HashSet<NameBuf>> {
-        self.zones.lock()
-    }
-}
-
 impl CommitThread {
     /// Starts the thread; without one, commits run on the caller's thread.
     pub(super) fn start() -> Self {
@@ -46,7 +40,7 @@ impl CommitThread {
                 let work: CommitWork = work;
                 panic_guard_item("committing a large zone", work);
                 // After a panic too: a caller that waits for the zone must not wait forever.
-                zones.lock().remove(&zone);
+                zones.zones.lock().remove(&zone);
                 zones.ended.notify_all();
             }
         };
@@ -58,16 +52,16 @@ impl CommitThread {
 
     /// Queues a commit of a zone; commits run one after the other.
     pub(super) fn run(&self, zone: NameBuf, work: impl FnOnce() + Send + 'static) {
-        self.under_way.lock().insert(zone);
+        self.under_way.zones.lock().insert(zone);
         if let Err(unsent) = self.work.push((zone, Box::new(work))) {
-            self.under_way.lock().remove(&zone);
+            self.under_way.zones.lock().remove(&zone);
             unsent.into_item().1();
         }
     }
 
     /// Waits until no commit of a zone is in progress here.
     pub(super) fn wait_for(&self, zone: &NameBuf) {
-        let mut zones = self.under_way.lock();
+        let mut zones = self.under_way.zones.lock();
         while zones.contains(zone) {
             zones = self.under_way.ended.wait(zones);
         }

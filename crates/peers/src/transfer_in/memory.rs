@@ -10,7 +10,7 @@
 //! stalemate all transfers that hold memory wait for more: the youngest fails, and is tried again after the retry time
 //! ```
 
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ impl TransferMemory {
 
     /// Starts a transfer from a primary.
     pub fn share(&self, primary: IpAddr) -> MemoryShare {
-        let mut state = self.pool.lock();
+        let mut state = self.pool.state.lock();
         let number = state.next;
         state.next += 1;
         let share = ShareState {
@@ -93,17 +93,6 @@ impl TransferMemory {
             number,
             octets: 0,
         }
-    }
-
-    /// Returns the octets in use.
-    pub fn used(&self) -> u64 {
-        self.pool.lock().used
-    }
-}
-
-impl Pool {
-    fn lock(&self) -> MutexGuard<'_, PoolState> {
-        self.state.lock()
     }
 }
 
@@ -140,7 +129,7 @@ impl MemoryShare {
     fn try_grow(&mut self, needed: u64) -> Growth {
         let max = self.pool.octets_max;
         let more = needed - self.octets;
-        let mut guard = self.pool.lock();
+        let mut guard = self.pool.state.lock();
         let state = &mut *guard;
         let Some(own) = state.shares.get(&self.number) else {
             return Growth::Refused(MemoryRefused::UsedUp);
@@ -184,7 +173,7 @@ impl MemoryShare {
     /// Records how much the finished version takes, whether or not there is room: it already exists.
     pub fn set_final(&mut self, octets: u64) {
         let octets = octets.saturating_sub(FREE).next_multiple_of(STEP);
-        let mut state = self.pool.lock();
+        let mut state = self.pool.state.lock();
         state.used = (state.used - self.octets).saturating_add(octets);
         self.octets = octets;
         if let Some(own) = state.shares.get_mut(&self.number) {
@@ -210,7 +199,7 @@ impl PoolState {
 
 impl Drop for MemoryShare {
     fn drop(&mut self) {
-        let mut state = self.pool.lock();
+        let mut state = self.pool.state.lock();
         state.shares.remove(&self.number);
         state.used -= self.octets;
         drop(state);
@@ -226,6 +215,12 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     const MIB: u64 = 1 << 20;
+
+    impl TransferMemory {
+        fn used(&self) -> u64 {
+            self.pool.state.lock().used
+        }
+    }
 
     fn primary(octet: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, octet])

@@ -5,7 +5,7 @@
 //! applies to exactly the version it starts from, so if two versions were sent with one serial, it starts from
 //! neither. After a restart nothing is stored; the first transfer of a zone is a whole one.
 
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -59,13 +59,13 @@ impl SentVersions {
     pub(super) fn record(&self, version: Arc<Zone>) -> Arc<Zone> {
         let _comparison = self.comparison.lock();
         let name = name_of(&version);
-        let mut before = self.lock_versions().remove(&name);
+        let mut before = self.cache.lock().remove(&name);
         let sent = match before.take() {
             Some(before) => before.advance_to(version),
             None => SentZone::new(version),
         };
         let newest = Arc::clone(&sent.newest);
-        self.lock_versions().insert(name, sent, self.octets_max);
+        self.cache.lock().insert(name, sent, self.octets_max);
         newest
     }
 
@@ -76,21 +76,21 @@ impl SentVersions {
 
     /// Returns the version of a zone that was sent last, if it is stored.
     pub(super) fn newest(&self, zone: &Zone) -> Option<Arc<Zone>> {
-        let cache = self.lock_versions();
+        let cache = self.cache.lock();
         let sent = cache.zones.get(&name_of(zone))?;
         Some(Arc::clone(&sent.newest))
     }
 
     /// Checks whether differences may lead from a serial to the next version of a zone.
     pub(super) fn leads_from(&self, zone: &Zone, since: Serial) -> bool {
-        let cache = self.lock_versions();
+        let cache = self.cache.lock();
         let sent = cache.zones.get(&name_of(zone));
         sent.is_some_and(|sent| sent.leads_from(since))
     }
 
     /// Checks whether a version is stored.
     pub(super) fn contains(&self, version: &Arc<Zone>) -> bool {
-        let cache = self.lock_versions();
+        let cache = self.cache.lock();
         let sent = cache.zones.get(&name_of(version));
         sent.is_some_and(|sent| Arc::ptr_eq(&sent.newest, version))
     }
@@ -101,17 +101,13 @@ impl SentVersions {
         version: &Arc<Zone>,
         since: Serial,
     ) -> Option<Vec<Difference>> {
-        let cache = self.lock_versions();
+        let cache = self.cache.lock();
         let sent = cache.zones.get(&name_of(version))?;
         if !Arc::ptr_eq(&sent.newest, version) {
             return None;
         }
         let first = sent.first_difference(since)?;
         Some(sent.differences.range(first..).cloned().collect())
-    }
-
-    fn lock_versions(&self) -> MutexGuard<'_, CachedVersions> {
-        self.cache.lock()
     }
 }
 

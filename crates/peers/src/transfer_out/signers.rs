@@ -4,7 +4,7 @@
 //! and together use no more CPU than signing may (`signing_cpu_percent`). They start with the first copy and end with
 //! the queue. A copy without readers leaves the queue at once.
 
-use nameward_base::sync::{Condvar, Mutex, MutexGuard};
+use nameward_base::sync::{Condvar, Mutex};
 use nameward_serve::give_way;
 use std::collections::VecDeque;
 use std::io;
@@ -29,10 +29,6 @@ struct QueueState {
 }
 
 impl SignerQueue {
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock()
-    }
-
     /// Starts the threads, unless they are running. Each calls `work` for one step after another, with a function
     /// that throttles it to its share of the CPU, until `work` returns false.
     pub(super) fn start(
@@ -40,7 +36,7 @@ impl SignerQueue {
         (threads, share): (usize, f64),
         work: impl Fn(&Arc<CopyJob>, CopyStep, &mut dyn FnMut()) -> bool + Clone + Send + 'static,
     ) -> io::Result<()> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if std::mem::replace(&mut state.is_started, true) {
             return Ok(());
         }
@@ -70,13 +66,13 @@ impl SignerQueue {
 
     /// Lets the threads end.
     pub(super) fn close(&self) {
-        self.lock().is_closed = true;
+        self.state.lock().is_closed = true;
         self.more.notify_all();
     }
 
     /// Queues a copy that has work to do, unless it is queued.
     pub(super) fn push(&self, job: &Arc<CopyJob>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let is_queued = state.jobs.iter().any(|other| Arc::ptr_eq(other, job));
         if job.has_work() && !is_queued {
             if job.is_new() {
@@ -92,12 +88,15 @@ impl SignerQueue {
 
     /// Removes a copy that has no readers left.
     pub(super) fn remove(&self, job: &Arc<CopyJob>) {
-        self.lock().jobs.retain(|other| !Arc::ptr_eq(other, job));
+        self.state
+            .lock()
+            .jobs
+            .retain(|other| !Arc::ptr_eq(other, job));
     }
 
     /// Waits for work; `None` when the queue is closed.
     fn next_step(&self) -> Option<(Arc<CopyJob>, CopyStep)> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if state.is_closed {
                 return None;

@@ -1,6 +1,6 @@
 //! Look-ups that wait for a source whose batches run as tasks, and the number of running tasks.
 
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -20,13 +20,9 @@ struct BatchQueueState {
 }
 
 impl BatchQueue {
-    fn lock(&self) -> MutexGuard<'_, BatchQueueState> {
-        self.inner.lock()
-    }
-
     /// Adds a look-up; true if another task must be started for it.
     pub(crate) fn push(&self, lookup: Arc<Lookup>, max_tasks: usize) -> bool {
-        let mut waiting = self.lock();
+        let mut waiting = self.inner.lock();
         waiting.lookups.push_back(lookup);
         let starts = waiting.tasks < max_tasks;
         waiting.tasks += usize::from(starts);
@@ -35,7 +31,7 @@ impl BatchQueue {
 
     /// Takes the next batch for a task. If the batch is empty, the task is counted as ended.
     pub(crate) fn take(&self, most: usize) -> Vec<Arc<Lookup>> {
-        let mut waiting = self.lock();
+        let mut waiting = self.inner.lock();
         let count = waiting.lookups.len().min(most);
         if count == 0 {
             waiting.tasks -= 1;

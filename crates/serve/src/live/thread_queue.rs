@@ -4,7 +4,7 @@
 //! Threads are started when look-ups wait and no thread is free, and end after some time without work: a server with
 //! a hundred databases has only as many threads as it uses.
 
-use nameward_base::sync::{Condvar, Mutex, MutexGuard};
+use nameward_base::sync::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::mem;
 use std::time::Duration;
@@ -45,16 +45,12 @@ impl<L> ThreadQueue<L> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, ThreadQueueState<L>> {
-        self.inner.lock()
-    }
-
     /// Adds a look-up; true if another thread must be started for it.
     ///
     /// Waking is a system call, and on a busy core the thread runs only when the caller has pushed its whole batch:
     /// so one notification covers all look-ups pushed before the thread runs, which wakes others if it leaves some.
     pub(crate) fn push(&self, lookup: L, max_threads: usize) -> bool {
-        let mut waiting = self.lock();
+        let mut waiting = self.inner.lock();
         waiting.lookups.push_back(lookup);
         if waiting.idle > 0 {
             if !mem::replace(&mut waiting.is_one_woken, true) {
@@ -71,7 +67,7 @@ impl<L> ThreadQueue<L> {
     /// Takes a batch of the waiting look-ups, a share of them if other threads are idle; false if the thread must
     /// end.
     pub(crate) fn pop(&self, into: &mut Vec<L>, most: usize) -> bool {
-        let mut waiting = self.lock();
+        let mut waiting = self.inner.lock();
         while waiting.lookups.is_empty() && !waiting.is_closed {
             waiting.idle += 1;
             let (woken, is_over) = self.more.wait_timeout(waiting, IDLE);
@@ -97,12 +93,12 @@ impl<L> ThreadQueue<L> {
 
     /// Records that a thread could not be started; the next look-up tries again.
     pub(crate) fn note_not_started(&self) {
-        self.lock().threads -= 1;
+        self.inner.lock().threads -= 1;
     }
 
     /// Lets all threads end.
     pub(crate) fn close(&self) {
-        self.lock().is_closed = true;
+        self.inner.lock().is_closed = true;
         self.more.notify_all();
     }
 }
@@ -120,7 +116,7 @@ mod tests {
         queue: &Arc<ThreadQueue<u32>>,
         barrier: &Arc<Barrier>,
     ) -> Vec<thread::JoinHandle<Vec<u32>>> {
-        queue.lock().threads = THREADS;
+        queue.inner.lock().threads = THREADS;
         let work = || {
             let (queue, barrier) = (Arc::clone(queue), Arc::clone(barrier));
             thread::spawn(move || {
@@ -137,7 +133,7 @@ mod tests {
 
     fn wait_until_idle(queue: &ThreadQueue<u32>) {
         loop {
-            let waiting = queue.lock();
+            let waiting = queue.inner.lock();
             if waiting.idle == THREADS && waiting.lookups.is_empty() {
                 return;
             }
@@ -154,7 +150,7 @@ mod tests {
         for round in 0..200 {
             wait_until_idle(&queue);
             // Like a batch of queries: one notification, and work for all, each of which waits for the others.
-            let mut waiting = queue.lock();
+            let mut waiting = queue.inner.lock();
             waiting.lookups.extend([3 * round, 3 * round + 1]);
             drop(waiting);
             assert!(!queue.push(3 * round + 2, THREADS));
@@ -173,12 +169,12 @@ mod tests {
     fn one_notice_is_for_all_look_ups_that_come_before_the_thread_runs() {
         let queue = ThreadQueue::new();
         // A thread that was notified and does not run yet.
-        (queue.lock().threads, queue.lock().idle) = (1, 1);
+        (queue.inner.lock().threads, queue.inner.lock().idle) = (1, 1);
         for lookup in 0..5 {
             assert!(!queue.push(lookup, 8));
-            assert!(queue.lock().is_one_woken);
+            assert!(queue.inner.lock().is_one_woken);
         }
-        (queue.lock().idle, queue.lock().is_one_woken) = (0, false);
+        (queue.inner.lock().idle, queue.inner.lock().is_one_woken) = (0, false);
         let mut batch = Vec::new();
         assert!(queue.pop(&mut batch, 64));
         assert_eq!(batch, [0, 1, 2, 3, 4]);

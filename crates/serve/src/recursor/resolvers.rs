@@ -8,7 +8,7 @@
 //! few seconds that detects when it is back. Starting an attempt with another resolver does not cancel the first,
 //! which may be slow rather than dead.
 
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -214,13 +214,9 @@ impl UpstreamQuery<'_> {
 }
 
 impl Resolver {
-    fn health(&self) -> MutexGuard<'_, ResolverHealth> {
-        self.health.lock()
-    }
-
     /// Checks whether it is up, or due for a probe, which is logged occasionally.
     fn is_tried_first(&self, now: Instant) -> bool {
-        let mut health = self.health();
+        let mut health = self.health.lock();
         match health.probe_at {
             None => true,
             Some(at) if at <= now => {
@@ -232,7 +228,7 @@ impl Resolver {
     }
 
     fn record_reply(&self) {
-        let mut health = self.health();
+        let mut health = self.health.lock();
         health.unanswered = 0;
         if health.probe_at.take().is_some() {
             tracing::info!("recursor {}: responding again", self.address);
@@ -240,7 +236,7 @@ impl Resolver {
     }
 
     fn record_timeout(&self, now: Instant) {
-        let mut health = self.health();
+        let mut health = self.health.lock();
         health.unanswered = health.unanswered.saturating_add(1);
         if health.unanswered >= SILENT_MAX && health.probe_at.is_none() {
             health.probe_at = Some(now + PROBE_EVERY);

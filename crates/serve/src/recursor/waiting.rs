@@ -1,6 +1,6 @@
 //! The clients that wait for a resolver, grouped by query.
 
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -72,10 +72,6 @@ impl<C> WaitingClients<C> {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, WaitingQueries<C>> {
-        self.queries.lock()
-    }
-
     /// Adds a waiting client; `client` is called only if the limits allow.
     pub(crate) fn join(
         &self,
@@ -84,7 +80,7 @@ impl<C> WaitingClients<C> {
         client: impl FnOnce() -> Option<C>,
     ) -> Result<Joined, ForwarderFull> {
         let (address, limits) = (client_network(address), self.limits);
-        let mut queries = self.lock();
+        let mut queries = self.queries.lock();
         let of_client = queries.by_client.get(&address).copied();
         if queries.count >= limits.queries.saturating_mul(CLIENTS_PER_QUERY)
             || of_client.unwrap_or(0) >= limits.per_client
@@ -110,7 +106,7 @@ impl<C> WaitingClients<C> {
 
     /// Registers a query without a waiting client, unless it is in flight.
     pub(crate) fn begin(&self, query: &UpstreamMessage) -> Result<Joined, ForwarderFull> {
-        let mut queries = self.lock();
+        let mut queries = self.queries.lock();
         if queries.clients.contains_key(query) {
             return Ok(Joined::InProgress);
         }
@@ -123,7 +119,7 @@ impl<C> WaitingClients<C> {
 
     /// Removes a query and returns the clients that wait for it.
     pub(crate) fn take(&self, query: &UpstreamMessage) -> Vec<C> {
-        let mut queries = self.lock();
+        let mut queries = self.queries.lock();
         let waiting = queries.clients.remove(query).unwrap_or_default();
         for (address, _) in &waiting {
             queries.remove_client(*address);
@@ -190,8 +186,8 @@ mod tests {
     fn a_client_without_a_reply_path_uses_no_slot() {
         let waiting = waiting::<u8>(1, usize::MAX);
         assert_eq!(waiting.join(&query(1), CLIENT, || None), Err(ForwarderFull));
-        assert_eq!(waiting.lock().count, 0);
-        assert!(waiting.lock().clients.is_empty());
+        assert_eq!(waiting.queries.lock().count, 0);
+        assert!(waiting.queries.lock().clients.is_empty());
     }
 
     #[test]
@@ -211,6 +207,6 @@ mod tests {
         for n in [1, 2, 5] {
             waiting.take(&query(n));
         }
-        assert!(waiting.lock().by_client.is_empty());
+        assert!(waiting.queries.lock().by_client.is_empty());
     }
 }

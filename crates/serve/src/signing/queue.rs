@@ -1,6 +1,6 @@
 //! Queries that wait for signatures: bounded in total and per zone, zones take turns, equal queries wait together.
 
-use nameward_base::sync::{Condvar, Mutex, MutexGuard};
+use nameward_base::sync::{Condvar, Mutex};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -59,10 +59,6 @@ impl SigningQueue {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, WaitingZones> {
-        self.waiting.lock()
-    }
-
     /// Returns how many queries wait.
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
@@ -75,7 +71,7 @@ impl SigningQueue {
     /// Lets the threads end.
     pub(crate) fn close(&self) {
         self.is_open.store(false, Ordering::Relaxed);
-        self.lock().is_closed = true;
+        self.waiting.lock().is_closed = true;
         self.more.notify_all();
     }
 
@@ -96,7 +92,7 @@ impl SigningQueue {
         location: SigningLocation,
         job: WaitingQuery,
     ) -> Result<(), WaitingQuery> {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         let free = self.most.saturating_sub(self.len());
         if waiting.is_closed || free == 0 {
             return Err(job);
@@ -135,7 +131,7 @@ impl SigningQueue {
     /// Waits for queries and takes up to `most` different ones, each with all that are equal to it; fewer if other
     /// threads are idle. False when the queue is closed.
     pub(super) fn pop(&self, into: &mut Vec<WaitingQuery>, most: usize) -> bool {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         while !waiting.is_closed && waiting.turns.is_empty() {
             waiting.idle += 1;
             waiting = self.more.wait(waiting);
@@ -231,7 +227,7 @@ mod tests {
         let order: Vec<Vec<u8>> = (0..4).map(|_| take(&queue)).collect();
         assert_eq!(order, [vec![1, 3], vec![5], vec![2], vec![4]]);
         assert_eq!(queue.len(), 0);
-        assert!(queue.lock().zones.is_empty() && queue.lock().turns.is_empty());
+        assert!(queue.waiting.lock().zones.is_empty() && queue.waiting.lock().turns.is_empty());
         assert!(queue.push(location(1, 1), job(6)).is_ok());
         assert_eq!(take(&queue), [6]);
     }
@@ -283,9 +279,9 @@ mod tests {
             assert!(queue.pop(&mut jobs, most));
             jobs.len()
         };
-        queue.lock().idle = 1;
+        queue.waiting.lock().idle = 1;
         assert_eq!((pop(16), queue.len()), (4, 4));
-        queue.lock().idle = 0;
+        queue.waiting.lock().idle = 0;
         assert_eq!((pop(3), queue.len()), (3, 1));
         assert_eq!((pop(16), queue.len()), (1, 0));
     }

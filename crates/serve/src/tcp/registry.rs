@@ -4,7 +4,7 @@
 //! before. Invariants: every open connection is in `by_age` under its stamp; `clients` counts those in `open`;
 //! `holdings` contains only connections in `open`.
 
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -67,15 +67,11 @@ impl Registry {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, RegistryState> {
-        self.inner.lock()
-    }
-
     /// Registers a connection, evicting the one that has been idle longest when the limit is reached. Its client may be
     /// unknown yet ([`Registry::identify`]). Returns its ID.
     pub(super) fn enter(&self, client: Option<IpAddr>) -> Result<u64, ConnectionRefusal> {
         let client = client.map(client_network);
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if client.is_some_and(|client| inner.connections_of(client) >= self.max_per_client) {
             return Err(ConnectionRefusal::ClientHasTooMany);
         }
@@ -99,7 +95,7 @@ impl Registry {
     /// Sets the client of connection `id`, which a proxy has named.
     pub(super) fn identify(&self, id: u64, client: IpAddr) -> Result<(), ConnectionRefusal> {
         let client = client_network(client);
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.connections_of(client) >= self.max_per_client {
             return Err(ConnectionRefusal::ClientHasTooMany);
         }
@@ -113,7 +109,7 @@ impl Registry {
 
     /// Stores the task of connection `id`, so that eviction can abort it.
     pub(super) fn set_task(&self, id: u64, task: AbortHandle) {
-        match self.lock().open.get_mut(&id) {
+        match self.inner.lock().open.get_mut(&id) {
             Some(entry) => entry.task = Some(task),
             // Ended or evicted already; aborting an ended task does nothing.
             None => task.abort(),
@@ -122,7 +118,7 @@ impl Registry {
 
     /// Records that connection `id` has completed a message: it is now the least idle one.
     pub(super) fn touch(&self, id: u64) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let now = inner.tick();
         let Some(entry) = inner.open.get_mut(&id) else {
             return;
@@ -141,7 +137,7 @@ impl Registry {
         taken: usize,
         since: Instant,
     ) -> Result<(), HoldsTooMuch> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let client = inner.client_of(id).ok_or(HoldsTooMuch)?;
         inner.holdings.set_buffered((id, client), own, taken, since);
         inner.close_worst_holders(id)
@@ -149,7 +145,7 @@ impl Registry {
 
     /// Records a late answer for connection `id` that waits to be collected.
     pub(super) fn hold_later(&self, id: u64, octets: usize) -> Result<(), HoldsTooMuch> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let client = inner.client_of(id).ok_or(HoldsTooMuch)?;
         let now = Instant::now();
         inner.holdings.add_later((id, client), octets, now);
@@ -159,7 +155,7 @@ impl Registry {
     /// Returns the idle timeout that is announced to the client of connection `id`: all of it while at most half of
     /// the limits, in total and for the client, are used; less above, down to 0 at a limit.
     pub(super) fn scale_idle_timeout(&self, id: u64, configured: Duration) -> Duration {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let own = inner
             .client_of(id)
             .map(|client| (inner.connections_of(client), self.max_per_client));
@@ -175,19 +171,19 @@ impl Registry {
 
     /// Removes connection `id`, which has ended.
     pub(super) fn leave(&self, id: u64) {
-        self.lock().remove(id);
+        self.inner.lock().remove(id);
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().open.is_empty()
+        self.inner.lock().open.is_empty()
     }
 
     pub(super) fn evict_longest_idle(&self) {
-        self.lock().evict_longest_idle();
+        self.inner.lock().evict_longest_idle();
     }
 
     pub(super) fn evict_all(&self) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         while inner.evict_longest_idle() {}
     }
 }
@@ -278,7 +274,7 @@ mod tests {
         registry.leave(ids[0]);
         assert!(registry.identify(ids[1], client).is_ok());
         ids.iter().for_each(|id| registry.leave(*id));
-        assert!(registry.is_empty() && registry.lock().clients.is_empty());
+        assert!(registry.is_empty() && registry.inner.lock().clients.is_empty());
     }
 
     #[test]
@@ -288,7 +284,7 @@ mod tests {
         let second = registry.enter(ip("192.0.2.2")).unwrap();
         registry.touch(first);
         let third = registry.enter(ip("192.0.2.3")).unwrap();
-        let open = |id| registry.lock().open.contains_key(&id);
+        let open = |id| registry.inner.lock().open.contains_key(&id);
         assert!(open(first) && !open(second) && open(third));
     }
 

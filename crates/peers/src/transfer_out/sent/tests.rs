@@ -58,5 +58,5 @@ fn versions_over_the_limit_are_evicted() {
     sent.record(one);
     let newest = sent.record(version(2, ""));
     assert_eq!(sent.differences(&newest, Serial(1)), None);
-    assert_eq!(sent.lock_versions().octets, 0);
+    assert_eq!(sent.cache.lock().octets, 0);
 }
