@@ -5,13 +5,13 @@
 //! transport; IPv6 sockets are V6ONLY; no other process had the port. RFC 9715 section 3.1: UDP
 //! responses are not subject to path MTU discovery, whose messages can be forged.
 
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use nameward_stats::Protocol;
+use socket2::{Domain, Socket, Type};
 
 use crate::inherited::InheritedSockets;
 use crate::listener::{ListenAddress, ListenerRules, StreamListener};
@@ -76,33 +76,6 @@ impl Bound {
     }
 }
 
-/// The transport of an address that could not be bound.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PortProtocol {
-    /// Datagrams.
-    Udp,
-    /// Streams.
-    Tcp,
-    /// Encrypted streams.
-    Tls,
-    /// HTTP over encrypted streams.
-    Https,
-    /// QUIC.
-    Quic,
-}
-
-impl fmt::Display for PortProtocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            PortProtocol::Udp => "udp",
-            PortProtocol::Tcp => "tcp",
-            PortProtocol::Tls => "tls",
-            PortProtocol::Https => "https",
-            PortProtocol::Quic => "quic",
-        })
-    }
-}
-
 /// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
@@ -112,7 +85,7 @@ pub enum ListenError {
         /// The configured address.
         address: SocketAddr,
         /// The transport that was refused.
-        transport: PortProtocol,
+        transport: Protocol,
         /// The kernel's error.
         source: io::Error,
     },
@@ -192,7 +165,7 @@ pub fn bind_with(
 /// port.
 pub fn bind_streams(
     addresses: &[SocketAddr],
-    transport: PortProtocol,
+    transport: Protocol,
     inherited: &mut InheritedSockets,
 ) -> Result<Vec<TcpListener>, ListenError> {
     let entries: Vec<ListenAddress> = addresses.iter().copied().map(Into::into).collect();
@@ -216,14 +189,14 @@ pub fn bind_quic(
             Some((socket, before)) => QuicListener::new(socket, before),
             None => bind_quic_socket(*address).and_then(|socket| QuicListener::new(socket, None)),
         };
-        bound.map_err(refused(*address, PortProtocol::Quic))
+        bound.map_err(refused(*address, Protocol::Quic))
     };
     addresses.iter().map(bind).collect()
 }
 
 fn bind_quic_socket(address: SocketAddr) -> io::Result<UdpSocket> {
     let domain = Domain::for_address(address);
-    let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
+    let socket = Socket::new(domain, Type::DGRAM, Some(socket2::Protocol::UDP))?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
@@ -232,7 +205,7 @@ fn bind_quic_socket(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-fn refused(address: SocketAddr, transport: PortProtocol) -> impl Fn(io::Error) -> ListenError {
+fn refused(address: SocketAddr, transport: Protocol) -> impl Fn(io::Error) -> ListenError {
     move |source| ListenError::Refused {
         address,
         transport,
@@ -287,7 +260,7 @@ fn bind_entry(
         prepare_udp(socket, &entry.rules)
     };
     let udp: io::Result<Vec<_>> = sockets.into_iter().map(prepare).collect();
-    let mut udp = udp.map_err(refused(entry.address, PortProtocol::Udp))?;
+    let mut udp = udp.map_err(refused(entry.address, Protocol::Udp))?;
     if let Some(local) = udp.first().map(|first| first.local) {
         let missing = workers.saturating_sub(udp.len());
         let shared: Vec<_> = udp.iter().cycle().take(missing).cloned().collect();
@@ -298,7 +271,7 @@ fn bind_entry(
                 .take_tcp(local)
                 .map_or_else(|| bind_tcp(local), Ok)
         });
-        let tcp = tcp.transpose().map_err(refused(local, PortProtocol::Tcp))?;
+        let tcp = tcp.transpose().map_err(refused(local, Protocol::Tcp))?;
         return Ok((udp, tcp, local));
     }
     let (first, tcp, local) = bind_first(entry, inherited)?;
@@ -306,7 +279,7 @@ fn bind_entry(
         udp.push(first);
         for _ in 1..workers {
             let socket = bind_udp(local, &entry.rules, Sharing::Join);
-            udp.push(socket.map_err(refused(local, PortProtocol::Udp))?);
+            udp.push(socket.map_err(refused(local, Protocol::Udp))?);
         }
     }
     Ok((udp, tcp, local))
@@ -327,9 +300,7 @@ fn bind_first(
         let udp = transports
             .udp
             .then(|| bind_udp(address, &entry.rules, Sharing::Found));
-        let udp = udp
-            .transpose()
-            .map_err(refused(address, PortProtocol::Udp))?;
+        let udp = udp.transpose().map_err(refused(address, Protocol::Udp))?;
         let local = udp.as_ref().map_or(address, |udp| udp.local);
         if !transports.tcp {
             return Ok((udp, None, local));
@@ -341,7 +312,7 @@ fn bind_first(
             Ok((local, tcp)) => return Ok((udp, Some(tcp), local)),
             // A free UDP port may be taken for TCP: try another one.
             Err(_) if address.port() == 0 && tries < FREE_PORT_TRIES => {}
-            Err(error) => return Err(refused(local, PortProtocol::Tcp)(error)),
+            Err(error) => return Err(refused(local, Protocol::Tcp)(error)),
         }
     }
 }
@@ -364,7 +335,7 @@ fn bind_udp(
     let socket = Socket::new(
         Domain::for_address(address),
         Type::DGRAM,
-        Some(Protocol::UDP),
+        Some(socket2::Protocol::UDP),
     )?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
@@ -439,7 +410,7 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
-        Some(Protocol::TCP),
+        Some(socket2::Protocol::TCP),
     )?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;

@@ -9,10 +9,11 @@ use std::{
 
 use nameward_serve::{
     inherited::InheritedSockets,
-    listen::{self, ListenError, PortProtocol},
+    listen::{self, ListenError},
     quic::{QuicIdentity, QuicListener},
     tls::{ServerTls, TlsError},
 };
+use nameward_stats::Protocol;
 
 use crate::config::{Config, listen_entry::EncryptedEntry};
 
@@ -44,14 +45,10 @@ impl EncryptedPorts {
         };
         let quic = server.listen_quic.iter().map(|entry| entry.0.address);
         Ok(Self {
-            tls: listen::bind_streams(
-                &addresses(&server.listen_tls),
-                PortProtocol::Tls,
-                inherited,
-            )?,
+            tls: listen::bind_streams(&addresses(&server.listen_tls), Protocol::Tls, inherited)?,
             https: listen::bind_streams(
                 &addresses(&server.listen_https),
-                PortProtocol::Https,
+                Protocol::Https,
                 inherited,
             )?,
             quic: listen::bind_quic(&quic.collect::<Vec<_>>(), inherited)?,
