@@ -20,7 +20,6 @@ mod query_cache;
 mod run;
 mod thread_queue;
 mod view;
-mod waiting_query;
 
 use nameward_base::sync::{Mutex, RwLock};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -38,7 +37,7 @@ pub(crate) use answerer::Answerer;
 pub(crate) use attempt::{Attempt, AttemptOutcome, MissingInput, PacketCaching};
 use batch_queue::BatchQueue;
 use log_throttle::FailureThrottle;
-pub(crate) use lookups::{Admission, Lookup};
+pub(crate) use lookups::{Admission, Lookup, WaitingQuery};
 use lookups::{Lookups, WaitingCount};
 pub(crate) use packet_cache::{Fit, Hit, PacketCache};
 pub(crate) use query_cache::{Cached, QueryCache, QueryCacheSettings};
@@ -47,7 +46,6 @@ pub(crate) use run::{answer_all, join_lookup};
 use thread_queue::ThreadQueue;
 pub(crate) use view::Used;
 pub use view::{FetchedFragment, LiveView, Parts};
-pub(crate) use waiting_query::WaitingQuery;
 
 /// Settings for the caches and for overload.
 #[derive(Clone, Debug)]

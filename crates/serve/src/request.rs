@@ -10,6 +10,7 @@
 pub use nameward_wire::message::extended_error;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nameward_answer::{EffectiveClient, Medium, Reply};
 use nameward_dnssec::tsig::ReplySigner;
@@ -120,6 +121,17 @@ pub enum NextMessage {
     End,
     /// The response cannot be completed; the connection is closed before its end.
     Broken,
+}
+
+/// Interval at which a waiting response is polled if no wake-up arrives.
+pub(crate) const REPOLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Waits for a notification; without one, forever.
+pub(crate) async fn notified(notify: Option<&Arc<Notify>>) {
+    match notify {
+        Some(notify) => notify.notified().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Decides requests that are not queries for records. Called by workers, so it must not block: for anything slower it

@@ -15,9 +15,18 @@ use nameward_zone::{Live, LiveHandle, LookupRequest, NameKey};
 
 use super::query_cache::Cached;
 use super::view::FetchedFragment;
-use super::waiting_query::WaitingQuery;
+use crate::client_shares::ClientSlot;
+use crate::pipeline::LateRequest;
 
 const SHARDS: usize = 16;
+
+/// A query that waits for a look-up, with the zone fragments fetched for it so far.
+pub(crate) struct WaitingQuery {
+    pub(crate) request: Box<LateRequest>,
+    pub(crate) parts: Vec<FetchedFragment>,
+    /// The slot of its client in the queue that it waits in.
+    pub(crate) slot: Option<ClientSlot>,
+}
 
 /// A look-up of one name in a live zone. Two are equal if they are for the same name in the same generation of a
 /// zone.

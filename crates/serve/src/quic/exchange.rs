@@ -5,7 +5,6 @@
 //! handshake.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use hyper::body::Bytes;
 use nameward_wire::message::{Message, Query};
@@ -16,14 +15,12 @@ use tokio::time::timeout;
 
 use super::{EXCESSIVE_LOAD, INTERNAL_ERROR, REQUEST_CANCELLED};
 use crate::pipeline::TcpPipeline;
-use crate::request::{MessageStream, NextMessage};
+use crate::request::{MessageStream, NextMessage, REPOLL_INTERVAL, notified};
 use crate::tcp::{FramedMessage, MessageAnswer, MessageConnection, TcpSettings};
 
 /// Size of the length prefix of each message, and of the largest message.
 const PREFIX: usize = 2;
 const MESSAGE_MAX: usize = u16::MAX as usize;
-/// Interval at which a waiting response is polled if no wake-up arrives.
-const REPOLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The edns-tcp-keepalive option (RFC 7828).
 const KEEPALIVE: u16 = 11;
 
@@ -170,14 +167,14 @@ impl QuicStreams {
                     let cut = messages.cut();
                     tokio::select! {
                         written = self.write(send, framed.into()) => written?,
-                        () = notified(cut) => return Err(ResponseEnd::Unread),
+                        () = notified(cut.as_ref()) => return Err(ResponseEnd::Unread),
                     }
                     self.connection.streamed(len);
                 }
                 NextMessage::Wait => {
                     let wake = messages.wake();
                     tokio::select! {
-                        _ = timeout(REPOLL_INTERVAL, notified(wake)) => {}
+                        _ = timeout(REPOLL_INTERVAL, notified(wake.as_ref())) => {}
                         _ = send.stopped() => return Err(ResponseEnd::Unread),
                     }
                 }
@@ -185,14 +182,6 @@ impl QuicStreams {
                 NextMessage::Broken => return Err(ResponseEnd::Broken),
             }
         }
-    }
-}
-
-/// Waits for a notification; without one, forever.
-async fn notified(notify: Option<Arc<tokio::sync::Notify>>) {
-    match notify {
-        Some(notify) => notify.notified().await,
-        None => std::future::pending().await,
     }
 }
 

@@ -20,8 +20,8 @@ use super::holdings::UNCOUNTED_BYTES;
 use super::later::{ConnectionReplies, Later, MAX_TICKETS};
 use super::stream::ByteStream;
 use super::{RegistrySlot, StreamAction, StreamHandler, TurnBuffers};
-use crate::request::MessageStream;
-use many::{Pulled, notified};
+use crate::request::{MessageStream, notified};
+use many::Pulled;
 
 /// Maximum number of messages per turn, so that other connections get their turns.
 const TURN_MESSAGES: usize = 128;

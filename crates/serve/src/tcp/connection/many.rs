@@ -2,19 +2,15 @@
 //! prepared.
 
 use std::io;
-use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::super::stream::ByteStream;
 use super::super::{READ_BYTES, StreamHandler};
 use super::{StreamConnection, TURN_BYTES};
-use crate::request::NextMessage;
+use crate::request::{NextMessage, REPOLL_INTERVAL, notified};
 
-/// Interval at which a waiting response is polled if no wake-up arrives.
-const REPOLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum octets of further messages that are buffered while a multi-message response waits.
 const READ_AHEAD_BYTES: usize = 16 * 1024;
 /// Size of the length prefix of each message (RFC 1035 section 4.2.2), and of the largest message.
@@ -108,13 +104,5 @@ impl<H: StreamHandler, S: ByteStream> StreamConnection<H, S> {
             shared.handler.streamed(self.slot.ends.client, written);
         }
         Ok(())
-    }
-}
-
-/// Waits for a notification; without one, forever.
-pub(super) async fn notified(notify: Option<&Arc<Notify>>) {
-    match notify {
-        Some(notify) => notify.notified().await,
-        None => std::future::pending().await,
     }
 }
