@@ -160,16 +160,6 @@ impl<O: QueryPrimary> Secondaries<O> {
         &mut self.outgoing
     }
 
-    /// Checks whether a zone is here.
-    pub fn has(&self, zone: Name<'_>) -> bool {
-        self.numbers.contains_key(&*key(zone))
-    }
-
-    /// Lists the names of the zones, in wire format and lower case.
-    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.numbers.keys().map(|name| name.as_name().as_wire())
-    }
-
     /// Sets the policy of a zone; with other primaries it is checked at once. False if there is no such zone, or not
     /// in the storage that the policy requires.
     pub fn set_policy(&mut self, zone: Name<'_>, policy: Arc<ZonePolicy>, now: Moment) -> bool {

@@ -195,21 +195,6 @@ fn a_primary_may_answer_an_ixfr_with_the_whole_zone_or_with_its_soa() {
 }
 
 #[test]
-fn an_ixfr_in_a_datagram_is_taken_or_asked_for_again_over_tcp() {
-    let fits = [soa_record(8), soa_record(7), soa_record(8), soa_record(8)];
-    let datagram = |records: &[Sent]| message(Some(Type::IXFR), records);
-    let answer = ixfr(7).read_datagram(&datagram(&fits), NOW).unwrap();
-    assert!(matches!(answer, Some(TransferAnswer::Differences(_))));
-    let newer = datagram(&[soa_record(8)]);
-    assert!(ixfr(7).read_datagram(&newer, NOW).unwrap().is_none());
-    let mut cut = datagram(&fits);
-    cut[2] |= 2;
-    assert!(ixfr(7).read_datagram(&cut, NOW).unwrap().is_none());
-    let part = datagram(&fits[..3]);
-    assert!(ixfr(7).read_datagram(&part, NOW).is_err());
-}
-
-#[test]
 fn headers_of_somebody_else_are_refused() {
     let good = axfr_of(&[soa_record(7), soa_record(7)]).remove(0);
     let with = |change: &dyn Fn(&mut Vec<u8>)| {

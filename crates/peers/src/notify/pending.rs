@@ -8,7 +8,7 @@
 mod targets;
 
 pub use targets::{
-    NotifyTargets, host_addresses, name_server_targets, notified_servers, notify_targets,
+    NotifyTargets, address, host_addresses, name_server_targets, notified_servers, notify_targets,
 };
 
 use crate::transfer_in::{SentRequest, notify_message};
@@ -41,17 +41,10 @@ pub struct NotifyChange {
 }
 
 impl NotifyChange {
-    /// Creates a change of a zone in memory, with its SOA as a hint (RFC 1996 section 3.7).
+    /// Creates a change of a zone, with its SOA as a hint (RFC 1996 section 3.7) unless its contents are elsewhere.
     pub fn from_zone(zone: &Zone) -> Self {
-        Self::new(zone.id().into(), Some(zone).filter(|zone| !zone.is_stub()))
-    }
-
-    /// Creates a change of a zone whose contents are elsewhere.
-    pub fn without_soa(zone: NameBuf) -> Self {
-        Self::new(zone, None)
-    }
-
-    fn new(name: NameBuf, version: Option<&Zone>) -> Self {
+        let name = NameBuf::from(zone.id());
+        let version = Some(zone).filter(|zone| !zone.is_stub());
         NotifyChange {
             zone: name,
             serial: version.map(Zone::serial),
@@ -233,7 +226,8 @@ mod tests {
     use super::*;
 
     fn change(zone: &str) -> NotifyChange {
-        NotifyChange::without_soa(zone.parse().unwrap())
+        let zone: NameBuf = zone.parse().unwrap();
+        NotifyChange::from_zone(&Zone::not_ready(zone.as_name()))
     }
 
     fn server(octet: u8) -> RemoteServer {

@@ -4,9 +4,10 @@
 //! servers are not notified.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::pending::address;
 use nameward_wire::{NameBuf, Type};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -128,10 +129,4 @@ async fn resolve_all(
         }
     }
     servers
-}
-
-fn address(octets: &[u8]) -> Option<IpAddr> {
-    let v4 = <[u8; 4]>::try_from(octets).map(|octets| Ipv4Addr::from(octets).into());
-    let v6 = || <[u8; 16]>::try_from(octets).map(|octets| Ipv6Addr::from(octets).into());
-    v4.or_else(|_| v6()).ok()
 }

@@ -162,25 +162,6 @@ impl TransferReader {
         TransferFailure::Short(self.records)
     }
 
-    /// Finishes an IXFR over UDP, whose response is one message. `None`: it did not fit, and must be requested over
-    /// TCP (RFC 1995 section 2).
-    pub fn read_datagram(
-        mut self,
-        octets: &[u8],
-        now: u64,
-    ) -> Result<Option<TransferAnswer>, TransferFailure> {
-        let message = Message::parse(octets)?;
-        if message.is_truncated() {
-            self.request.check(&message)?;
-            return Ok(None);
-        }
-        match self.take(octets, now)? {
-            TransferStep::Done(answer) => Ok(Some(answer)),
-            TransferStep::More if matches!(self.phase, Phase::Second(_)) => Ok(None),
-            TransferStep::More => Err(self.cut_short()),
-        }
-    }
-
     fn read_message(&mut self, octets: &[u8], now: u64) -> Result<TransferStep, TransferFailure> {
         let message = Message::parse(octets)?;
         let at = self.request.check(&message)?;

@@ -32,7 +32,7 @@ pub fn notify_targets(
     if policy.notifies_name_servers(origin) && !zone.is_stub() {
         for host in notified_servers(zone) {
             match host_in_memory(host, zone, table) {
-                KnownHost::Here(node) => node_addresses(node, |ip| found.push(ip)),
+                KnownHost::Here(node) => found.extend(node_addresses(node)),
                 KnownHost::Nowhere => {}
                 KnownHost::Elsewhere => unknown.push(host.into()),
             }
@@ -58,11 +58,8 @@ pub fn notified_servers(zone: &Zone) -> impl Iterator<Item = Name<'_>> {
 
 /// Lists the addresses of a host in a zone.
 pub fn host_addresses(zone: &Zone, host: Name<'_>) -> Vec<IpAddr> {
-    let mut found = Vec::new();
-    if let Some(node) = zone.node_of(host) {
-        node_addresses(node, |address| found.push(address));
-    }
-    found
+    let node = zone.node_of(host);
+    node.into_iter().flat_map(node_addresses).collect()
 }
 
 /// Returns the addresses of name servers as targets, with the settings configured for them. One that is listed in the policy
@@ -123,23 +120,16 @@ fn host_in_memory<'z>(host: Name<'_>, zone: &'z Zone, table: &'z ZoneTable) -> K
     }
 }
 
-fn node_addresses(node: Node<'_>, mut found: impl FnMut(IpAddr)) {
-    for record in node
-        .rrset(Type::A)
-        .into_iter()
-        .flat_map(|rrset| rrset.records())
-    {
-        if let Ok(octets) = <[u8; 4]>::try_from(record.rdata) {
-            found(Ipv4Addr::from(octets).into());
-        }
-    }
-    for record in node
-        .rrset(Type::AAAA)
-        .into_iter()
-        .flat_map(|rrset| rrset.records())
-    {
-        if let Ok(octets) = <[u8; 16]>::try_from(record.rdata) {
-            found(Ipv6Addr::from(octets).into());
-        }
-    }
+fn node_addresses(node: Node<'_>) -> impl Iterator<Item = IpAddr> {
+    let rrsets = [Type::A, Type::AAAA].map(|rtype| node.rrset(rtype));
+    let records = rrsets.into_iter().flatten();
+    let records = records.flat_map(|rrset| rrset.records());
+    records.filter_map(|record| address(record.rdata))
+}
+
+/// Reads the data of an A or AAAA record.
+pub fn address(rdata: &[u8]) -> Option<IpAddr> {
+    let v4 = <[u8; 4]>::try_from(rdata).map(|octets| Ipv4Addr::from(octets).into());
+    let v6 = || <[u8; 16]>::try_from(rdata).map(|octets| Ipv6Addr::from(octets).into());
+    v4.or_else(|_| v6()).ok()
 }
