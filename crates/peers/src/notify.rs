@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use nameward_maintain::leases::{LeaseTask, Leases};
 use nameward_maintain::policy::{PolicySource, PolicyTable, ZoneOrigin, ZonePolicy};
 use nameward_state::StateStore;
 use nameward_wire::NameBuf;
@@ -40,6 +41,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::connections::PeerConnections;
+use database_serials::NotifiedSerials;
 use nameward_serve::pipeline::ServingState;
 pub use secondaries::{SecondarySerial, UnknownSerial};
 pub use serials::forget_notified;
@@ -61,8 +63,8 @@ pub struct NotifyContext {
     pub shared: Arc<ServingState>,
     /// The ranks of database backends: their native zones are replicated by the database and send no NOTIFY by default.
     pub databases: DatabaseRanks,
-    /// Checks whether this server sends NOTIFY for the database of this rank; otherwise another server does.
-    pub leads: Box<dyn Fn(u16) -> bool + Send + Sync>,
+    /// Which server sends NOTIFY for the zones of a database.
+    pub leases: Leases,
     /// Connections to servers that are notified over TLS.
     pub connections: Arc<PeerConnections>,
     /// Our listen addresses: the server does not notify itself.
@@ -73,8 +75,8 @@ pub struct NotifyContext {
     pub runtime: Handle,
     /// The runtime that the database connections belong to.
     pub database_runtime: Handle,
-    /// Called for each zone whose NOTIFY messages are sent, or that has no server to notify.
-    pub on_sent: Box<dyn Fn(NameBuf) + Send + Sync>,
+    /// Stores the notified serials of database zones.
+    pub notified: NotifiedSerials,
 }
 
 /// The ranks of the backends that are databases.
@@ -199,10 +201,11 @@ impl NotifyContext {
     /// the same database does: it sees the change, too, and detects missed ones by the last
     /// notified serial.
     fn leads_zone(&self, zone: &Zone, policy: &ZonePolicy) -> bool {
-        match policy.declared_by {
-            _ if self.databases.origin(zone) == ZoneOrigin::Database => (self.leads)(zone.rank()),
-            PolicySource::Backend(rank) => (self.leads)(rank),
-            _ => true,
-        }
+        let rank = match policy.declared_by {
+            _ if self.databases.origin(zone) == ZoneOrigin::Database => zone.rank(),
+            PolicySource::Backend(rank) => rank,
+            _ => return true,
+        };
+        self.leases.holds(rank, LeaseTask::Notify)
     }
 }

@@ -39,6 +39,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::secondary::driver::SecondaryHandle;
 use crate::transfer_out::encode::{IxfrMessages, TransferRequest};
 use nameward_answer::{AnswerKind, Medium, Reply};
 use nameward_maintain::policy::PolicyTable;
@@ -70,9 +71,6 @@ const JOURNAL_READS_MAX: usize = 64;
 /// Maximum number of threads that copy, hash or compare whole zones for transfers.
 const HEAVY_WORK_MAX: usize = 4;
 
-/// Returns the seconds after which a secondary zone expires here, if known.
-pub type ExpiryOf = dyn Fn(Name<'_>) -> Option<u32> + Send + Sync;
-
 /// The transfers to secondaries of a server.
 pub struct OutgoingTransfers {
     policies: Arc<PolicyTable>,
@@ -90,7 +88,8 @@ pub struct OutgoingTransfers {
     heavy_work: Arc<Semaphore>,
     counters: Arc<TransferCounters>,
     refusals: Mutex<LoggedRefusals>,
-    expiry: Option<Box<ExpiryOf>>,
+    /// For the expiry times of secondary zones.
+    secondaries: Option<SecondaryHandle>,
 }
 
 /// The transfer counters.
@@ -166,12 +165,12 @@ enum RequestedVersion {
 
 impl OutgoingTransfers {
     /// Creates the transfers of a server. Call within the runtime. Without a store incremental transfers become whole
-    /// ones; without `expiry`, the expiry times of secondary zones (RFC 7314), EXPIRE options are not sent for them.
+    /// ones; without `secondaries`, which have the expiry times of secondary zones (RFC 7314), EXPIRE options are not sent for them.
     pub fn new(
         policies: Arc<PolicyTable>,
         store: Option<StateStore>,
         limits: TransferLimits,
-        expiry: Option<Box<ExpiryOf>>,
+        secondaries: Option<SecondaryHandle>,
         stats: &Arc<Stats>,
     ) -> Arc<Self> {
         let counters = Arc::new(TransferCounters(Mutex::new(stats.recorder())));
@@ -189,7 +188,7 @@ impl OutgoingTransfers {
             heavy_work: Arc::new(Semaphore::new(HEAVY_WORK_MAX)),
             counters,
             refusals: Mutex::default(),
-            expiry,
+            secondaries,
         })
     }
 
@@ -392,7 +391,7 @@ impl OutgoingTransfers {
         let policies = self.policies.load();
         let name = zone.id();
         if policies.get(name).kind.is_transferred() {
-            self.expiry.as_ref()?(name)
+            self.secondaries.as_ref()?.seconds_to_expiry(name)
         } else {
             zone.soa_expire()
         }

@@ -20,7 +20,7 @@ pub mod requests;
 
 pub use message::{Prerequisite, UpdateRequest, UpdateStep};
 pub use plan::{UpdateChange, UpdatePermission};
-pub use queue::{DatabaseUpdates, UpdateDone, UpdateJob, UpdateOutcome, Updates, is_kept_frozen};
+pub use queue::{UpdateDone, UpdateJob, UpdateOutcome, Updates, is_kept_frozen};
 
 #[cfg(doc)]
 use nameward_zone::change::{ConditionalChange, RecordsAt};

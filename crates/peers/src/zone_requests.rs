@@ -12,6 +12,7 @@ use nameward_zone::change::soa_serial;
 use nameward_zone::{Serial, Zone};
 
 use crate::transfer_out::{KeyNote, LoggedRefusals, OutgoingTransfers};
+use crate::update::requests::UpdateRequests;
 use nameward_serve::pipeline::ReplyPath;
 use nameward_serve::request::{NoZoneRequests, Request, Verdict, ZoneRequests, extended_error};
 
@@ -20,7 +21,7 @@ pub struct ZoneRequestHandler {
     policies: Arc<PolicyTable>,
     transfers: Arc<OutgoingTransfers>,
     notify: Option<Arc<dyn NotifySink>>,
-    updates: Option<Arc<dyn ZoneRequests>>,
+    updates: Option<UpdateRequests>,
     refusals: Mutex<LoggedRefusals>,
 }
 
@@ -45,7 +46,7 @@ impl ZoneRequestHandler {
 
     /// Passes UPDATE messages to a handler.
     #[must_use]
-    pub fn with_updates(mut self, updates: Arc<dyn ZoneRequests>) -> Self {
+    pub fn with_updates(mut self, updates: UpdateRequests) -> Self {
         self.updates = Some(updates);
         self
     }
@@ -134,7 +135,7 @@ impl ZoneRequests for ZoneRequestHandler {
         out: &mut [u8],
     ) -> Verdict {
         match &self.updates {
-            Some(updates) => updates.update(request, reply_path, out),
+            Some(updates) => updates.decide(request, reply_path),
             None => NoZoneRequests.update(request, reply_path, out),
         }
     }

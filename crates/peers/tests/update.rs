@@ -22,10 +22,10 @@ impl UpdatePermission for All {
     }
 }
 
-fn change_of(message: &[u8]) -> Result<UpdateChange<All>, ChangeRefused> {
+fn change_of(message: &[u8]) -> Result<UpdateChange, ChangeRefused> {
     Ok(UpdateChange {
         request: UpdateRequest::read(message)?,
-        permission: All,
+        permission: Box::new(All),
         serial: SerialRule::Next,
         now: UNIX_EPOCH,
     })

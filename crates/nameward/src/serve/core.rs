@@ -21,7 +21,7 @@ use nameward_maintain::follow::{
     databases::{self, DatabaseSource, Databases, FollowSettings, FollowedDatabase},
     unknown,
 };
-use nameward_maintain::leases::{LeaseTask, Leases};
+use nameward_maintain::leases::Leases;
 use nameward_maintain::policy::{PolicySource, PolicyTable, StoredPolicies, ZoneKind};
 use nameward_maintain::stored_views::StoredViews;
 use nameward_peers::connections::PeerConnections;
@@ -131,20 +131,19 @@ impl ServerCore {
         let ranks: Vec<u16> = prepared.databases.iter().map(|(rank, ..)| *rank).collect();
         let notified = NotifiedSerials::new(&ranks);
         let leases = Leases::new(&ranks);
-        let (on_sent, leader) = (notified.clone(), leases.clone());
         let addresses = prepared.ports.dns.addresses.clone();
         let peer_connections = Arc::<PeerConnections>::default();
         let notifier = Notifier::start(NotifyContext {
             policies: Arc::clone(&policies),
             shared: Arc::clone(&shared),
             databases: ranks.iter().copied().collect(),
-            leads: Box::new(move |rank| leader.holds(rank, LeaseTask::Notify)),
+            leases: leases.clone(),
             connections: Arc::clone(&peer_connections),
             listens: addresses.clone(),
             store: store.clone(),
             runtime: outgoing_runtime.clone(),
             database_runtime: Handle::current(),
-            on_sent: Box::new(move |zone| on_sent.note(zone)),
+            notified: notified.clone(),
         });
         let listener = ChangeRouter {
             notifier: notifier.clone(),

@@ -9,7 +9,6 @@ use nameward_control::{api_keys::ApiKeys, operations::Operations, socket::Contro
 use nameward_maintain::catalog;
 use nameward_peers::update::Updates;
 use nameward_serve::{live::Running, pipeline::ServingState, udp::UdpWorker};
-use nameward_wire::NameBuf;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{oneshot, watch},
@@ -352,7 +351,7 @@ impl RunningServer {
 fn start_zone_workers(core: &ServerCore, config: &Config) -> std::io::Result<()> {
     catalog::start(&core.maintain, &core.catalogs, policies::templates(config))?;
     rollover::start(core)?;
-    start_notified_serials(core)
+    core.notified.start(&core.maintain, &core.notifier)
 }
 
 /// Answers at the control socket, once the gate is open.
@@ -366,13 +365,6 @@ fn start_control(
         let serving = serve_control(control, operator, stopping.clone());
         spawn_behind(gate, tasks, serving);
     }
-}
-
-/// Starts the threads that store notified serials in databases.
-fn start_notified_serials(core: &ServerCore) -> std::io::Result<()> {
-    let notifier = core.notifier.clone();
-    let notify: Arc<dyn Fn(NameBuf) + Send + Sync> = Arc::new(move |zone| notifier.changed(zone));
-    core.notified.start(&core.maintain, &notify)
 }
 
 /// Starts secondary zones; `first_reads` gets a receiver for the moment when the stored ones are served.

@@ -19,7 +19,6 @@ use nameward_peers::secondary::{
     SecondariesSummary, SecondaryStatus, UntransferredZones,
     driver::{self, Retrieval, SecondaryHandle},
 };
-use nameward_peers::transfer_out::ExpiryOf;
 use nameward_stats::{Gauge, Stats};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Zone;
@@ -85,10 +84,9 @@ impl SecondaryZones {
         Arc::new(SecondaryNotifySink::new(handle, outgoing, core))
     }
 
-    /// Returns the source of secondary zones' expiry times (RFC 7314).
-    pub fn expiry(&self) -> Box<ExpiryOf> {
-        let handle = self.handle.clone();
-        Box::new(move |zone| handle.seconds_to_expiry(zone))
+    /// Returns the handle of the thread that refreshes them.
+    pub fn handle(&self) -> SecondaryHandle {
+        self.handle.clone()
     }
 
     /// Makes the checks of database zones that were left to another server.

@@ -23,13 +23,18 @@ pub fn start(
     };
     let (shared, maintain) = (&core.shared, &core.maintain);
     let (policies, store) = (&maintain.policies, maintain.store().cloned());
-    let expiry = Some(secondaries.expiry());
-    let transfers =
-        OutgoingTransfers::new(Arc::clone(policies), store, limits, expiry, &shared.stats);
+    let secondary = Some(secondaries.handle());
+    let transfers = OutgoingTransfers::new(
+        Arc::clone(policies),
+        store,
+        limits,
+        secondary,
+        &shared.stats,
+    );
     transfers.start_digest_updates(shared, maintain.table())?;
     let handler = ZoneRequestHandler::new(Arc::clone(policies), transfers)
         .with_notify_sink(secondaries.notify_sink())
-        .with_updates(Arc::new(updates));
+        .with_updates(updates);
     let handler = Arc::new(handler);
     shared.set_zone_requests(Arc::clone(&handler) as _);
     Ok(handler)

@@ -4,6 +4,7 @@
 //! notices. Its servers are notified then. As in PowerDNS the serial is stored when NOTIFY is sent, not when it is
 //! acknowledged: a server that is away for long is not notified forever.
 
+use super::Notifier;
 use nameward_base::worker::{self, Mailbox, panic_guard};
 use nameward_maintain::Core;
 use nameward_maintain::follow::databases::FollowedDatabase;
@@ -72,13 +73,8 @@ impl NotifiedSerials {
         }
     }
 
-    /// Starts a thread for each database; `notify` notifies the servers of a zone. Call once, within the runtime of the
-    /// database connections.
-    pub fn start(
-        &self,
-        core: &Core,
-        notify: &Arc<dyn Fn(NameBuf) + Send + Sync>,
-    ) -> io::Result<()> {
+    /// Starts a thread for each database. Call once, within the runtime of the database connections.
+    pub fn start(&self, core: &Core, notifier: &Notifier) -> io::Result<()> {
         for (rank, inbox) in &*self.inboxes {
             let mut all = core.databases.all().iter();
             let Some(database) = all.find(|database| database.rank == *rank) else {
@@ -88,7 +84,7 @@ impl NotifiedSerials {
                 database: database.clone(),
                 policies: Arc::clone(&core.policies),
                 leases: core.leases.clone(),
-                notify: Arc::clone(notify),
+                notifier: notifier.clone(),
                 runtime: Handle::current(),
                 inbox: inbox.clone(),
                 unwritten: HashMap::new(),
@@ -104,7 +100,7 @@ struct NotifiedSerialWriter {
     database: FollowedDatabase,
     policies: Arc<PolicyTable>,
     leases: Leases,
-    notify: Arc<dyn Fn(NameBuf) + Send + Sync>,
+    notifier: Notifier,
     runtime: Handle,
     inbox: Mailbox<NotifiedZones>,
     /// Serials that the database rejected: its account may not have write access.
@@ -182,7 +178,7 @@ impl NotifiedSerialWriter {
             let is_notified = self.unwritten.get(&zone.name).copied() == zone.serial();
             if !is_notified {
                 // Stored when the messages are sent, which may be a minute later.
-                (self.notify)(zone.name);
+                self.notifier.changed(zone.name);
             }
         }
         Ok(())

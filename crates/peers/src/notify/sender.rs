@@ -233,7 +233,7 @@ impl NotifySender {
         if let Some(serial) = serial {
             self.shared.sent_serials.lock().record(zone, serial);
         }
-        (self.context().on_sent)(zone);
+        self.context().notified.note(zone);
     }
 
     /// Notifies the name servers of a database zone.

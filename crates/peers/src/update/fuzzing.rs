@@ -46,7 +46,7 @@ pub fn update(octets: &[u8]) {
     }
     let change = UpdateChange {
         request,
-        permission: Everything,
+        permission: Box::new(Everything),
         serial: SerialRule::Next,
         now: UNIX_EPOCH,
     };

@@ -26,29 +26,19 @@ pub trait UpdatePermission: Send + Sync {
     }
 }
 
-impl UpdatePermission for Box<dyn UpdatePermission> {
-    fn permits(&self, owner: Name<'_>, rtype: Type) -> bool {
-        (**self).permits(owner, rtype)
-    }
-
-    fn author(&self) -> Option<Arc<ChangeAuthor>> {
-        (**self).author()
-    }
-}
-
 /// An UPDATE for a zone.
-pub struct UpdateChange<P> {
+pub struct UpdateChange {
     /// The message.
     pub request: UpdateRequest,
     /// The permissions of the client.
-    pub permission: P,
+    pub permission: Box<dyn UpdatePermission>,
     /// How the serial is incremented.
     pub serial: SerialRule,
     /// The current time, for serials that are dates.
     pub now: SystemTime,
 }
 
-impl<P: UpdatePermission> ConditionalChange for UpdateChange<P> {
+impl ConditionalChange for UpdateChange {
     fn author(&self) -> Option<Arc<ChangeAuthor>> {
         self.permission.author()
     }
@@ -90,7 +80,7 @@ impl<P: UpdatePermission> ConditionalChange for UpdateChange<P> {
     }
 }
 
-impl<P: UpdatePermission> UpdateChange<P> {
+impl UpdateChange {
     fn check_permission(
         &self,
         step: &UpdateStep,

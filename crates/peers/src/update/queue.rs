@@ -11,6 +11,7 @@ use nameward_base::secret::Secret;
 use nameward_base::sync::Mutex;
 use nameward_base::worker::{self, Popped, PushError, Queue, QueueOwner, panic_guard_item};
 use nameward_maintain::commit::{CommitError, Commits, CommittedVersion, VersionSource};
+use nameward_maintain::follow::databases::{Databases, FollowedDatabase};
 use nameward_sql::write::{Committed, WriteError};
 use nameward_state::{JournalOrigin, StateChange, StateError, StateStore, ZoneStorage};
 use nameward_wire::{Name, NameBuf, Rcode, Type};
@@ -20,6 +21,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::SystemTime;
+use tokio::runtime::Handle;
 
 /// Maximum number of updates waiting in one queue. Only those of authorized clients get there, and each has at most
 /// 65,535 octets.
@@ -79,16 +81,6 @@ impl UpdateOutcome {
     }
 }
 
-/// A database that accepts updates of its zones.
-pub trait DatabaseUpdates: Send + Sync + 'static {
-    /// Commits zone changes in one transaction, each with its own result, and returns when they are served. May
-    /// block.
-    fn commit(
-        &self,
-        changes: &[(NameBuf, &dyn ConditionalChange)],
-    ) -> Vec<Result<Committed, WriteError>>;
-}
-
 type Frozen = Arc<Mutex<HashSet<Box<[u8]>>>>;
 
 /// The queues of all updates; their threads end when this is dropped, after processing what is queued.
@@ -106,11 +98,8 @@ enum QueueItem {
 }
 
 impl Updates {
-    /// Starts the queues, with the databases by their ranks.
-    pub fn start(
-        commits: &Arc<Commits>,
-        databases: Vec<(u16, Arc<dyn DatabaseUpdates>)>,
-    ) -> std::io::Result<Arc<Self>> {
+    /// Starts the queues, one of them for each database. Call within the runtime of their connections.
+    pub fn start(commits: &Arc<Commits>, databases: &Databases) -> std::io::Result<Arc<Self>> {
         let frozen: Frozen = Arc::default();
         if let Some(Ok(items)) = commits.store().map(|store| store.items(FROZEN)) {
             let names = items.into_iter().map(|(name, _)| name.into());
@@ -123,10 +112,16 @@ impl Updates {
             }
         })?;
         let mut queues = HashMap::new();
-        for (rank, database) in databases {
-            let name = format!("update-{rank}");
-            let take = move |jobs| commit_in_database(&*database, jobs);
-            queues.insert(rank, start_queue(name, Arc::clone(&frozen), take)?);
+        for database in databases.all() {
+            let rank = database.rank;
+            let updated = UpdatedDatabase {
+                followed: database.clone(),
+                commits: Arc::clone(commits),
+                runtime: Handle::current(),
+            };
+            let take = move |jobs| updated.commit_all(jobs);
+            let queue = start_queue(format!("update-{rank}"), Arc::clone(&frozen), take)?;
+            queues.insert(rank, queue);
         }
         Ok(Arc::new(Updates {
             commits: Arc::clone(commits),
@@ -242,10 +237,8 @@ fn collect(first: QueueItem, queue: &Queue<QueueItem>) -> (Vec<UpdateJob>, Vec<S
     (group, marks)
 }
 
-type PermittedChange = UpdateChange<Box<dyn UpdatePermission>>;
-
 /// Reads the message of an update. A malformed one gets its error as the outcome.
-fn read(job: UpdateJob) -> Option<(NameBuf, u16, PermittedChange, UpdateDone)> {
+fn read(job: UpdateJob) -> Option<(NameBuf, u16, UpdateChange, UpdateDone)> {
     match UpdateRequest::read(&job.message) {
         Ok(request) => {
             let change = UpdateChange {
@@ -295,18 +288,49 @@ fn commit_outcome(result: Result<CommittedVersion, CommitError>) -> UpdateOutcom
     }
 }
 
-fn commit_in_database(database: &dyn DatabaseUpdates, jobs: Vec<UpdateJob>) {
-    let read: Vec<_> = jobs.into_iter().filter_map(read).collect();
-    if read.is_empty() {
-        return;
-    }
-    let changes: Vec<(NameBuf, &dyn ConditionalChange)> = read
-        .iter()
-        .map(|(zone, _, change, _)| (*zone, change as &dyn ConditionalChange))
-        .collect();
-    let results = database.commit(&changes);
-    for ((.., done), result) in read.into_iter().zip(results) {
-        done(database_outcome(result));
+/// A database whose zones are updated.
+struct UpdatedDatabase {
+    followed: FollowedDatabase,
+    commits: Arc<Commits>,
+    runtime: Handle,
+}
+
+impl UpdatedDatabase {
+    /// Commits updates in one transaction, each with its own result, which is reported when it is served.
+    fn commit_all(&self, jobs: Vec<UpdateJob>) {
+        let read: Vec<_> = jobs.into_iter().filter_map(read).collect();
+        if read.is_empty() {
+            return;
+        }
+        let changes: Vec<(NameBuf, &dyn ConditionalChange)> = read
+            .iter()
+            .map(|(zone, _, change, _)| (*zone, change as &dyn ConditionalChange))
+            .collect();
+        let backend = &self.followed.backend;
+        let results = self.runtime.block_on(async {
+            let results = backend.commit_group(&changes).await;
+            for committed in results.iter().flatten() {
+                backend.await_replica(committed).await;
+            }
+            results
+        });
+        let changed = results.iter().flatten().filter(|one| one.is_changed);
+        let changed: Vec<&Committed> = changed.collect();
+        let followed = self
+            .followed
+            .follow_all(&self.commits, &self.runtime, &changed);
+        for (committed, followed) in changed.iter().zip(followed) {
+            // It is in the database, so the client gets NOERROR; this server's answers follow.
+            if let Err(error) = followed {
+                tracing::error!(
+                    "zone {}: updated in the database, but this server does not serve the change yet: {error}",
+                    committed.apex
+                );
+            }
+        }
+        for ((.., done), result) in read.into_iter().zip(results) {
+            done(database_outcome(result));
+        }
     }
 }
 

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::update::{UpdateJob, UpdateOutcome, UpdatePermission, Updates};
 use nameward_base::text::counted;
-use nameward_maintain::Snapshot;
 use nameward_maintain::policy::{PolicyTable, UpdateSerial, ZonePolicy};
 use nameward_stats::{Counter, LogThrottle};
 use nameward_wire::{Class, Name, NameBuf, Rcode, Type};
@@ -23,7 +22,7 @@ use nameward_zone::{AccessClient, SerialRule, Zone};
 use crate::connections::PeerConnections;
 use forward::UpdateForwarder;
 use nameward_serve::pipeline::{LateReply, ReplyPath};
-use nameward_serve::request::{Request, TlsPeer, Verdict, ZoneRequests, extended_error};
+use nameward_serve::request::{Request, TlsPeer, Verdict, extended_error};
 use tokio::runtime::Handle;
 
 /// Interval at which the same line about refused updates is repeated, and the number of different lines per interval.
@@ -32,7 +31,6 @@ const LOG_LINES_MAX: usize = 32;
 
 /// Authorizes UPDATE requests and passes them on.
 pub struct UpdateRequests {
-    zones: Snapshot,
     policies: Arc<PolicyTable>,
     updates: Arc<Updates>,
     forwarder: UpdateForwarder,
@@ -72,15 +70,13 @@ impl UpdatePermission for ClientRights {
 }
 
 impl UpdateRequests {
-    /// Accepts updates for the zones of a table as the policies allow. Must be called within the runtime.
+    /// Accepts updates as the policies allow. Must be called within the runtime.
     pub fn new(
-        zones: Snapshot,
         policies: Arc<PolicyTable>,
         updates: Arc<Updates>,
         connections: Arc<PeerConnections>,
     ) -> Self {
         UpdateRequests {
-            zones,
             policies,
             updates,
             forwarder: UpdateForwarder::new(connections, Handle::current()),
@@ -88,7 +84,8 @@ impl UpdateRequests {
         }
     }
 
-    fn decide(&self, request: &Request<'_>, reply_path: &mut ReplyPath<'_>) -> Verdict {
+    /// Decides an UPDATE request.
+    pub(crate) fn decide(&self, request: &Request<'_>, reply_path: &mut ReplyPath<'_>) -> Verdict {
         let query = request.query;
         let sender = UpdateSender {
             zone: query.qname.into(),
@@ -104,7 +101,7 @@ impl UpdateRequests {
         if query.qtype != Type::SOA {
             return Verdict::Code(Rcode::FormErr, None);
         }
-        let table = self.zones.load();
+        let table = reply_path.shared().zones.load();
         let version = table.version_in(request.view, query.qname);
         let found = version.as_ref().and_then(|id| table.exact(id.as_name()));
         let Some(zone) = found.filter(|_| query.qclass == Class::IN) else {
@@ -196,17 +193,6 @@ impl UpdateRequests {
             (job.done)(UpdateOutcome::Failed("too many updates are waiting".into()));
         }
         Verdict::Later
-    }
-}
-
-impl ZoneRequests for UpdateRequests {
-    fn update(
-        &self,
-        request: &Request<'_>,
-        reply_path: &mut ReplyPath<'_>,
-        _: &mut [u8],
-    ) -> Verdict {
-        self.decide(request, reply_path)
     }
 }
 

@@ -157,7 +157,7 @@ fn a_client_changes_nothing_but_what_it_may_and_learns_nothing_else() {
     let rcode = |lines: &str| {
         let asked = UpdateChange {
             request: UpdateRequest::read(&message(lines, &apex)).unwrap(),
-            permission: Addresses("ent.example.".parse().unwrap()),
+            permission: Box::new(Addresses("ent.example.".parse().unwrap())),
             serial: SerialRule::Next,
             now: UNIX_EPOCH,
         };
