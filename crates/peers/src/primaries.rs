@@ -24,22 +24,21 @@ use std::time::{Duration, Instant};
 
 use crate::secondary::driver::SecondaryHandle;
 use crate::secondary::{
-    PrimaryAnswer, PrimaryError, PrimaryReply, PrimaryRequest, PrimaryRequestId,
-    PrimaryRequestStep, QueryPrimary, TransferWay,
+    PrimaryAnswer, PrimaryError, PrimaryReply, PrimaryRequest, PrimaryRequestStep, QueryPrimary,
+    TransferWay,
 };
-use crate::transfer_in::{
-    MemoryShare, SentRequest, SoaReply, TransferAnswer, TransferFailure, TransferMemory,
-};
+use crate::transfer_in::{SentRequest, SoaReply, TransferAnswer, TransferFailure, TransferMemory};
 use nameward_dnssec::tsig::TsigKey;
 use nameward_maintain::policy::{PolicyTable, RemoteServer};
 use nameward_wire::Type;
 use nameward_zone::Serial;
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 
 use crate::connections::PeerConnections;
 pub use autoprimary::SecondaryNotifySink;
 use failure::QueryFailure;
-pub use progress::{TransferProgress, TransferResults, Transfers};
+pub use progress::{TransferResults, Transfers};
 use unresponsive::UnresponsivePrimaries;
 
 /// Response codes of servers that do not support EDNS.
@@ -83,19 +82,14 @@ pub struct OutgoingSettings {
 }
 
 /// Queries primaries.
-#[derive(Clone)]
 pub struct PrimaryClient {
-    shared: Arc<OutgoingShared>,
-    runtime: Handle,
-}
-
-struct OutgoingShared {
     connections: Arc<PeerConnections>,
     policies: Arc<PolicyTable>,
     settings: OutgoingSettings,
     unresponsive: UnresponsivePrimaries,
     memory: TransferMemory,
     transfers: Arc<Transfers>,
+    runtime: Handle,
 }
 
 impl PrimaryClient {
@@ -105,82 +99,47 @@ impl PrimaryClient {
         connections: Arc<PeerConnections>,
         settings: OutgoingSettings,
         runtime: Handle,
-    ) -> Self {
-        let shared = OutgoingShared {
+    ) -> Arc<Self> {
+        Arc::new(PrimaryClient {
             connections,
             policies,
             settings,
             unresponsive: UnresponsivePrimaries::default(),
             memory: TransferMemory::new(settings.memory_max),
             transfers: Arc::default(),
-        };
-        PrimaryClient {
-            shared: Arc::new(shared),
             runtime,
-        }
+        })
     }
 
     /// Returns the running transfers and the results of finished ones.
     pub fn transfers(&self) -> &Arc<Transfers> {
-        &self.shared.transfers
-    }
-
-    /// Returns the octets of memory that incoming transfers hold.
-    pub fn transfer_memory(&self) -> u64 {
-        self.shared.memory.used()
-    }
-
-    /// Returns the client that the refresh of secondary zones uses.
-    pub fn querier(&self, life: SecondaryHandle) -> PrimaryQuerier {
-        PrimaryQuerier {
-            outgoing: self.clone(),
-            life,
-        }
+        &self.transfers
     }
 }
 
 /// Queries primaries and passes their answers to the refresh of secondary zones.
-pub struct PrimaryQuerier {
-    outgoing: PrimaryClient,
-    life: SecondaryHandle,
+pub(crate) struct PrimaryQuerier {
+    pub(crate) client: Arc<PrimaryClient>,
+    pub(crate) secondaries: SecondaryHandle,
 }
 
 impl QueryPrimary for PrimaryQuerier {
     fn query(&mut self, request: PrimaryRequest) {
-        let shared = Arc::clone(&self.outgoing.shared);
-        let mut answer = PrimaryAnswerGuard {
-            life: self.life.clone(),
-            request_id: Some(request.request_id),
-        };
-        self.outgoing.runtime.spawn(async move {
-            let reply = shared.query_primary(&request).await;
-            let reply = reply.map_err(|failure| PrimaryError(failure.to_string()));
-            answer.deliver(reply);
+        let (client, secondaries) = (Arc::clone(&self.client), self.secondaries.clone());
+        let (request_id, runtime) = (request.request_id, &self.client.runtime);
+        let querying = runtime.spawn(async move { client.query_primary(&request).await });
+        // In a task of its own, so that there is an answer even after a panic: otherwise the zone would wait forever.
+        runtime.spawn(async move {
+            let reply = match querying.await {
+                Ok(reply) => reply.map_err(|failure| PrimaryError(failure.to_string())),
+                Err(_) => Err(PrimaryError("the query was cancelled".into())),
+            };
+            secondaries.answered(request_id, reply);
         });
     }
 }
 
-/// Guarantees an answer even if the task ends early: otherwise the zone would wait forever.
-struct PrimaryAnswerGuard {
-    life: SecondaryHandle,
-    request_id: Option<PrimaryRequestId>,
-}
-
-impl PrimaryAnswerGuard {
-    fn deliver(&mut self, reply: Result<PrimaryReply, PrimaryError>) {
-        if let Some(request_id) = self.request_id.take() {
-            self.life.answered(request_id, reply);
-        }
-    }
-}
-
-impl Drop for PrimaryAnswerGuard {
-    fn drop(&mut self) {
-        self.deliver(Err(PrimaryError("the query was cancelled".into())));
-    }
-}
-
-impl OutgoingShared {
+impl PrimaryClient {
     /// Queries a primary for its serial, or transfers a newer version.
     async fn query_primary(&self, request: &PrimaryRequest) -> Result<PrimaryReply, QueryFailure> {
         let started = Instant::now();
@@ -188,11 +147,27 @@ impl OutgoingShared {
         if let Some(ago) = self.unresponsive.unresponsive_since(address) {
             return Err(QueryFailure::Silent(ago));
         }
-        let mut result = self.query_in_form(request, QueryForm::WithExpire).await;
-        // RFC 6891 section 7: a server without EDNS answers FORMERR or NOTIMP, and is queried again without.
-        if let Err(QueryFailure::Peer(TransferFailure::Code(FORMERR | NOTIMP))) = result {
-            result = self.query_in_form(request, QueryForm::Plain).await;
-        }
+        let key = self.key_of(&request.primary)?;
+        let key = key.as_ref();
+        let mut form = QueryForm::WithExpire;
+        let result = loop {
+            let result = match request.step {
+                PrimaryRequestStep::Serial => {
+                    let (primary, connections) = (&request.primary, &self.connections);
+                    let reply = soa::query_soa(connections, (primary, key), request.zone, form);
+                    serial_answer(reply.await, request.have)
+                }
+                PrimaryRequestStep::Transfer(way) => self.transfer((request, way, form), key).await,
+            };
+            match (&result, form) {
+                // RFC 6891 section 7: a server without EDNS answers FORMERR or NOTIMP, and is queried again without.
+                (
+                    Err(QueryFailure::Peer(TransferFailure::Code(FORMERR | NOTIMP))),
+                    QueryForm::WithExpire,
+                ) => form = QueryForm::Plain,
+                _ => break result,
+            }
+        };
         if result.as_ref().is_err_and(QueryFailure::is_unresponsive) {
             self.unresponsive.record_timeout(address);
         }
@@ -201,65 +176,32 @@ impl OutgoingShared {
         Ok(reply)
     }
 
-    async fn query_in_form(
-        &self,
-        request: &PrimaryRequest,
-        form: QueryForm,
-    ) -> Result<PrimaryReply, QueryFailure> {
-        let key = self.key_of(&request.primary)?;
-        match request.step {
-            PrimaryRequestStep::Serial => self.check(request, form, key.as_ref()).await,
-            PrimaryRequestStep::Transfer(way) => {
-                self.transfer_in_time((request, way, form), key.as_ref())
-                    .await
-            }
-        }
-    }
-
-    /// Queries a primary for its serial.
-    async fn check(
-        &self,
-        request: &PrimaryRequest,
-        form: QueryForm,
-        key: Option<&Arc<TsigKey>>,
-    ) -> Result<PrimaryReply, QueryFailure> {
-        let reply = soa::query_soa(
-            &self.connections,
-            (&request.primary, key),
-            request.zone,
-            form,
-        );
-        let reply = match reply.await {
-            // Knot answers queries for catalog zones over TCP only.
-            Err(QueryFailure::Peer(TransferFailure::Code(REFUSED))) => SoaReply::Truncated,
-            reply => reply?,
-        };
-        let (serial, expire) = match reply {
-            // The serial is unknown; the transfer starts with it anyway.
-            SoaReply::Truncated => return Ok(PrimaryAnswer::Newer(None).into()),
-            SoaReply::Serial(serial, expire) => (serial, expire),
-        };
-        let is_newer = request.have.is_none_or(|have| serial.is_after(have));
-        let answer = if is_newer {
-            PrimaryAnswer::Newer(Some(serial))
-        } else {
-            PrimaryAnswer::Same(serial)
-        };
-        Ok(PrimaryReply {
-            expire: expire.map(|seconds| Duration::from_secs(seconds.into())),
-            ..answer.into()
-        })
-    }
-
-    async fn transfer_in_time(
+    /// Transfers a newer version: by differences if the transfer method allows and the primary has them, else the
+    /// whole zone.
+    async fn transfer(
         &self,
         (request, way, form): (&PrimaryRequest, TransferWay, QueryForm),
         key: Option<&Arc<TsigKey>>,
     ) -> Result<PrimaryReply, QueryFailure> {
         let progress = self.transfers.begin(request.zone, request.primary.address);
         let mut memory = Box::new(self.memory.share(request.primary.address.ip()));
-        let transfer = self.transfer((request, way, form), key, (&progress, &mut memory));
-        let result = match tokio::time::timeout(self.settings.total_timeout, transfer).await {
+        let transfer = async {
+            if way == TransferWay::Incremental && request.have.is_some() {
+                let ixfr = (request, Type::IXFR, form);
+                match stream::transfer(ixfr, key, self, (&progress, &mut memory)).await {
+                    Err(QueryFailure::Peer(failure)) if stream::is_worth_axfr(&failure) => {
+                        tracing::debug!(
+                            "zone {}: IXFR failed: {failure}; retrying with AXFR",
+                            request.zone
+                        );
+                    }
+                    result => return result,
+                }
+            }
+            let axfr = (request, Type::AXFR, form);
+            stream::transfer(axfr, key, self, (&progress, &mut memory)).await
+        };
+        let result = match timeout(self.settings.total_timeout, transfer).await {
             Ok(result) => result,
             Err(_) => Err(QueryFailure::Timeout("the transfer timed out")),
         };
@@ -282,30 +224,6 @@ impl OutgoingShared {
         })
     }
 
-    /// Transfers a newer version: by differences if the transfer method allows and the primary has them, else the
-    /// whole zone.
-    async fn transfer(
-        &self,
-        (request, way, form): (&PrimaryRequest, TransferWay, QueryForm),
-        key: Option<&Arc<TsigKey>>,
-        (progress, memory): (&TransferProgress, &mut MemoryShare),
-    ) -> Result<TransferAnswer, QueryFailure> {
-        if way == TransferWay::Incremental && request.have.is_some() {
-            let ixfr = (request, Type::IXFR, form);
-            match stream::transfer(ixfr, key, self, (progress, memory)).await {
-                Err(QueryFailure::Peer(failure)) if stream::is_worth_axfr(&failure) => {
-                    tracing::debug!(
-                        "zone {}: IXFR failed: {failure}; retrying with AXFR",
-                        request.zone
-                    );
-                }
-                result => return result,
-            }
-        }
-        let axfr = (request, Type::AXFR, form);
-        stream::transfer(axfr, key, self, (progress, memory)).await
-    }
-
     /// Finds the TSIG key of a server.
     fn key_of(&self, server: &RemoteServer) -> Result<Option<Arc<TsigKey>>, QueryFailure> {
         let Some(name) = &server.key else {
@@ -317,6 +235,31 @@ impl OutgoingShared {
             None => Err(QueryFailure::NoKey(name.to_string())),
         }
     }
+}
+
+/// Returns what a primary's serial means for a zone of which we have a version.
+fn serial_answer(
+    reply: Result<SoaReply, QueryFailure>,
+    have: Option<Serial>,
+) -> Result<PrimaryReply, QueryFailure> {
+    let (serial, expire) = match reply {
+        Ok(SoaReply::Serial(serial, expire)) => (serial, expire),
+        // The serial is unknown; the transfer starts with it anyway. Knot answers queries for catalog zones over TCP
+        // only.
+        Ok(SoaReply::Truncated) | Err(QueryFailure::Peer(TransferFailure::Code(REFUSED))) => {
+            return Ok(PrimaryAnswer::Newer(None).into());
+        }
+        Err(failure) => return Err(failure),
+    };
+    let answer = if have.is_none_or(|have| serial.is_after(have)) {
+        PrimaryAnswer::Newer(Some(serial))
+    } else {
+        PrimaryAnswer::Same(serial)
+    };
+    Ok(PrimaryReply {
+        expire: expire.map(|seconds| Duration::from_secs(seconds.into())),
+        ..answer.into()
+    })
 }
 
 /// Returns the ID of a message to a server: 0 over QUIC (RFC 9250 section 4.2.1), else unpredictable.

@@ -31,7 +31,7 @@ use crate::config::settings;
 pub struct SecondaryZones {
     core: ServerCore,
     handle: SecondaryHandle,
-    outgoing: PrimaryClient,
+    outgoing: Arc<PrimaryClient>,
 }
 
 /// The states of secondary zones that are not current, by name.
@@ -65,9 +65,7 @@ impl SecondaryZones {
             running: server.transfers_in_max.get(),
             per_lane: server.transfers_in_per_primary.get(),
         };
-        let client = outgoing.clone();
-        let client = move |handle| client.querier(handle);
-        let handle = driver::start(&core.maintain, transfers, client, loaded)?;
+        let handle = driver::start(&core.maintain, transfers, &outgoing, loaded)?;
         let zones = SecondaryZones {
             core: core.clone(),
             handle,

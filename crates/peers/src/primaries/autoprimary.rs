@@ -28,7 +28,7 @@ use nameward_wire::{NameBuf, Type};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
-use super::{PeerConnections, PrimaryClient, random_id};
+use super::{PrimaryClient, random_id};
 use crate::secondary::driver::SecondaryHandle;
 use crate::transfer_out::LoggedRefusals;
 
@@ -42,17 +42,14 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Receives NOTIFY messages for secondary zones, and for unknown zones of autoprimaries.
 pub struct SecondaryNotifySink {
     secondaries: SecondaryHandle,
-    outgoing: PrimaryClient,
     shared: Arc<AutoprimaryShared>,
 }
 
 struct AutoprimaryShared {
     core: Core,
-    connections: Arc<PeerConnections>,
+    primaries: Arc<PrimaryClient>,
     /// The runtime that the database connections belong to.
     database_runtime: Handle,
-    /// The runtime for queries.
-    runtime: Handle,
     /// Zones being checked, in wire format and lower case.
     pending: Mutex<HashSet<Box<[u8]>>>,
     /// Zones that were not created and have been logged.
@@ -61,18 +58,16 @@ struct AutoprimaryShared {
 
 impl SecondaryNotifySink {
     /// Creates the receiver. Call within the runtime of the database connections.
-    pub fn new(secondaries: SecondaryHandle, outgoing: PrimaryClient, core: Core) -> Self {
+    pub fn new(secondaries: SecondaryHandle, primaries: Arc<PrimaryClient>, core: Core) -> Self {
         let shared = AutoprimaryShared {
             core,
-            connections: Arc::clone(&outgoing.shared.connections),
+            primaries,
             database_runtime: Handle::current(),
-            runtime: outgoing.runtime.clone(),
             pending: Mutex::default(),
             refusals: Mutex::default(),
         };
         SecondaryNotifySink {
             secondaries,
-            outgoing,
             shared: Arc::new(shared),
         }
     }
@@ -81,7 +76,7 @@ impl SecondaryNotifySink {
 impl NotifySink for SecondaryNotifySink {
     fn notified(&self, notification: &Notification<'_>) -> NotifyOutcome {
         // The primary is up, even if it did not respond a moment ago.
-        let unresponsive = &self.outgoing.shared.unresponsive;
+        let unresponsive = &self.shared.primaries.unresponsive;
         unresponsive.mark_responsive(notification.peer.ip());
         self.secondaries
             .notified(notification.zone, notification.serial);
@@ -117,7 +112,7 @@ impl NotifySink for SecondaryNotifySink {
         let mut pending = self.shared.pending.lock();
         if pending.len() < PENDING_MAX && pending.insert(name) {
             let shared = Arc::clone(&self.shared);
-            let runtime = &self.shared.runtime;
+            let runtime = &self.shared.primaries.runtime;
             runtime.spawn(async move { shared.query_autoprimary(&notified).await });
         }
         NotifyOutcome::Taken
@@ -172,7 +167,8 @@ impl AutoprimaryShared {
         let query = SentRequest::query(random_id(), zone, Type::NS);
         let mut message = query.message(None);
         let verifier = key.map(|key| sign_request(key, &mut message, now_seconds()));
-        let reply = self.connections.exchange(server, &message, TIMEOUT).await;
+        let connections = &self.primaries.connections;
+        let reply = connections.exchange(server, &message, TIMEOUT).await;
         let reply = reply.map_err(io::Error::other)?;
         if let Some(mut verifier) = verifier {
             let verified = verifier.verify(&reply, now_seconds());

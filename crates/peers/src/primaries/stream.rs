@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::failure::QueryFailure;
 use super::progress::TransferProgress;
 use super::rate::RateCheck;
-use super::{OutgoingSettings, OutgoingShared, QueryForm, message_id};
+use super::{OutgoingSettings, PrimaryClient, QueryForm, message_id};
 use crate::connections::{self, MessageTransport};
 
 /// Read buffer size: one message of maximum size, and as much of the next.
@@ -27,14 +27,14 @@ const BUFFER: usize = 2 * (2 + u16::MAX as usize);
 pub(super) async fn transfer(
     (request, qtype, form): (&PrimaryRequest, Type, QueryForm),
     key: Option<&Arc<TsigKey>>,
-    shared: &OutgoingShared,
+    client: &PrimaryClient,
     (progress, memory): (&TransferProgress, &mut MemoryShare),
 ) -> Result<TransferAnswer, QueryFailure> {
-    let OutgoingShared {
+    let PrimaryClient {
         connections,
         settings,
         ..
-    } = shared;
+    } = client;
     let mut connection = connections
         .open(&request.primary, settings.connect_timeout)
         .await?;
@@ -43,36 +43,31 @@ pub(super) async fn transfer(
         let mut message = form.message(&query, request.have.filter(|_| qtype == Type::IXFR));
         let verifier = key.map(|key| sign_request(key, &mut message, now_seconds()));
         let mut reader = TransferReader::new(query, request.have, verifier, request.octets_max);
-        let mut messages = MessageBuffer::new();
-        let stream = &mut connection.stream;
-        let sent = send(stream, &message, (&request.primary, settings)).await;
-        let result = match sent {
-            Ok(()) => {
-                receive(
-                    (stream, &mut messages),
-                    &mut reader,
-                    settings,
-                    (progress, memory),
-                )
-                .await
-            }
-            Err(failure) => Err(failure),
-        };
+        let mut messages = MessageBuffer::new(&mut connection.stream);
+        let query = (&message[..], &request.primary);
+        let result = exchange(
+            query,
+            (&mut messages, &mut reader),
+            settings,
+            (progress, memory),
+        );
+        let result = result.await;
+        let (is_empty, is_unused) = (messages.start == messages.end, !messages.is_used);
         match result {
             Ok(answer) => {
                 // Octets after the end of a transfer do not belong to any query of ours.
-                if messages.is_empty() {
+                if is_empty {
                     connections.put_back(&request.primary, connection.stream);
                 }
                 return Ok(answer);
             }
             // The primary has closed the reused connection.
-            Err(_) if connection.is_reused && messages.is_unused() => {
+            Err(_) if connection.is_reused && is_unused => {
                 let time_limit = settings.connect_timeout;
                 connection = connections.connect(&request.primary, time_limit).await?;
             }
             Err(QueryFailure::Network(action, error)) => {
-                let error = if messages.is_unused() {
+                let error = if is_unused {
                     connections.refused(error, &request.primary)
                 } else {
                     connections.lost(error, &request.primary)
@@ -84,33 +79,27 @@ pub(super) async fn transfer(
     }
 }
 
-async fn send(
-    stream: &mut Box<dyn MessageTransport>,
-    message: &[u8],
-    (primary, settings): (&RemoteServer, &OutgoingSettings),
-) -> Result<(), QueryFailure> {
-    let sending = connections::send(stream, message, primary);
-    timeout(settings.idle_timeout, sending)
-        .await
-        .map_err(|_| QueryFailure::Timeout("cannot send the query"))?
-        .map_err(lost)
-}
-
 fn lost(error: io::Error) -> QueryFailure {
     QueryFailure::Network("connection lost", error)
 }
 
-async fn receive(
-    (stream, messages): (&mut Box<dyn MessageTransport>, &mut MessageBuffer),
-    reader: &mut TransferReader,
+/// Sends the query, and reads messages until the transfer is complete.
+async fn exchange(
+    (query, primary): (&[u8], &RemoteServer),
+    (messages, reader): (&mut MessageBuffer<'_>, &mut TransferReader),
     settings: &OutgoingSettings,
     (progress, memory): (&TransferProgress, &mut MemoryShare),
 ) -> Result<TransferAnswer, QueryFailure> {
+    let sending = connections::send(messages.stream, query, primary);
+    timeout(settings.idle_timeout, sending)
+        .await
+        .map_err(|_| QueryFailure::Timeout("cannot send the query"))?
+        .map_err(lost)?;
     let mut rate = RateCheck::new(settings.rate_min, settings.idle_timeout, now());
     loop {
         // A whole message in time, not one octet: a primary cannot hold a slot by trickling data.
         let deadline = Instant::now() + settings.idle_timeout;
-        let message = match timeout_at(deadline, messages.next(stream)).await {
+        let message = match timeout_at(deadline, messages.next()).await {
             Ok(Ok(Some(message))) => message,
             Ok(Ok(None)) => return Err(reader.cut_short().into()),
             Ok(Err(error)) => return Err(lost(error)),
@@ -136,7 +125,8 @@ fn now() -> std::time::Instant {
 }
 
 /// Received octets, and the position of the next message in them.
-struct MessageBuffer {
+struct MessageBuffer<'s> {
+    stream: &'s mut Box<dyn MessageTransport>,
     octets: Vec<u8>,
     start: usize,
     end: usize,
@@ -144,9 +134,10 @@ struct MessageBuffer {
     is_used: bool,
 }
 
-impl MessageBuffer {
-    fn new() -> Self {
+impl<'s> MessageBuffer<'s> {
+    fn new(stream: &'s mut Box<dyn MessageTransport>) -> Self {
         MessageBuffer {
+            stream,
             octets: vec![0; BUFFER],
             start: 0,
             end: 0,
@@ -154,18 +145,8 @@ impl MessageBuffer {
         }
     }
 
-    /// Checks whether all received messages were read.
-    fn is_empty(&self) -> bool {
-        self.start == self.end
-    }
-
-    /// Checks whether nothing was received.
-    fn is_unused(&self) -> bool {
-        !self.is_used
-    }
-
     /// Waits for the next message; `None` at the end of the stream.
-    async fn next(&mut self, stream: &mut Box<dyn MessageTransport>) -> io::Result<Option<&[u8]>> {
+    async fn next(&mut self) -> io::Result<Option<&[u8]>> {
         let len = loop {
             if let Some(len) = self.complete() {
                 break len;
@@ -174,7 +155,7 @@ impl MessageBuffer {
                 self.octets.copy_within(self.start..self.end, 0);
                 (self.start, self.end) = (0, self.end - self.start);
             }
-            match stream.read(&mut self.octets[self.end..]).await? {
+            match self.stream.read(&mut self.octets[self.end..]).await? {
                 0 => return Ok(None),
                 read => (self.end, self.is_used) = (self.end + read, true),
             }

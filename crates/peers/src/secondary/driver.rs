@@ -11,9 +11,8 @@
 use super::expiry::ExpiryTimes;
 use super::start::BY_NAME;
 use super::{DatabaseStorage, SecondariesSummary, SecondaryStatus, UntransferredZones};
-use super::{
-    PrimaryError, PrimaryReply, PrimaryRequestId, QueryPrimary, Secondaries, ZoneSuccessor,
-};
+use super::{PrimaryError, PrimaryReply, PrimaryRequestId, Secondaries, ZoneSuccessor};
+use crate::primaries::{PrimaryClient, PrimaryQuerier};
 use crate::secondary::zone::SecondarySettings;
 use nameward_base::sync::Mutex;
 use nameward_base::text::counted;
@@ -168,18 +167,21 @@ impl SecondaryHandle {
 }
 
 /// Starts the thread. It takes over all secondary zones, calls `loaded`, and follows the policies. `transfers` limits
-/// concurrent transfers, in total and per primary. `outgoing` creates the client that queries primaries; the answers go
-/// to the handle that it is given. Call within the runtime of the database connections.
-pub fn start<O: QueryPrimary + Send + 'static>(
+/// concurrent transfers, in total and per primary; `client` queries primaries. Call within the runtime of the database
+/// connections.
+pub fn start(
     core: &Core,
     transfers: ClassLimit,
-    outgoing: impl FnOnce(SecondaryHandle) -> O,
+    client: &Arc<PrimaryClient>,
     loaded: impl FnOnce() + Send + 'static,
 ) -> io::Result<SecondaryHandle> {
     let handle = SecondaryHandle::new();
     let (commits, policies) = (Arc::clone(&core.commits), Arc::clone(&core.policies));
-    let client = outgoing(handle.clone());
-    let mut secondaries = Secondaries::new(Arc::clone(&commits), client, random_seed());
+    let querier = PrimaryQuerier {
+        client: Arc::clone(client),
+        secondaries: handle.clone(),
+    };
+    let mut secondaries = Secondaries::new(Arc::clone(&commits), querier, random_seed());
     secondaries.limit_transfers(transfers);
     for database in core.databases.all() {
         let storage =
@@ -222,8 +224,8 @@ fn random_seed() -> u64 {
 const WORK: &str = "maintaining secondary zones";
 
 /// The state of the thread.
-struct SecondaryDriver<O> {
-    secondaries: Secondaries<O>,
+struct SecondaryDriver {
+    secondaries: Secondaries<PrimaryQuerier>,
     commits: Arc<Commits>,
     policies: Arc<PolicyTable>,
     handle: SecondaryHandle,
@@ -234,7 +236,7 @@ struct SecondaryDriver<O> {
     has_removed_orphans: bool,
 }
 
-impl<O: QueryPrimary> SecondaryDriver<O> {
+impl SecondaryDriver {
     fn run(mut self, loaded: impl FnOnce()) {
         let policies = self.policies.load();
         let all = policies.zones().map(|(zone, _)| zone.as_wire().into());
@@ -250,7 +252,24 @@ impl<O: QueryPrimary> SecondaryDriver<O> {
             let Some(inbox) = self.wait() else {
                 return;
             };
-            self.take(inbox);
+            self.changed.extend(inbox.changed);
+            self.follow_some();
+            if inbox.has_lease {
+                self.secondaries.take_over_checks(self.now());
+            }
+            for (request_id, reply) in inbox.answers {
+                let now = self.now();
+                panic_guard(WORK, || self.secondaries.answered(request_id, reply, now));
+            }
+            for (zone, serial) in inbox.notified {
+                let (zone, now) = (Name::from_valid_wire(&zone).into(), self.now());
+                panic_guard(WORK, || {
+                    self.secondaries.notified(&zone, serial, now);
+                });
+            }
+            for request in inbox.requests {
+                panic_guard(WORK, || self.answer(request));
+            }
         }
     }
 
@@ -281,30 +300,6 @@ impl<O: QueryPrimary> SecondaryDriver<O> {
         };
         let mailbox = &self.handle.shared.mailbox;
         mailbox.wait(Some(most.min(SUMMARY_INTERVAL)))
-    }
-
-    fn take(&mut self, inbox: Inbox) {
-        self.changed.extend(inbox.changed);
-        self.follow_some();
-        if inbox.has_lease {
-            let now = self.now();
-            self.secondaries.take_over_checks(now);
-        }
-        for (request_id, reply) in inbox.answers {
-            let now = self.now();
-            panic_guard(WORK, || self.secondaries.answered(request_id, reply, now));
-        }
-        for (zone, serial) in inbox.notified {
-            if let Ok(zone) = Name::from_wire(&zone) {
-                let now = self.now();
-                panic_guard(WORK, || {
-                    self.secondaries.notified(&zone.into(), serial, now);
-                });
-            }
-        }
-        for request in inbox.requests {
-            panic_guard(WORK, || self.answer(request));
-        }
     }
 
     fn answer(&mut self, request: OperatorRequest) {

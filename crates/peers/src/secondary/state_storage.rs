@@ -6,7 +6,7 @@ use super::commit_thread::CommitThread;
 use super::storage::{
     HeldVersion, SecondaryStorage, SeenDone, StorageOutcome, VersionDone, ZoneInStorage,
 };
-use crate::secondary::zone::{SecondarySettings, ZoneState};
+use crate::secondary::zone::{SecondarySettings, SharedName, ZoneState};
 use crate::transfer_in::WholeZone;
 use nameward_base::memory;
 use nameward_base::sync::Mutex;
@@ -38,6 +38,15 @@ impl StateStorage {
         StateStorage {
             commits,
             large: CommitThread::start(),
+        }
+    }
+
+    /// Makes a commit, on the separate thread if the version is large.
+    fn run(&self, zone: &SharedName, is_large: bool, commit: impl FnOnce() + Send + 'static) {
+        if is_large {
+            self.large.run(zone.to_buf(), commit);
+        } else {
+            commit();
         }
     }
 }
@@ -80,26 +89,36 @@ impl SecondaryStorage for StateStorage {
         let source = source_of(zone.settings, zone.primary, now);
         let rule = zone.settings.policy.zonemd;
         let contents = zone.held.and_then(|held| held.contents.clone());
-        let Some(contents) = contents.filter(|_| rule.verifies()) else {
-            return commit_differences(&commits, (source, shown), differences, done);
-        };
-        let is_large = contents.heap_bytes() >= LARGE;
-        // The resulting version is compared with its digest before the first difference takes effect.
+        let verified = contents.filter(|_| rule.verifies());
+        let is_large = verified
+            .as_ref()
+            .is_some_and(|zone| zone.heap_bytes() >= LARGE);
         let commit = move || {
-            let objection = match overlaid(contents, &differences) {
+            // The resulting version is compared with its digest before the first difference takes effect.
+            let objection = verified.and_then(|contents| match overlaid(contents, &differences) {
                 Some(version) => rule.objection(&version),
                 None => Some("the differences do not apply".into()),
-            };
-            match objection {
-                None => commit_differences(&commits, (source, shown), differences, done),
-                error => done(StorageOutcome { held: None, error }),
+            });
+            if objection.is_some() {
+                let (held, error) = (None, objection);
+                return done(StorageOutcome { held, error });
+            }
+            let under_way = Arc::new(Mutex::new(SeveralCommits {
+                left: differences.len(),
+                held: None,
+                error: None,
+                done: Some(done),
+            }));
+            for difference in differences {
+                let under_way = Arc::clone(&under_way);
+                let table = Arc::clone(commits.table());
+                let ended = commit_end((table, shown.clone()), move |result| {
+                    note_end(&under_way, result);
+                });
+                commits.difference(source.clone(), difference, ended);
             }
         };
-        if is_large {
-            self.large.run(zone.settings.name.to_buf(), commit)
-        } else {
-            commit()
-        }
+        self.run(&zone.settings.name, is_large, commit);
     }
 
     fn bring_whole(
@@ -142,11 +161,7 @@ impl SecondaryStorage for StateStorage {
                 None => commits.version_with_contents(source, version, contents, ended),
             }
         };
-        if is_large {
-            self.large.run(zone.settings.name.to_buf(), commit)
-        } else {
-            commit()
-        }
+        self.run(&zone.settings.name, is_large, commit);
     }
 
     fn confirm(&self, zone: &NameBuf, timers: ZoneTimers) {
@@ -218,29 +233,6 @@ fn warn_of_large_rrsets(committed: &CommittedVersion) {
     }
     for found in large {
         tracing::warn!("zone {}: {found}", zone.id());
-    }
-}
-
-/// Commits the differences of one transfer, one after the other.
-fn commit_differences(
-    commits: &Arc<Commits>,
-    (source, shown): (VersionSource, [TableChange; 2]),
-    differences: Vec<Difference>,
-    done: VersionDone,
-) {
-    let under_way = Arc::new(Mutex::new(SeveralCommits {
-        left: differences.len(),
-        held: None,
-        error: None,
-        done: Some(done),
-    }));
-    for difference in differences {
-        let under_way = Arc::clone(&under_way);
-        let table = Arc::clone(commits.table());
-        let ended = commit_end((table, shown.clone()), move |result| {
-            note_end(&under_way, result);
-        });
-        commits.difference(source.clone(), difference, ended);
     }
 }
 
