@@ -117,7 +117,14 @@ impl DatabaseKeys {
         for database in self.databases.iter().filter(may_have) {
             let row = database.wait(database.backend.find_zone(zone))?;
             match (row, rank) {
-                (Some(row), _) => return Ok(Some(DatabaseZoneKeys::new(self, database, row))),
+                (Some(row), _) => {
+                    let keys = self;
+                    return Ok(Some(DatabaseZoneKeys {
+                        keys,
+                        database,
+                        row,
+                    }));
+                }
                 (None, Some(_)) => return Err(ZoneKeysError::NotLoaded),
                 (None, None) => {}
             }

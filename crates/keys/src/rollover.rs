@@ -16,15 +16,11 @@ mod status;
 pub use parent::{ParentAnswer, ParentQuery, QueryParent};
 pub use status::{DsReadiness, KeyStatus, NextStep, ZoneSigningStatus};
 
-use crate::local::{KeyPlan, KeyProgress, ParentSettings, ZoneKey, ZoneKeys, ZoneKeysError};
+use crate::local::{KeyPlan, KeyProgress, ZoneKey, ZoneKeys, ZoneKeysError};
 use crate::storage::KeyStorage;
 use crate::storages::KeyStorages;
 use arc_swap::ArcSwap;
-use nameward_dnssec::rollover::{
-    self, DsSight, KeyGoal, KeyRole, KskRollover, PolicyKey, RolloverPolicy, RolloverStep,
-    RolloverTimes,
-};
-use nameward_dnssec::{DenialSettings, SignatureTimes};
+use nameward_dnssec::rollover::{self, DsSight, KeyGoal, KeyRole, RolloverStep};
 use nameward_maintain::change_feed::{FeedSettingChange, SettingSubject};
 use nameward_maintain::policy::PolicyTable;
 use nameward_maintain::table::TableWriter;
@@ -37,33 +33,8 @@ use std::sync::Arc;
 /// The keyword for a zone that is excluded from a default policy.
 pub const NO_POLICY: &str = "none";
 
-/// A named policy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DnssecPolicy {
-    /// Its name.
-    pub name: String,
-    /// The keys of a zone.
-    pub keys: Vec<PolicyKey>,
-    /// How key-signing keys are replaced.
-    pub ksk_rollover: KskRollover,
-    /// Size of RSA keys in bits.
-    pub rsa_bits: usize,
-    /// The denial of existence method.
-    pub denial: DenialSettings,
-    /// Inception, expiration and renewal of signatures.
-    pub signatures: SignatureTimes,
-    /// The TTL of DNSKEY, CDS and CDNSKEY.
-    pub dnskey_ttl: u32,
-    /// Whether CDS and CDNSKEY request the DS from the parent.
-    pub shows_cds: bool,
-    /// The delays; longer TTLs of the zone are used instead.
-    pub times: RolloverTimes,
-    /// How the parent is queried.
-    pub parent: ParentSettings,
-}
-
-/// All policies by name.
-pub type DnssecPolicies = HashMap<String, Arc<DnssecPolicy>>;
+/// All policies by name. Delays in a zone with longer TTLs are longer.
+pub type DnssecPolicies = HashMap<String, KeyPlan>;
 
 /// Manages the keys of zones with policies.
 pub struct RolloverManager {
@@ -110,7 +81,8 @@ impl From<ZoneKeysError> for RolloverError {
 struct ManagedZone<'k> {
     storage: Box<dyn KeyStorage + 'k>,
     plan: KeyPlan,
-    policy: Option<Arc<DnssecPolicy>>,
+    /// The name of its policy; `None` if that was removed.
+    policy: Option<String>,
 }
 
 impl RolloverManager {
@@ -308,13 +280,15 @@ impl RolloverManager {
         }
         let storage = self.storage(zone)?;
         let manageability = storage.manageability()?;
-        let name = match manageability.policy {
+        let policy = match manageability.policy {
             Some(name) => Some(name).filter(|name| name != NO_POLICY),
             None => self.policy_name(zone),
         };
-        let policy = self.named_policy(name)?;
         let mut plan = match &policy {
-            Some(policy) => policy.plan(),
+            Some(name) => {
+                let found = self.policies.load().get(name).cloned();
+                found.ok_or_else(|| RolloverError::NoSuchPolicy(name.clone()))?
+            }
             None => {
                 let settings = match storage.settings() {
                     Err(ZoneKeysError::NoStore) => return Err(RolloverError::NoPolicy),
@@ -333,37 +307,6 @@ impl RolloverManager {
             plan,
             policy,
         })
-    }
-
-    fn named_policy(
-        &self,
-        name: Option<String>,
-    ) -> Result<Option<Arc<DnssecPolicy>>, RolloverError> {
-        let Some(name) = name else {
-            return Ok(None);
-        };
-        match self.policies.load().get(&name) {
-            Some(policy) => Ok(Some(Arc::clone(policy))),
-            None => Err(RolloverError::NoSuchPolicy(name)),
-        }
-    }
-}
-
-impl DnssecPolicy {
-    fn plan(&self) -> KeyPlan {
-        KeyPlan {
-            rollover: RolloverPolicy {
-                keys: self.keys.clone(),
-                ksk_rollover: self.ksk_rollover,
-                times: self.times,
-            },
-            rsa_bits: self.rsa_bits,
-            denial: self.denial.clone(),
-            signatures: self.signatures,
-            dnskey_ttl: self.dnskey_ttl,
-            shows_cds: self.shows_cds,
-            parent: self.parent.clone(),
-        }
     }
 }
 

@@ -24,15 +24,7 @@ pub struct DatabaseZoneKeys<'d> {
     pub(super) row: ZoneRow,
 }
 
-impl<'d> DatabaseZoneKeys<'d> {
-    pub(super) fn new(keys: &'d DatabaseKeys, database: &'d KeyDatabase, row: ZoneRow) -> Self {
-        DatabaseZoneKeys {
-            keys,
-            database,
-            row,
-        }
-    }
-
+impl DatabaseZoneKeys<'_> {
     pub(super) fn name(&self) -> Name<'_> {
         self.row.name.as_name()
     }

@@ -59,7 +59,7 @@ impl RolloverManager {
             },
         });
         Ok(ZoneSigningStatus {
-            policy: managed.policy.map(|policy| policy.name.clone()),
+            policy: managed.policy,
             keys: keys.iter().map(KeyStatus::from_key).collect(),
             next: waiting.or(timed),
             earliest_end: managed.plan.signatures.earliest_end(now),

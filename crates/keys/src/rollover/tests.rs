@@ -8,7 +8,8 @@ mod stored;
 use super::*;
 use crate::local::{ParentSettings, PrivateKeyLocation};
 use nameward_base::calendar::UtcTime;
-use nameward_dnssec::SignatureCache;
+use nameward_dnssec::rollover::{KskRollover, PolicyKey, RolloverPolicy, RolloverTimes};
+use nameward_dnssec::{DenialSettings, SignatureCache, SignatureTimes};
 use nameward_maintain::policy::{PolicyFragment, PolicySet, PolicySource};
 use nameward_peers::transfer_out::encode::signed_copy;
 use nameward_state::{JournalBounds, StateStore};
@@ -24,16 +25,28 @@ const BEGIN: u64 = 1_800_000_000;
 const TEXT: &str = "@ 3600 SOA ns1 host 7 7200 3600 1209600 300\n@ 3600 NS ns1\nns1 60 A 192.0.2.1\n\
     *.wild 60 A 192.0.2.2\nsub 60 NS ns.sub\nns.sub 60 A 192.0.2.3\nlong 172800 TXT \"two days\"\n";
 
-fn policy(keys: &[(KeyRole, u8, u64)]) -> DnssecPolicy {
+fn policy(keys: &[(KeyRole, u8, u64)]) -> KeyPlan {
     let key = |&(role, algorithm, days): &(KeyRole, u8, u64)| PolicyKey {
         role,
         algorithm,
         lifetime: (days > 0).then_some(days * DAY),
     };
-    DnssecPolicy {
-        name: "p".into(),
-        keys: keys.iter().map(key).collect(),
-        ksk_rollover: KskRollover::default(),
+    KeyPlan {
+        rollover: RolloverPolicy {
+            keys: keys.iter().map(key).collect(),
+            ksk_rollover: KskRollover::default(),
+            times: RolloverTimes {
+                dnskey_ttl: HOUR,
+                zone_ttl: DAY,
+                negative_ttl: 0,
+                zone_propagation: 300,
+                ds_ttl: DAY,
+                parent_propagation: HOUR,
+                parent_registration: DAY,
+                safety: HOUR,
+                purge_after: 30 * DAY,
+            },
+        },
         rsa_bits: 2048,
         denial: DenialSettings::default(),
         signatures: SignatureTimes {
@@ -44,17 +57,6 @@ fn policy(keys: &[(KeyRole, u8, u64)]) -> DnssecPolicy {
         },
         dnskey_ttl: HOUR as u32,
         shows_cds: true,
-        times: RolloverTimes {
-            dnskey_ttl: HOUR,
-            zone_ttl: DAY,
-            negative_ttl: 0,
-            zone_propagation: 300,
-            ds_ttl: DAY,
-            parent_propagation: HOUR,
-            parent_registration: DAY,
-            safety: HOUR,
-            purge_after: 30 * DAY,
-        },
         parent: ParentSettings::default(),
     }
 }
@@ -72,11 +74,11 @@ struct Life {
     /// Number of DS RRsets that the parent had.
     parents: usize,
     verified: usize,
-    policy: Option<DnssecPolicy>,
+    policy: Option<KeyPlan>,
 }
 
 impl Life {
-    fn new(policy: DnssecPolicy) -> Self {
+    fn new(policy: KeyPlan) -> Self {
         let mut life = Life {
             directory: tempfile::tempdir().unwrap(),
             key_directory: None,
@@ -117,10 +119,10 @@ impl Life {
         let mut policies = DnssecPolicies::new();
         if let Some(policy) = &self.policy {
             set.default = PolicyFragment {
-                dnssec_policy: Some(policy.name.clone()),
+                dnssec_policy: Some("p".into()),
                 ..PolicyFragment::default()
             };
-            policies.insert(policy.name.clone(), Arc::new(policy.clone()));
+            policies.insert("p".into(), policy.clone());
         }
         let directory = self.key_directory.as_ref();
         set.default.key_directory = directory.map(|directory| directory.path().to_path_buf());
@@ -315,15 +317,13 @@ fn two_years_of_a_split_pair_of_keys_are_valid_at_every_step() {
 }
 
 /// Returns a policy with double-DS.
-fn by_ds(days: u64) -> DnssecPolicy {
-    let split = [
+fn by_ds(days: u64) -> KeyPlan {
+    let mut policy = policy(&[
         (KeyRole::KeySigning, 13, days),
         (KeyRole::ZoneSigning, 13, 0),
-    ];
-    DnssecPolicy {
-        ksk_rollover: KskRollover::DoubleDs,
-        ..policy(&split)
-    }
+    ]);
+    policy.rollover.ksk_rollover = KskRollover::DoubleDs;
+    policy
 }
 
 #[test]
@@ -365,7 +365,7 @@ fn the_ds_of_the_new_key_is_asked_for_before_the_key_is_shown_and_the_way_may_ch
     // The policy changes to the other method, and back again: the new key is published next to the old one, and that
     // continues.
     let mut other = by_ds(0);
-    other.ksk_rollover = KskRollover::DoubleSignature;
+    other.rollover.ksk_rollover = KskRollover::DoubleSignature;
     life.policy = Some(other);
     life.start();
     life.keeper().take_due_steps(zone, now + 901 * DAY).unwrap();

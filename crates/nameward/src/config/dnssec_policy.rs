@@ -1,13 +1,13 @@
 //! The settings of DNSSEC policies, and their conversion to policies.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
 use nameward_dnssec::{
     DenialSettings, SignatureTimes, algorithm_number,
-    rollover::{KeyRole, KskRollover, PolicyKey, RolloverTimes},
+    rollover::{KeyRole, KskRollover, PolicyKey, RolloverPolicy, RolloverTimes},
 };
-use nameward_keys::local::ParentSettings;
-use nameward_keys::rollover::{DnssecPolicies, DnssecPolicy, NO_POLICY};
+use nameward_keys::local::{KeyPlan, ParentSettings};
+use nameward_keys::rollover::{DnssecPolicies, NO_POLICY};
 use toml::{Spanned, de::DeValue};
 
 use super::{
@@ -160,7 +160,7 @@ impl DnssecPolicySettings {
         }
     }
 
-    fn policy(&self) -> DnssecPolicy {
+    fn plan(&self) -> KeyPlan {
         let lifetime = |seconds: usize| (seconds > 0).then_some(seconds as u64);
         let key = |role, lifetime| PolicyKey {
             role,
@@ -173,16 +173,29 @@ impl DnssecPolicySettings {
         );
         let short = |seconds: usize| seconds as u32;
         let long = |seconds: usize| seconds as u64;
-        DnssecPolicy {
-            name: self.name.clone(),
-            keys: match self.keys {
-                KeyScheme::Combined => vec![key(KeyRole::Combined, ksk)],
-                KeyScheme::Split => vec![
-                    key(KeyRole::KeySigning, ksk),
-                    key(KeyRole::ZoneSigning, zsk),
-                ],
+        KeyPlan {
+            rollover: RolloverPolicy {
+                keys: match self.keys {
+                    KeyScheme::Combined => vec![key(KeyRole::Combined, ksk)],
+                    KeyScheme::Split => vec![
+                        key(KeyRole::KeySigning, ksk),
+                        key(KeyRole::ZoneSigning, zsk),
+                    ],
+                },
+                ksk_rollover: self.ksk_rollover,
+                times: RolloverTimes {
+                    dnskey_ttl: long(self.dnskey_ttl.get()),
+                    zone_ttl: long(self.zone_ttl_max.get()),
+                    // Taken from the zone.
+                    negative_ttl: 0,
+                    zone_propagation: long(self.propagation_delay.get()),
+                    ds_ttl: long(self.parent_ds_ttl.get()),
+                    parent_propagation: long(self.parent_propagation_delay.get()),
+                    parent_registration: long(self.parent_registration_delay.get()),
+                    safety: long(self.safety_margin.get()),
+                    purge_after: long(self.purge_after.get()),
+                },
             },
-            ksk_rollover: self.ksk_rollover,
             rsa_bits: self.rsa_bits.0,
             denial: self.denial.clone(),
             signatures: SignatureTimes {
@@ -193,18 +206,6 @@ impl DnssecPolicySettings {
             },
             dnskey_ttl: short(self.dnskey_ttl.get()),
             shows_cds: self.cds,
-            times: RolloverTimes {
-                dnskey_ttl: long(self.dnskey_ttl.get()),
-                zone_ttl: long(self.zone_ttl_max.get()),
-                // Taken from the zone.
-                negative_ttl: 0,
-                zone_propagation: long(self.propagation_delay.get()),
-                ds_ttl: long(self.parent_ds_ttl.get()),
-                parent_propagation: long(self.parent_propagation_delay.get()),
-                parent_registration: long(self.parent_registration_delay.get()),
-                safety: long(self.safety_margin.get()),
-                purge_after: long(self.purge_after.get()),
-            },
             parent: ParentSettings {
                 servers: self.parent_servers.0.clone(),
                 interval: long(self.parent_interval.get()),
@@ -216,6 +217,6 @@ impl DnssecPolicySettings {
 /// Returns the configured policies.
 pub fn policies(config: &Config) -> DnssecPolicies {
     let settings = config.dnssec_policies.iter();
-    let named = settings.map(|settings| (settings.name.clone(), Arc::new(settings.policy())));
+    let named = settings.map(|settings| (settings.name.clone(), settings.plan()));
     named.collect()
 }

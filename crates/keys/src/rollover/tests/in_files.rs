@@ -11,7 +11,7 @@ impl Life {
     }
 }
 
-fn in_files(policy: DnssecPolicy) -> Life {
+fn in_files(policy: KeyPlan) -> Life {
     let keys = tempfile::tempdir().unwrap();
     let mut life = Life::new(policy);
     life.key_directory = Some(keys);

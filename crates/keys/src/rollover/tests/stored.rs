@@ -32,7 +32,7 @@ struct StoredLife {
     keeper: Option<Arc<RolloverManager>>,
     table: Arc<TableWriter>,
     now: u64,
-    policy: Option<DnssecPolicy>,
+    policy: Option<KeyPlan>,
     parent: Vec<Vec<u8>>,
     /// Served versions of the zone, and when each was replaced.
     versions: Vec<(Arc<Zone>, Option<u64>)>,
@@ -50,7 +50,7 @@ fn in_caches(all: impl Iterator<Item = CachedText>, ttl: u64, now: u64) -> Vec<S
 }
 
 impl StoredLife {
-    fn new(policy: DnssecPolicy) -> Self {
+    fn new(policy: KeyPlan) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -126,8 +126,8 @@ impl StoredLife {
         let mut set = PolicySet::default();
         let mut policies = DnssecPolicies::new();
         if let Some(policy) = &self.policy {
-            set.default.dnssec_policy = Some(policy.name.clone());
-            policies.insert(policy.name.clone(), Arc::new(policy.clone()));
+            set.default.dnssec_policy = Some("p".into());
+            policies.insert("p".into(), policy.clone());
         }
         zones.set(PolicySource::Configured, set);
         let database = KeyDatabase {
@@ -337,7 +337,7 @@ impl StoredLife {
     }
 }
 
-fn split(algorithm: u8) -> DnssecPolicy {
+fn split(algorithm: u8) -> KeyPlan {
     policy(&[
         (KeyRole::KeySigning, algorithm, 150),
         (KeyRole::ZoneSigning, algorithm, 60),
