@@ -40,7 +40,7 @@ use log_throttle::FailureThrottle;
 pub(crate) use lookups::{Admission, Lookup, WaitingQuery};
 use lookups::{Lookups, WaitingCount};
 pub(crate) use packet_cache::{Fit, Hit, PacketCache};
-pub(crate) use query_cache::{Cached, QueryCache, QueryCacheSettings};
+pub(crate) use query_cache::{Cached, QueryCache};
 pub use run::{Running, start};
 pub(crate) use run::{answer_all, join_lookup};
 use thread_queue::ThreadQueue;
@@ -137,16 +137,10 @@ pub struct LiveZones {
 impl LiveZones {
     /// Creates empty caches without sources.
     pub fn new(settings: LiveSettings) -> Self {
-        let queries = QueryCacheSettings {
-            entries: settings.query_entries,
-            positive_ttl: settings.query_ttl,
-            negative_ttl: settings.negative_ttl,
-            stale: settings.stale_while_down,
-        };
         let max_per_zone = u32::try_from(settings.lookups_per_zone).unwrap_or(u32::MAX);
         LiveZones {
             packets: PacketCache::new(settings.packet_entries, settings.packet_ttl),
-            queries: QueryCache::new(queries),
+            queries: QueryCache::new(&settings),
             lookups: Lookups::new(max_per_zone),
             signing_shares: ClientShares::new(settings.signing_queue, settings.client_percent),
             backends: RwLock::default(),

@@ -9,6 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::LiveSettings;
 use nameward_answer::BackendFailure;
 use nameward_wire::Name;
 use nameward_zone::{Find, Live, NameKey, Zone, ZoneFragment};
@@ -114,26 +115,24 @@ impl Weighter<FragmentKey, CachedLookup> for FragmentWeight {
     }
 }
 
-/// Limits on time and size.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct QueryCacheSettings {
-    pub(crate) entries: usize,
-    pub(crate) positive_ttl: Duration,
-    pub(crate) negative_ttl: Duration,
-    pub(crate) stale: Duration,
-}
-
 pub(crate) struct QueryCache {
-    settings: QueryCacheSettings,
+    positive_ttl: Duration,
+    negative_ttl: Duration,
+    /// How much longer a fragment may be served.
+    stale: Duration,
     parts: Option<Cache<FragmentKey, CachedLookup, FragmentWeight>>,
 }
 
 impl QueryCache {
-    pub(crate) fn new(settings: QueryCacheSettings) -> Self {
-        let entries = settings.entries;
-        let parts =
-            (entries > 0).then(|| Cache::with_weighter(entries, entries as u64, FragmentWeight));
-        QueryCache { settings, parts }
+    pub(crate) fn new(settings: &LiveSettings) -> Self {
+        let entries = settings.query_entries;
+        QueryCache {
+            positive_ttl: settings.query_ttl,
+            negative_ttl: settings.negative_ttl,
+            stale: settings.stale_while_down,
+            parts: (entries > 0)
+                .then(|| Cache::with_weighter(entries, entries as u64, FragmentWeight)),
+        }
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -151,9 +150,7 @@ impl QueryCache {
             Err(_) => Cached::Busy,
             Ok(Some(entry)) if entry.generation() == live.generation() => match entry {
                 CachedLookup::Part(part) if now < part.expires => Cached::Fresh(part),
-                CachedLookup::Part(part) if now < part.expires + self.settings.stale => {
-                    Cached::Old(part)
-                }
+                CachedLookup::Part(part) if now < part.expires + self.stale => Cached::Old(part),
                 CachedLookup::Failure { expires, .. } if now < expires => {
                     Cached::Failed(BackendFailure::BadData)
                 }
@@ -176,7 +173,7 @@ impl QueryCache {
 
     /// Caches briefly that the data of a name was unusable when the zone had this generation.
     pub(crate) fn cache_failure(&self, live: &Live, name: &NameKey, generation: u32, now: Instant) {
-        let expires = now + self.settings.negative_ttl.min(FAILURE_TTL);
+        let expires = now + self.negative_ttl.min(FAILURE_TTL);
         let failure = CachedLookup::Failure {
             generation,
             expires,
@@ -205,8 +202,8 @@ impl QueryCache {
         now: Instant,
     ) -> CachedZoneFragment {
         let ttl = match part.zone.find(name) {
-            Find::Missing { .. } => self.settings.negative_ttl,
-            _ => self.settings.positive_ttl,
+            Find::Missing { .. } => self.negative_ttl,
+            _ => self.positive_ttl,
         };
         CachedZoneFragment {
             zone: part.zone,
