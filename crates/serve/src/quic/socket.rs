@@ -93,8 +93,7 @@ impl PacketExchange {
     /// Passes a packet on; false if there is no server to receive it. A packet that does not fit is lost, as on a
     /// network.
     fn send(&self, packet: &[u8], meta: &RecvMeta) -> bool {
-        let head = PacketHead::from(meta).to_octets();
-        match self.sender.send(&[&head[..], packet].concat()) {
+        match self.sender.send(&[&head_of(meta)[..], packet].concat()) {
             Ok(_) => true,
             Err(error) => error.kind() == io::ErrorKind::WouldBlock,
         }
@@ -114,68 +113,42 @@ impl PacketExchange {
             };
             if let Some(into) = into.get_mut(..packet.len()) {
                 into.copy_from_slice(packet);
-                return Poll::Ready(PacketHead::from_octets(head).meta(packet.len()));
+                return Poll::Ready(read_head(head, packet.len()));
             }
         }
         Poll::Pending
     }
 }
 
-/// The addresses and ECN field of a packet that is passed on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct PacketHead {
-    source: SocketAddr,
-    destination: Option<IpAddr>,
-    ecn: Option<EcnCodepoint>,
+/// Encodes the addresses and the ECN field of a packet that is passed on.
+fn head_of(meta: &RecvMeta) -> [u8; HEAD_LEN] {
+    let mapped = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    };
+    let mut octets = [0; HEAD_LEN];
+    octets[..16].copy_from_slice(&mapped(meta.addr.ip()));
+    octets[16..18].copy_from_slice(&meta.addr.port().to_be_bytes());
+    let destination = meta.dst_ip.map_or([0; 16], mapped);
+    octets[18..34].copy_from_slice(&destination);
+    octets[34] = meta.ecn.map_or(0, |ecn| ecn as u8);
+    octets
 }
 
-impl From<&RecvMeta> for PacketHead {
-    fn from(meta: &RecvMeta) -> Self {
-        PacketHead {
-            source: meta.addr,
-            destination: meta.dst_ip,
-            ecn: meta.ecn,
-        }
-    }
-}
-
-impl PacketHead {
-    fn to_octets(self) -> [u8; HEAD_LEN] {
-        let mapped = |ip: IpAddr| match ip {
-            IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-            IpAddr::V6(ip) => ip.octets(),
-        };
-        let mut octets = [0; HEAD_LEN];
-        octets[..16].copy_from_slice(&mapped(self.source.ip()));
-        octets[16..18].copy_from_slice(&self.source.port().to_be_bytes());
-        let destination = self.destination.map_or([0; 16], mapped);
-        octets[18..34].copy_from_slice(&destination);
-        octets[34] = self.ecn.map_or(0, |ecn| ecn as u8);
-        octets
-    }
-
-    fn from_octets(octets: &[u8; HEAD_LEN]) -> Self {
-        let ip = |start: usize| {
-            let mut ip = [0; 16];
-            ip.copy_from_slice(&octets[start..start + 16]);
-            Ipv6Addr::from(ip).to_canonical()
-        };
-        let destination = ip(18);
-        PacketHead {
-            source: SocketAddr::new(ip(0), u16::from_be_bytes([octets[16], octets[17]])),
-            destination: Some(destination).filter(|ip| !ip.is_unspecified()),
-            ecn: EcnCodepoint::from_bits(octets[34]),
-        }
-    }
-
-    fn meta(self, len: usize) -> RecvMeta {
-        RecvMeta {
-            addr: self.source,
-            len,
-            stride: len,
-            ecn: self.ecn,
-            dst_ip: self.destination,
-        }
+/// Decodes what [`head_of`] has encoded, for a packet of this length.
+fn read_head(octets: &[u8; HEAD_LEN], len: usize) -> RecvMeta {
+    let ip = |start: usize| {
+        let mut ip = [0; 16];
+        ip.copy_from_slice(&octets[start..start + 16]);
+        Ipv6Addr::from(ip).to_canonical()
+    };
+    let destination = ip(18);
+    RecvMeta {
+        addr: SocketAddr::new(ip(0), u16::from_be_bytes([octets[16], octets[17]])),
+        len,
+        stride: len,
+        ecn: EcnCodepoint::from_bits(octets[34]),
+        dst_ip: Some(destination).filter(|ip| !ip.is_unspecified()),
     }
 }
 
@@ -348,12 +321,18 @@ mod tests {
             ("127.0.0.1:1", None),
         ] {
             for ecn in [None, Some(EcnCodepoint::Ect0), Some(EcnCodepoint::Ce)] {
-                let head = PacketHead {
-                    source: source.parse().unwrap(),
-                    destination: destination.map(|ip| ip.parse().unwrap()),
+                let meta = RecvMeta {
+                    addr: source.parse().unwrap(),
+                    dst_ip: destination.map(|ip| ip.parse().unwrap()),
                     ecn,
+                    ..RecvMeta::default()
                 };
-                assert_eq!(PacketHead::from_octets(&head.to_octets()), head);
+                let read = read_head(&head_of(&meta), 30);
+                assert_eq!(
+                    (read.addr, read.dst_ip, read.ecn),
+                    (meta.addr, meta.dst_ip, ecn)
+                );
+                assert_eq!((read.len, read.stride), (30, 30));
             }
         }
     }
