@@ -248,7 +248,7 @@ fn load(options: &TlsOptions) -> Result<LoadedTls, TlsError> {
         .map(|path| load_authorities(path, &provider))
         .transpose()?;
     let sources = ConfigSources {
-        chooser: Arc::new(CertificateChooser::new(certificates)),
+        chooser: Arc::new(CertificateChooser(certificates)),
         provider,
         client_authorities: client_authorities.clone(),
         minimum_version: options.minimum_version,
@@ -283,7 +283,7 @@ fn load_authorities(
         path: path.to_path_buf(),
         source: rustls::Error::General(error.to_string()),
     })?;
-    Ok(ClientAuthorities::new(verifier))
+    Ok(ClientAuthorities(verifier))
 }
 
 /// The parts that the settings of all purposes are made of.
@@ -306,7 +306,7 @@ impl ConfigSources {
         // Browsers would prompt the user for a certificate, and the API has keys instead.
         let builder = match &self.client_authorities {
             Some(authorities) if purpose != TlsPurpose::Api => {
-                let verifier = AnyClientCertificate::new(authorities.clone(), &self.provider);
+                let verifier = AnyClientCertificate(authorities.clone());
                 builder.with_client_cert_verifier(Arc::new(verifier))
             }
             _ => builder.with_no_client_auth(),

@@ -57,22 +57,14 @@ impl ServerCertificate {
 
 /// Chooses the certificate of a connection.
 #[derive(Debug)]
-pub(super) struct CertificateChooser {
-    certificates: Vec<ServerCertificate>,
-}
-
-impl CertificateChooser {
-    pub(super) fn new(certificates: Vec<ServerCertificate>) -> Self {
-        CertificateChooser { certificates }
-    }
-}
+pub(super) struct CertificateChooser(pub(super) Vec<ServerCertificate>);
 
 impl ResolvesServerCert for CertificateChooser {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let fits = || self.certificates.iter().filter(|it| it.fits(&hello));
+        let fits = || self.0.iter().filter(|it| it.fits(&hello));
         // DNS clients often connect by address, without a name.
         let named = match hello.server_name() {
-            Some(name) if self.certificates.len() > 1 => fits().find(|it| it.has_name(name)),
+            Some(name) if self.0.len() > 1 => fits().find(|it| it.has_name(name)),
             _ => None,
         };
         let chosen = named.or_else(|| fits().next())?;

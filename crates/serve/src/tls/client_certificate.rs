@@ -2,16 +2,12 @@
 //! The handshake proves that the client has the key, which a pin can identify; its names count only if one of the
 //! authorities issued the certificate.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nameward_base::time::now_seconds;
 use nameward_zone::TlsPeer;
 use tokio_rustls::rustls::client::danger::HandshakeSignatureValid;
-use tokio_rustls::rustls::crypto::{
-    CryptoProvider, verify_tls12_signature, verify_tls13_signature,
-};
 use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
 use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use tokio_rustls::rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
@@ -23,14 +19,10 @@ use super::certificate::spki_pin;
 const NAMES_MAX: usize = 100;
 
 /// The authorities that client certificates are verified against.
-#[derive(Clone)]
-pub struct ClientAuthorities(Arc<dyn ClientCertVerifier>);
+#[derive(Clone, Debug)]
+pub struct ClientAuthorities(pub(super) Arc<dyn ClientCertVerifier>);
 
 impl ClientAuthorities {
-    pub(super) fn new(verifier: Arc<dyn ClientCertVerifier>) -> Self {
-        ClientAuthorities(verifier)
-    }
-
     /// Checks whether one of the authorities issued a certificate, which is given with its intermediates, and it is
     /// valid now.
     pub fn verify(&self, chain: &[CertificateDer<'_>]) -> bool {
@@ -68,25 +60,8 @@ fn comparable(name: &str) -> Box<str> {
 }
 
 /// Accepts every client certificate if the client has its key.
-pub(super) struct AnyClientCertificate {
-    authorities: ClientAuthorities,
-    provider: Arc<CryptoProvider>,
-}
-
-impl AnyClientCertificate {
-    pub(super) fn new(authorities: ClientAuthorities, provider: &Arc<CryptoProvider>) -> Self {
-        AnyClientCertificate {
-            authorities,
-            provider: Arc::clone(provider),
-        }
-    }
-}
-
-impl fmt::Debug for AnyClientCertificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AnyClientCertificate")
-    }
-}
+#[derive(Debug)]
+pub(super) struct AnyClientCertificate(pub(super) ClientAuthorities);
 
 impl ClientCertVerifier for AnyClientCertificate {
     fn client_auth_mandatory(&self) -> bool {
@@ -113,8 +88,8 @@ impl ClientCertVerifier for AnyClientCertificate {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
+        let authorities = &self.0.0;
+        authorities.verify_tls12_signature(message, certificate, signed)
     }
 
     fn verify_tls13_signature(
@@ -123,11 +98,11 @@ impl ClientCertVerifier for AnyClientCertificate {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
+        let authorities = &self.0.0;
+        authorities.verify_tls13_signature(message, certificate, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.authorities.0.supported_verify_schemes()
+        self.0.0.supported_verify_schemes()
     }
 }
