@@ -11,7 +11,7 @@
 
 use crate::commit::{Commits, ConflictSide};
 use crate::merge::{Merge, merge_journal};
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use nameward_base::text::counted;
 use nameward_state::{ContentsDigest, JournalEntry, JournaledZone, StateChange, ZoneStorage};
 use nameward_wire::NameBuf;
@@ -47,12 +47,8 @@ impl Reconciler {
             journaled: Mutex::default(),
             is_started: AtomicBool::new(false),
         };
-        *reconciler.lock_cache() = reconciler.read_all();
+        *reconciler.journaled.lock() = reconciler.read_all();
         reconciler
-    }
-
-    fn lock_cache(&self) -> MutexGuard<'_, JournaledByName> {
-        self.journaled.lock()
     }
 
     /// Reads the list of all journals.
@@ -116,7 +112,7 @@ impl Reconciler {
 
     /// Applies the journal changes that the storage lacks to zones published for the first time.
     pub(crate) fn bring_forward(&self, changes: &mut [TableChange]) {
-        let mut at_start = self.lock_cache();
+        let mut at_start = self.journaled.lock();
         let mut new;
         let journaled = if self.is_started.load(Ordering::Relaxed) {
             new = self.read_new(changes);
@@ -263,7 +259,7 @@ impl Reconciler {
     /// Drops the journals of zones that no source has published. Call when all sources of the kind were read without
     /// errors: an unreadable file or database is not a removed one.
     pub(crate) fn forget_vanished(&self, storage: ZoneStorage) {
-        let journaled = std::mem::take(&mut *self.lock_cache());
+        let journaled = std::mem::take(&mut *self.journaled.lock());
         let table = self.commits.table().load();
         let gone = journaled.into_values().map(|zone| zone.name);
         let gone = gone.filter(|name| table.exact(name.as_name()).is_none());

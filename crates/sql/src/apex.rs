@@ -5,7 +5,7 @@
 //! its cost. Entries are dropped when the zone is known to have changed, and after a few seconds in any case. A query
 //! for the apex itself never uses them.
 
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use nameward_wire::zonefile::{Record, RecordLocation};
 use nameward_wire::{Name, Type};
 use nameward_zone::{PackedApex, ZoneBuilder};
@@ -88,7 +88,7 @@ impl Apexes {
     /// Returns the cached apex of a zone if it has the requested scope (`None`: not known yet), and the generation to
     /// pass to [`Apexes::insert`].
     pub(crate) fn get(&self, zone: i64, scope: Option<ApexScope>) -> (Option<Arc<Apex>>, u64) {
-        let zones = self.lock();
+        let zones = self.zones.lock();
         let cached = zones
             .apexes
             .get(&zone)
@@ -98,7 +98,7 @@ impl Apexes {
 
     /// Caches data fetched after `generation` was read, unless anything has changed since.
     pub(crate) fn insert(&self, zone: i64, apex: Apex, generation: u64) {
-        let mut zones = self.lock();
+        let mut zones = self.zones.lock();
         if zones.number != generation {
             return;
         }
@@ -114,16 +114,12 @@ impl Apexes {
 
     /// Drops the entry of a zone that changed; `None`: of all zones.
     pub(crate) fn forget(&self, zone: Option<i64>) {
-        let mut zones = self.lock();
+        let mut zones = self.zones.lock();
         zones.number += 1;
         match zone {
             Some(zone) => drop(zones.apexes.remove(&zone)),
             None => zones.apexes.clear(),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Generation> {
-        self.zones.lock()
     }
 }
 

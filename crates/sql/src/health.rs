@@ -3,7 +3,7 @@
 use super::SqlBackend;
 use super::error::SqlError;
 use super::url::DatabaseAddress;
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -66,17 +66,13 @@ impl Condition {
         }
     }
 
-    fn notes(&self) -> MutexGuard<'_, HealthNotes> {
-        self.notes.lock()
-    }
-
     /// Checks whether the last statement succeeded, or none was tried yet.
     pub(super) fn is_up(&self) -> bool {
         self.is_up.load(Ordering::Relaxed)
     }
 
     pub(super) fn health(&self) -> Health {
-        let notes = self.notes();
+        let notes = self.notes.lock();
         Health {
             is_up: self.is_up.load(Ordering::Relaxed),
             reason: notes.reason.clone(),
@@ -118,7 +114,7 @@ impl Condition {
             _ => String::new(),
         };
         let is_up = reason.is_empty();
-        let mut notes = self.notes();
+        let mut notes = self.notes.lock();
         notes.reason.clone_from(&reason);
         let now = SystemTime::now();
         if !is_up {
@@ -200,9 +196,9 @@ mod tests {
         let (text, at) = health.last_error.expect("the failure is remembered");
         assert!(text.contains("1") && at <= health.since, "{text}");
         assert!(condition.is_unlogged.load(Ordering::Relaxed));
-        condition.notes().logged_at = None;
+        condition.notes.lock().logged_at = None;
         condition.note(&Ok(()), &address);
         assert!(!condition.is_unlogged.load(Ordering::Relaxed));
-        assert!(condition.notes().logged_up);
+        assert!(condition.notes.lock().logged_up);
     }
 }

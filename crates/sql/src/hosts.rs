@@ -5,7 +5,7 @@
 //! first, by all connections of a backend together: reads then go where changes are written.
 
 use super::error::SqlError;
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -98,13 +98,9 @@ impl Hosts {
         }
     }
 
-    fn order(&self) -> MutexGuard<'_, ServerOrder> {
-        self.order.lock()
-    }
-
     /// Checks whether a connection to this server should still be used: false if another one was found to be better.
     pub(crate) fn prefers(&self, server: &Server) -> bool {
-        let order = self.order();
+        let order = self.order.lock();
         match &order.preferred {
             Some(preferred) => preferred == server,
             None => order.count <= 1 || order.avoided.as_ref() != Some(server),
@@ -113,12 +109,12 @@ impl Hosts {
 
     /// Checks whether there is more than one server to choose from.
     pub(crate) fn are_several(&self) -> bool {
-        self.order().count > 1
+        self.order.lock().count > 1
     }
 
     /// Avoids the server that is used, if there are others; returns it.
     pub(crate) fn avoid_preferred(&self) -> Option<Server> {
-        let mut order = self.order();
+        let mut order = self.order.lock();
         if order.count <= 1 {
             return None;
         }
@@ -129,7 +125,7 @@ impl Hosts {
 
     /// Records that a server failed or refused changes.
     pub(crate) fn avoid(&self, server: &Server) {
-        let mut order = self.order();
+        let mut order = self.order.lock();
         if order.preferred.as_ref() == Some(server) {
             order.preferred = None;
         }
@@ -138,15 +134,15 @@ impl Hosts {
 
     /// Records which servers did not respond to their last probe.
     pub(crate) fn set_failed(&self, failed: &[Server]) {
-        self.order().failed = failed.to_vec();
+        self.order.lock().failed = failed.to_vec();
     }
 
     fn is_failed(&self, server: &Server) -> bool {
-        self.order().failed.contains(server)
+        self.order.lock().failed.contains(server)
     }
 
     fn prefer(&self, server: &Server) {
-        let mut order = self.order();
+        let mut order = self.order.lock();
         if order.avoided.as_ref() == Some(server) {
             order.avoided = None;
         }
@@ -159,13 +155,13 @@ impl Hosts {
 
     /// Counts how often another server was used than before.
     pub(crate) fn moves(&self) -> u64 {
-        self.order().moves
+        self.order.lock().moves
     }
 
     /// Returns the servers in the order in which they are tried.
     async fn servers(&self) -> Result<Vec<Server>, SqlError> {
         let mut servers = self.listed().await?;
-        let mut order = self.order();
+        let mut order = self.order.lock();
         order.count = servers.len();
         // Stable: others keep their order in the URL.
         servers.sort_by_key(|server| {

@@ -13,7 +13,7 @@ use mysql_async::{
     ClientIdentity, Conn, Error, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOpts, Row,
     SslOpts, Value,
 };
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -309,7 +309,7 @@ impl Mysql {
     /// Drops the connections to a server, and tries it last.
     fn leave(&self, server: &Server) {
         self.target.hosts.avoid(server);
-        let mut pool = self.pool();
+        let mut pool = self.pool.lock();
         if pool.as_ref().is_some_and(|(of, _)| of == server) {
             *pool = None;
         }
@@ -333,18 +333,18 @@ impl Mysql {
     }
 
     async fn connection(&self) -> Result<PooledConnection<'_>, SqlError> {
-        self.back_off().check()?;
+        self.back_off.lock().check()?;
         // Too many statements are not a reason to back off from the database.
         let seat = tokio::time::timeout(self.timeout, self.seats.acquire())
             .await
             .map_err(|_| SqlError::Timeout(self.timeout.as_millis()))?
             .map_err(|error| SqlError::Unavailable(error.to_string()))?;
-        let current = self.pool().clone();
+        let current = self.pool.lock().clone();
         let current = current.filter(|(server, _)| self.target.hosts.prefers(server));
         if let Some((server, pool)) = current {
             match self.within(pool.get_conn()).await {
                 Ok(connection) => {
-                    self.back_off().succeed();
+                    self.back_off.lock().succeed();
                     return Ok(PooledConnection {
                         connection,
                         server,
@@ -356,7 +356,7 @@ impl Mysql {
         }
         match connect(&self.target, self.timeout).await {
             Ok((server, mut connection)) => {
-                self.back_off().succeed();
+                self.back_off.lock().succeed();
                 self.within(connection.query_drop(INIT)).await?;
                 self.use_server(&server);
                 Ok(PooledConnection {
@@ -365,13 +365,13 @@ impl Mysql {
                     _seat: seat,
                 })
             }
-            Err(error) => Err(self.back_off().fail(error)),
+            Err(error) => Err(self.back_off.lock().fail(error)),
         }
     }
 
     /// Uses a server for further connections.
     fn use_server(&self, server: &Server) {
-        let mut pool = self.pool();
+        let mut pool = self.pool.lock();
         if pool.as_ref().is_some_and(|(of, _)| of == server) {
             return;
         }
@@ -385,14 +385,6 @@ impl Mysql {
             .stmt_cache_size(32usize)
             .init(vec![INIT]);
         *pool = Some((server.clone(), Pool::new(options)));
-    }
-
-    fn pool(&self) -> MutexGuard<'_, Option<(Server, Pool)>> {
-        self.pool.lock()
-    }
-
-    fn back_off(&self) -> MutexGuard<'_, BackOff> {
-        self.back_off.lock()
     }
 
     async fn run(

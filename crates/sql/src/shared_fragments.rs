@@ -10,7 +10,7 @@
 //! query.
 
 use super::empty_nonterminals::Same;
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use nameward_wire::Name;
 use nameward_zone::{NameKey, Zone};
 use std::collections::HashMap;
@@ -76,13 +76,9 @@ struct FragmentLists {
 }
 
 impl SharedFragments {
-    fn lock(&self) -> MutexGuard<'_, FragmentLists> {
-        self.inner.lock()
-    }
-
     /// Returns the generation to pass to [`SharedFragments::insert`].
     pub(crate) fn generation(&self) -> u64 {
-        self.lock().generation
+        self.inner.lock().generation
     }
 
     /// Finds the fragment of the deepest delegation or closest encloser above a name.
@@ -92,7 +88,7 @@ impl SharedFragments {
         (name, apex_labels): (&NameKey, usize),
         is_signed: bool,
     ) -> Option<SharedFragment> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let fragments = inner.zones.get(&zone)?;
         let deepest = name.labels().min(apex_labels + MAX_DEPTH);
         let mut cached = (apex_labels..deepest)
@@ -114,7 +110,7 @@ impl SharedFragments {
         (fragment, is_signed): (SharedFragment, bool),
         generation: u64,
     ) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.generation != generation {
             return;
         }
@@ -140,7 +136,7 @@ impl SharedFragments {
 
     /// Records that a name has more rows than are fetched.
     pub(crate) fn note_oversized(&self, name: &str) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.oversized.len() >= MAX_FRAGMENTS {
             inner.oversized.clear();
         }
@@ -155,14 +151,14 @@ impl SharedFragments {
         if !self.has_oversized.load(Ordering::Relaxed) {
             return false;
         }
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let until = inner.oversized.get(name);
         until.is_some_and(|until| Instant::now() < *until)
     }
 
     /// Drops the fragments of a zone that changed; `None`: of all zones.
     pub(crate) fn forget(&self, zone: Option<i64>) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.generation += 1;
         // A name may be in more than one zone.
         inner.oversized.clear();

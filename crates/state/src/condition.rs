@@ -6,7 +6,7 @@
 
 use super::error::{LossCause, StateError};
 use crate::sqlite_file::{DatabaseFile, FileChange};
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use rusqlite::Connection;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -39,13 +39,9 @@ pub(super) struct StoreCondition {
 }
 
 impl StoreCondition {
-    fn fault_now(&self) -> MutexGuard<'_, Option<StoreFault>> {
-        self.fault.lock()
-    }
-
     /// Returns the current fault of the store in this file.
     pub(super) fn fault(&self, path: &Path) -> Option<StoreFault> {
-        let found = self.fault_now().clone();
+        let found = self.fault.lock().clone();
         found.or_else(|| {
             let (begun, since) = (*self.writing.lock())?;
             let error = StateError::Stalled(path.into());
@@ -55,7 +51,7 @@ impl StoreCondition {
 
     /// Checks whether a write has failed and none has succeeded since.
     pub(super) fn is_failing(&self) -> bool {
-        let fault = self.fault_now();
+        let fault = self.fault.lock();
         fault.as_ref().is_some_and(|fault| !fault.error.is_lost())
     }
 
@@ -71,14 +67,14 @@ impl StoreCondition {
 
     /// Returns the error with which everything is refused once the file is lost.
     pub(super) fn lost(&self) -> Option<StateError> {
-        let fault = self.fault_now();
+        let fault = self.fault.lock();
         let error = fault.as_ref().map(|fault| &fault.error);
         error.filter(|error| error.is_lost()).cloned()
     }
 
     /// Records why the store accepts no changes; the time of an earlier fault stays.
     pub(super) fn fail(&self, error: StateError) {
-        let mut fault = self.fault_now();
+        let mut fault = self.fault.lock();
         match &mut *fault {
             Some(fault) if fault.error.is_lost() => {}
             Some(fault) => fault.error = error,
@@ -94,7 +90,7 @@ impl StoreCondition {
 
     /// Records that the store accepts changes. One whose file is lost never does again.
     pub(super) fn recover(&self) {
-        let mut fault = self.fault_now();
+        let mut fault = self.fault.lock();
         if fault.as_ref().is_some_and(|fault| !fault.error.is_lost()) {
             tracing::info!("state store: writable again");
             *fault = None;

@@ -40,7 +40,7 @@ mod upkeep;
 mod writer;
 mod zone_rows;
 
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use rusqlite::Connection;
 use std::fs::{DirBuilder, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -194,7 +194,7 @@ impl StateStore {
     /// requests are refused.
     pub fn close(&self) {
         self.inner.is_closed.store(true, Ordering::Release);
-        self.readers().clear();
+        self.inner.readers.lock().clear();
         // A paused store is another process's.
         if !self.inner.is_paused.load(Ordering::Acquire) {
             self.inner.writer.close();
@@ -225,23 +225,18 @@ impl StateStore {
         if let Some(error) = self.inner.condition.lost() {
             return Err(error);
         }
-        let idle = self.readers().pop();
+        let idle = self.inner.readers.lock().pop();
         let connection = match idle {
             Some(connection) => connection,
             None => open_to_read(&self.inner.path)?,
         };
         let result = work(&connection).map_err(|error| error.with_path(&self.inner.path))?;
-        let mut readers = self.readers();
+        let mut readers = self.inner.readers.lock();
         let is_open = !self.inner.is_closed.load(Ordering::Acquire);
         if is_open && readers.len() < IDLE_READERS {
             readers.push(connection);
         }
         Ok(result)
-    }
-
-    fn readers(&self) -> MutexGuard<'_, Vec<Connection>> {
-        let readers = &self.inner.readers;
-        readers.lock()
     }
 }
 

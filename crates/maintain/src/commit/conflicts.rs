@@ -1,7 +1,7 @@
 //! Zone files that contradict changes made through this server: kept here until the file or an operator settles it.
 
 use crate::follow::{FaultyZone, FaultyZoneList};
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use nameward_wire::{Name, NameBuf};
 use std::collections::BTreeMap;
 
@@ -35,13 +35,9 @@ pub(crate) struct ConflictLog(Mutex<Conflicts>);
 type Conflicts = BTreeMap<Box<[u8]>, (ConflictSide, String)>;
 
 impl ConflictLog {
-    fn lock(&self) -> MutexGuard<'_, Conflicts> {
-        self.0.lock()
-    }
-
     /// Notes a contradiction.
     pub(crate) fn note(&self, zone: Name<'_>, side: ConflictSide, text: impl FnOnce() -> String) {
-        let mut conflicts = self.lock();
+        let mut conflicts = self.0.lock();
         let text = if conflicts.len() < DESCRIBED_MAX {
             text()
         } else {
@@ -52,7 +48,7 @@ impl ConflictLog {
 
     /// Notes that the file and the changes of a zone agree, or that it has no file any more.
     pub(crate) fn forget(&self, zone: Name<'_>) {
-        let mut conflicts = self.lock();
+        let mut conflicts = self.0.lock();
         // Nearly always there is none, and then no name has to be written.
         if !conflicts.is_empty() {
             conflicts.remove(&key(zone));
@@ -62,7 +58,7 @@ impl ConflictLog {
     /// Notes that the file of a zone has all that is served. Where the file is served without the changes, that settles
     /// nothing.
     pub(crate) fn settle_by_file(&self, zone: Name<'_>) {
-        let mut conflicts = self.lock();
+        let mut conflicts = self.0.lock();
         if !conflicts.is_empty()
             && let Some((ConflictSide::Changes, _)) = conflicts.get(&key(zone))
         {
@@ -72,7 +68,7 @@ impl ConflictLog {
 
     pub(crate) fn list(&self) -> FileConflicts {
         let mut list = FileConflicts::default();
-        for (zone, (side, text)) in &*self.lock() {
+        for (zone, (side, text)) in &*self.0.lock() {
             let zones = match side {
                 ConflictSide::Changes => &mut list.with_changes,
                 ConflictSide::File => &mut list.as_file,

@@ -2,7 +2,7 @@
 //!
 //! Written by the thread that loads files, event by event; read by status displays.
 
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use nameward_files::{Fallback, LoadEvent, MissingZones};
 use nameward_wire::Name;
 use std::collections::BTreeMap;
@@ -54,22 +54,18 @@ struct RecordedFaults {
 }
 
 impl FileFaults {
-    fn lock(&self) -> MutexGuard<'_, RecordedFaults> {
-        self.0.lock()
-    }
-
     /// Records a load event.
     pub(super) fn note(&self, event: &LoadEvent<'_>) {
         match event {
             LoadEvent::Served(name, ..) | LoadEvent::Removed(name) => {
-                let mut faults = self.lock();
+                let mut faults = self.0.lock();
                 // Usually there is nothing to remove, and then no name has to be formatted.
                 if !faults.zones.is_empty() {
                     faults.zones.remove(&name.to_string());
                 }
             }
             LoadEvent::Refused(name, diagnostics, fallback) => {
-                let mut faults = self.lock();
+                let mut faults = self.0.lock();
                 let has_room = faults.zones.len() < ERRORS_MAX;
                 let first = diagnostics.first().filter(|_| has_room);
                 let error = first.map(ToString::to_string).unwrap_or_default();
@@ -78,7 +74,7 @@ impl FileFaults {
                 faults.zones.insert(name.to_string(), fault);
             }
             LoadEvent::Problem(text) => {
-                let mut faults = self.lock();
+                let mut faults = self.0.lock();
                 let is_new = faults.problems.iter().all(|problem| problem != text);
                 if is_new && faults.problems.len() < PROBLEMS_MAX {
                     faults.problems.push((*text).to_string());
@@ -90,12 +86,12 @@ impl FileFaults {
 
     /// Starts a scan of all sources, which determines again which of them are unreadable.
     pub(super) fn forget_troubles(&self) {
-        self.lock().problems.clear();
+        self.0.lock().problems.clear();
     }
 
     /// Returns the zones whose files have errors: their number, and the first few by name.
     pub fn zones(&self) -> FaultyZones {
-        let faults = self.lock();
+        let faults = self.0.lock();
         let mut all = FaultyZones::default();
         for (name, (error, has_old_version)) in &faults.zones {
             let kind = match has_old_version {
@@ -115,23 +111,23 @@ impl FileFaults {
 
     /// Returns the first error of a zone's file.
     pub fn error_of(&self, zone: Name<'_>) -> Option<String> {
-        let faults = self.lock();
+        let faults = self.0.lock();
         let (error, _) = faults.zones.get(&zone.to_string())?;
         Some(error.clone()).filter(|error| !error.is_empty())
     }
 
     /// Records the zones that are served although their files are missing.
     pub(super) fn set_missing(&self, missing: Vec<MissingZones>) {
-        self.lock().missing = missing;
+        self.0.lock().missing = missing;
     }
 
     /// Returns the zones that are served although their files are missing, by directory.
     pub fn missing(&self) -> Vec<MissingZones> {
-        self.lock().missing.clone()
+        self.0.lock().missing.clone()
     }
 
     /// Returns the lines about sources that are unusable, in part or completely.
     pub fn problems(&self) -> Vec<String> {
-        self.lock().problems.clone()
+        self.0.lock().problems.clone()
     }
 }

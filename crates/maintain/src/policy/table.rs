@@ -8,7 +8,7 @@ use super::{
     Autoprimary, PolicyFragment, RemoteServer, RolledCookieSecret, SharedApiKey, ZonePolicy,
 };
 use arc_swap::ArcSwap;
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use nameward_dnssec::tsig::{TsigKey, TsigKeys};
 use nameward_wire::{Name, NameBuf};
 use rpds::HashTrieMapSync;
@@ -177,13 +177,13 @@ impl PolicyTable {
     /// Registers a function that is called after every change, one change at a time. It must not change policies
     /// itself.
     pub fn on_change(&self, listener: impl Fn(&PolicyChange<'_>) + Send + Sync + 'static) {
-        let mut sources = self.lock();
+        let mut sources = self.sources.lock();
         sources.listeners.push(Box::new(listener));
     }
 
     /// Replaces everything from a source.
     pub fn set(&self, source: PolicySource, set: PolicySet) {
-        let mut sources = self.lock();
+        let mut sources = self.sources.lock();
         let before = sources.sets.insert(source, set).unwrap_or_default();
         let now = &sources.sets[&source];
         let mut policies = Policies::clone(&self.snapshot.load());
@@ -232,7 +232,7 @@ impl PolicyTable {
         source: PolicySource,
         zones: impl IntoIterator<Item = (NameBuf, Option<Arc<PolicyFragment>>)>,
     ) {
-        let mut sources = self.lock();
+        let mut sources = self.sources.lock();
         let set = sources.sets.entry(source).or_default();
         let mut changed = Vec::new();
         for (zone, part) in zones {
@@ -251,7 +251,7 @@ impl PolicyTable {
 
     /// Sets or removes a source's key with this name.
     pub fn change_key(&self, source: PolicySource, name: Name<'_>, key: Option<Arc<TsigKey>>) {
-        let mut sources = self.lock();
+        let mut sources = self.sources.lock();
         let set = sources.sets.entry(source).or_default();
         set.keys.retain(|known| known.name() != name);
         set.keys.extend(key);
@@ -262,7 +262,7 @@ impl PolicyTable {
 
     /// Replaces the secrets for DNS cookies of a source.
     pub fn change_cookies(&self, source: PolicySource, cookies: Vec<RolledCookieSecret>) {
-        let mut sources = self.lock();
+        let mut sources = self.sources.lock();
         sources.sets.entry(source).or_default().cookies = cookies;
         let mut policies = Policies::clone(&self.snapshot.load());
         policies.cookies = sources.cookies();
@@ -271,7 +271,7 @@ impl PolicyTable {
 
     /// Sets or removes a source's API key with this ID.
     pub fn change_api_key(&self, source: PolicySource, id: &str, key: Option<SharedApiKey>) {
-        let mut sources = self.lock();
+        let mut sources = self.sources.lock();
         let set = sources.sets.entry(source).or_default();
         set.api_keys.retain(|known| known.id != id);
         set.api_keys.extend(key);
@@ -282,7 +282,7 @@ impl PolicyTable {
 
     /// Returns the source of the secrets for DNS cookies, with them; `None` if no source has any.
     pub fn cookies_with_source(&self) -> Option<(PolicySource, Vec<RolledCookieSecret>)> {
-        let sources = self.lock();
+        let sources = self.sources.lock();
         let mut sets = sources.sets.iter();
         let (source, set) = sets.find(|(_, set)| !set.cookies.is_empty())?;
         Some((*source, set.cookies.clone()))
@@ -290,7 +290,7 @@ impl PolicyTable {
 
     /// Returns the keys of all sources, including those that are hidden by an earlier source.
     pub fn keys_by_source(&self) -> Vec<(PolicySource, Arc<TsigKey>)> {
-        let sources = self.lock();
+        let sources = self.sources.lock();
         let of = |(source, set): (&PolicySource, &PolicySet)| {
             let keys = set.keys.iter().cloned();
             let source = *source;
@@ -327,10 +327,6 @@ impl PolicyTable {
             .listeners
             .iter()
             .for_each(|listener| listener(&change));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PolicySources> {
-        self.sources.lock()
     }
 }
 

@@ -8,7 +8,7 @@
 
 use super::super::DatabaseAddress;
 use super::super::log_index::{LogHead, LogIndex};
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -142,13 +142,13 @@ impl OwnCommits {
 
     /// Registers the zones of a transaction that is about to be committed.
     pub(super) fn announce_logged(&self, transaction: LoggedTransaction, zones: Vec<i64>) {
-        self.noted().logged.current = Some((transaction.0, zones));
+        self.noted.lock().logged.current = Some((transaction.0, zones));
     }
 
     /// Registers that the announced transaction was committed.
     pub(super) fn end_logged(&self) {
         let head = self.log_head();
-        let mut noted = self.noted();
+        let mut noted = self.noted.lock();
         let Some((before, zones)) = noted.logged.current.take() else {
             return;
         };
@@ -166,22 +166,18 @@ impl OwnCommits {
 
     /// Registers that the announced transaction was not committed, or that its outcome is unknown.
     pub(super) fn fail_logged(&self) {
-        let logged = &mut self.noted().logged;
+        let logged = &mut self.noted.lock().logged;
         logged.is_uncertain |= logged.current.take().is_some();
     }
 
     /// Returns the zones that this server changed between two heads of the log index; `None` if others may have changed something.
     pub(crate) fn changed_zones(&self, seen: &LogHead, now: &LogHead) -> Option<Vec<i64>> {
-        let logged = &mut self.noted().logged;
+        let logged = &mut self.noted.lock().logged;
         let zones = logged.between(seen, now);
         logged.keep_from(now);
         let is_uncertain = std::mem::take(&mut logged.is_uncertain);
         let zones = zones.filter(|_| !is_uncertain)?;
         Some(zones.into_iter().collect())
-    }
-
-    fn noted(&self) -> MutexGuard<'_, NotedCommits> {
-        self.noted.lock()
     }
 
     /// Records that a watch awaits notifications from now on.
@@ -194,7 +190,7 @@ impl OwnCommits {
         if !self.is_watched.load(Ordering::Relaxed) {
             return;
         }
-        let mut noted = self.noted();
+        let mut noted = self.noted.lock();
         for (zone, _) in changes {
             *noted.unfollowed.entry(*zone).or_default() += 1;
         }
@@ -223,32 +219,37 @@ impl OwnCommits {
 
     /// Records that the follower has received one commit of a zone.
     pub(crate) fn follow(&self, zone: i64) {
-        lessen(&mut self.noted().unfollowed, &zone);
+        lessen(&mut self.noted.lock().unfollowed, &zone);
     }
 
     /// Drops the commits of a zone that were not delivered to the follower.
     pub(crate) fn abandon(&self, zone: i64) {
-        self.noted().unfollowed.remove(&zone);
+        self.noted.lock().unfollowed.remove(&zone);
     }
 
     /// Counts the commits of a zone that the follower has not received yet.
     pub(crate) fn unfollowed(&self, zone: i64) -> usize {
-        self.noted().unfollowed.get(&zone).copied().unwrap_or(0)
+        self.noted
+            .lock()
+            .unfollowed
+            .get(&zone)
+            .copied()
+            .unwrap_or(0)
     }
 
     /// Checks whether a notification belongs to a commit of this server, and expects one less.
     pub(crate) fn claim_notice(&self, zone: i64, session: i32) -> bool {
-        lessen(&mut self.noted().notices, &(zone, session))
+        lessen(&mut self.noted.lock().notices, &(zone, session))
     }
 
     /// Checks whether a row of the table of changes belongs to a commit of this server, and no longer expects it.
     pub(crate) fn claim_transaction(&self, zone: i64, transaction: i64) -> bool {
-        self.noted().transactions.remove(&(zone, transaction))
+        self.noted.lock().transactions.remove(&(zone, transaction))
     }
 
     /// Stops expecting notifications: the connection that would deliver them has ended.
     pub(crate) fn forget_notices(&self) {
-        self.noted().notices.clear();
+        self.noted.lock().notices.clear();
     }
 }
 
@@ -334,7 +335,7 @@ mod tests {
         let own = OwnCommits::new(&DatabaseAddress::Sqlite("none.db".into()));
         let chain = [(1, 2, 10), (2, 3, 11), (4, 5, 12), (5, 6, 13)];
         let add = || {
-            let mut noted = own.noted();
+            let mut noted = own.noted.lock();
             let commits = chain
                 .iter()
                 .map(|(a, b, zone)| commit(&head(*a), head(*b), *zone));

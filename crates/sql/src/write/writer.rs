@@ -3,7 +3,7 @@
 use super::super::connection::ConnectTarget;
 use super::super::dialect::SqlEngine;
 use super::session::Session;
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use tokio::sync::Semaphore;
 
 /// Maximum number of connections that change zones at the same time; further changes wait. SQLite has one writer in any
@@ -31,7 +31,7 @@ impl Default for Writer {
 
 impl Writer {
     pub(super) fn take(&self, target: &ConnectTarget) -> Option<Session> {
-        let mut idle = self.idle();
+        let mut idle = self.idle.lock();
         idle.retain(|session| session.server().is_none_or(|server| target.prefers(server)));
         // If the file was replaced, all of them have the old one, and each is found out when its turn comes.
         std::iter::from_fn(|| idle.pop()).find(|session| !session.is_replaced())
@@ -50,7 +50,7 @@ impl Writer {
             SqlEngine::Sqlite => IDLE_FILES,
             SqlEngine::Postgres | SqlEngine::Mysql => SESSIONS,
         };
-        let mut idle = self.idle();
+        let mut idle = self.idle.lock();
         if idle.len() < most {
             idle.push(session);
         }
@@ -58,10 +58,6 @@ impl Writer {
 
     /// Closes unused connections.
     pub(crate) fn close(&self) {
-        self.idle().clear();
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Session>> {
-        self.idle.lock()
+        self.idle.lock().clear();
     }
 }

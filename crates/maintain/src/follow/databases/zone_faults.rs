@@ -3,7 +3,7 @@
 //!
 //! The database follower records them as it reads zones; the server status contains the totals.
 
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use nameward_wire::{Name, NameBuf};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,14 +54,10 @@ struct RecordedZoneFaults {
 }
 
 impl ZoneFaultLog {
-    fn lock(&self) -> MutexGuard<'_, RecordedZoneFaults> {
-        self.0.lock()
-    }
-
     /// Records the result of reading a zone into memory: the error that keeps its rows from being served, and whether
     /// it lacks its expected signatures.
     pub(super) fn note_read(&self, zone: &[u8], error: Option<String>, is_unsigned: bool) {
-        let mut faults = self.lock();
+        let mut faults = self.0.lock();
         match error {
             Some(error) => {
                 let error = if faults.refused.len() < ERRORS_MAX {
@@ -84,24 +80,24 @@ impl ZoneFaultLog {
 
     /// Removes a zone that the database no longer has.
     pub(super) fn forget(&self, zone: &[u8]) {
-        let mut faults = self.lock();
+        let mut faults = self.0.lock();
         faults.refused.remove(zone);
         faults.unsigned.remove(zone);
     }
 
     /// Replaces the zones that have no SOA.
     pub(super) fn set_without_records(&self, zones: NamedZones) {
-        self.lock().without_records = zones;
+        self.0.lock().without_records = zones;
     }
 
     /// Checks whether a zone without a SOA is known.
     pub(super) fn has_without_records(&self) -> bool {
-        self.lock().without_records.number > 0
+        self.0.lock().without_records.number > 0
     }
 
     /// Adds the faults of this database to those of others.
     pub(super) fn add_to(&self, all: &mut DatabaseZoneFaults) {
-        let faults = self.lock();
+        let faults = self.0.lock();
         for (zone, error) in &faults.refused {
             if all.refused.len() == NAMED_MAX {
                 break;
