@@ -19,7 +19,6 @@ mod memory;
 pub(crate) mod outcome;
 mod pending;
 mod storage;
-mod wait;
 
 use crate::change_feed::LiveChange;
 use crate::contents::contents_of;

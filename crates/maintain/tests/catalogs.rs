@@ -11,6 +11,7 @@ use nameward_maintain::stored_views::StoredViews;
 use nameward_maintain::{
     Commits, Core, Durable, TableWriter, WrittenDone, follow::databases::Databases,
 };
+use nameward_sql::CatalogProperties;
 use nameward_state::{JournalBounds, StateChange, StateError, StateStore};
 use nameward_testkit::wait_until;
 use nameward_wire::{Name, NameBuf};
@@ -214,7 +215,15 @@ fn a_catalog_of_our_own_that_could_not_be_committed_is_made_again() {
 }
 
 fn serve(server: &Server, members: &[(NameBuf, Option<&str>)], serial: u32) {
-    let members = members.iter().map(|(zone, group)| (zone.as_name(), *group));
+    let properties = |group: Option<&str>| CatalogProperties {
+        groups: group.into_iter().map(str::to_owned).collect(),
+        ..CatalogProperties::default()
+    };
+    let members = members.iter();
+    let members: Vec<_> = members
+        .map(|(zone, group)| (zone.as_name(), properties(*group)))
+        .collect();
+    let members = members.iter().map(|(zone, properties)| (*zone, properties));
     let zone = make_catalog(name("consumed.example.").as_name(), members, Serial(serial));
     publish(server, zone.unwrap());
 }

@@ -1,6 +1,8 @@
 //! The way of a change: refused, durable, published, notified, in that order.
 
-use crate::common::{self, BOUNDS, Hosts, build, hosts_of, name, open_store, owner, set_host};
+use crate::common::{
+    self, BOUNDS, CommitAndWait, Hosts, build, hosts_of, name, open_store, owner, set_host,
+};
 use nameward_maintain::{
     CommitError, Commits, CommittedVersion, TableWriter, VersionSource, read_contents,
 };

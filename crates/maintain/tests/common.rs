@@ -1,13 +1,44 @@
 //! Zones of small contents for the tests of this crate.
 
+use nameward_maintain::{CommitError, Commits, CommittedVersion, VersionSource};
 use nameward_state::{JournalBounds, StateError, StateStore};
 use nameward_wire::zonefile::Record;
 use nameward_wire::{NameBuf, Type};
-use nameward_zone::change::{ChangeOrigin, Edit, NewRecord, RrsetData, ZoneChange};
+use nameward_zone::change::{ChangeOrigin, Difference, Edit, NewRecord, RrsetData, ZoneChange};
 use nameward_zone::{SerialRule, Zone, ZoneBuilder};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, UNIX_EPOCH};
+
+type Committed = Result<CommittedVersion, CommitError>;
+
+/// Commits that a test waits for.
+pub trait CommitAndWait {
+    fn change_and_wait(&self, source: VersionSource, change: &ZoneChange) -> Committed;
+    fn difference_and_wait(&self, source: VersionSource, difference: Difference) -> Committed;
+    fn version_and_wait(&self, source: VersionSource, zone: Zone) -> Committed;
+}
+
+impl CommitAndWait for Arc<Commits> {
+    fn change_and_wait(&self, source: VersionSource, change: &ZoneChange) -> Committed {
+        wait(|done| self.change(source, change, done))
+    }
+
+    fn difference_and_wait(&self, source: VersionSource, difference: Difference) -> Committed {
+        wait(|done| self.difference(source, difference, done))
+    }
+
+    fn version_and_wait(&self, source: VersionSource, zone: Zone) -> Committed {
+        wait(|done| self.version(source, zone, done))
+    }
+}
+
+fn wait(begin: impl FnOnce(Box<dyn FnOnce(Committed) + Send>)) -> Committed {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    begin(Box::new(move |result| sender.send(result).unwrap()));
+    receiver.recv().unwrap()
+}
 
 pub const BOUNDS: JournalBounds = JournalBounds {
     octets: 1 << 20,

@@ -4,7 +4,7 @@
 //! at a random moment; then the store is opened and compared with what a zone of that serial must have. The suite does
 //! this a few times; `KILLS=1000 cargo nextest run -p nameward-maintain --test maintain kill::` does it longer.
 
-use crate::common::{self, BOUNDS, Hosts, Random, build, hosts_of, name, set_host};
+use crate::common::{self, BOUNDS, CommitAndWait, Hosts, Random, build, hosts_of, name, set_host};
 use nameward_maintain::{Commits, TableWriter, VersionSource, read_contents};
 use nameward_state::{JournalOrigin, StateChange, StateStore, ZoneStorage};
 use nameward_wire::NameBuf;

@@ -5,7 +5,9 @@
 //! when nothing fails any more, every zone has the last version. A seed that fails is run again alone by
 //! `SEED=n cargo nextest run -p nameward-maintain --test maintain simulation::`.
 
-use crate::common::{BOUNDS, Hosts, Random, TIMES, build, hosts_of, name, open_store, set_host};
+use crate::common::{
+    BOUNDS, CommitAndWait, Hosts, Random, TIMES, build, hosts_of, name, open_store, set_host,
+};
 use nameward_maintain::policy::{PolicyFragment, PolicySource, RemoteServer, ZoneKind, ZonePolicy};
 use nameward_maintain::{
     CommitError, Commits, Durable, Moment, TableWriter, VersionSource, WrittenDone, contents_of,

@@ -84,7 +84,7 @@ async fn measure(backend: SqlBackend, what: &str, count: u32) -> Result<(), Box<
         }
         "zones" => {
             let zones = backend.zones().await?;
-            println!("{} zones in {:?}", zones.zones.len(), started.elapsed());
+            println!("{} zones in {:?}", zones.len(), started.elapsed());
         }
         _ => {
             let prefix = if what == "missing" { "none" } else { "host" };

@@ -249,15 +249,6 @@ pub struct LiveZone {
     pub apex: NameBuf,
 }
 
-/// All zones of a database.
-#[derive(Debug, Default)]
-pub struct ZoneList {
-    /// The usable zones.
-    pub zones: Vec<ZoneRow>,
-    /// The first few unusable rows of `domains`.
-    pub bad: Vec<RowError>,
-}
-
 enum Driver {
     Sqlite(Sqlite),
     Postgres(Postgres),
@@ -450,16 +441,6 @@ impl SqlBackend {
         self.inner.fragments.forget(zone);
         self.inner.ancestors.forget(zone);
         self.inner.keys.forget(zone) + self.inner.metadata.forget(zone)
-    }
-
-    /// Returns the number of zones in the key cache.
-    pub fn key_cache_len(&self) -> usize {
-        self.inner.keys.len()
-    }
-
-    /// Returns the number of zones in the metadata cache.
-    pub fn metadata_cache_len(&self) -> usize {
-        self.inner.metadata.len()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::SqlFuture;
 use super::dialect::Statement;
-use super::{MAX_REPORTED, RowError, SqlBackend, SqlError, ZoneList, ZoneRow, read_zone};
+use super::{MAX_REPORTED, RowError, SqlBackend, SqlError, ZoneRow, read_zone};
 use nameward_wire::Name;
 use nameward_zone::ZoneKind;
 
@@ -159,18 +159,7 @@ impl PieceReader {
 
 impl SqlBackend {
     /// Returns all zones, in arbitrary order.
-    pub fn zones(&self) -> SqlFuture<'_, Result<ZoneList, SqlError>> {
-        Box::pin(async move {
-            let mut packed = self.packed_zones().await?;
-            Ok(ZoneList {
-                bad: std::mem::take(&mut packed.bad),
-                zones: packed.into_rows().collect(),
-            })
-        })
-    }
-
-    /// Returns all zones, for callers that have many.
-    pub fn packed_zones(&self) -> SqlFuture<'_, Result<PackedZones, SqlError>> {
+    pub fn zones(&self) -> SqlFuture<'_, Result<PackedZones, SqlError>> {
         Box::pin(async move {
             let mut list = PackedZones::default();
             self.query(Statement::Zones, None, &[], &mut |row| {

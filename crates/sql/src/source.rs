@@ -79,8 +79,8 @@ impl LiveSource for SqlBackend {
 
     fn cache_sizes(&self) -> CacheSizes {
         CacheSizes {
-            keys: self.key_cache_len(),
-            metadata: self.metadata_cache_len(),
+            keys: self.inner.keys.len(),
+            metadata: self.inner.metadata.len(),
         }
     }
 

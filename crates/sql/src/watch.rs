@@ -59,12 +59,6 @@ const REPEATED: Duration = Duration::from_secs(60);
 const NO_TABLE: Duration = Duration::from_secs(15);
 
 impl SqlBackend {
-    /// Starts to watch for changes, on the current tokio runtime, until the receiver is dropped. Cached data about a
-    /// zone is dropped before its change is reported.
-    pub fn watch(&self) -> mpsc::Receiver<Change> {
-        self.watch_from_now().0
-    }
-
     /// Returns whether changes by others are detected. A database without a notification mechanism does not count as
     /// failed.
     pub fn watch_health(&self) -> Health {
@@ -96,9 +90,10 @@ impl SqlBackend {
         lacks.store(is_missing, Ordering::Relaxed);
     }
 
-    /// Like [`SqlBackend::watch`]. Data read after the second receiver was notified is not older than the watch: it has
-    /// started by then, or could not start yet and will send [`Change::All`] when it does.
-    pub fn watch_from_now(&self) -> (mpsc::Receiver<Change>, oneshot::Receiver<()>) {
+    /// Starts to watch for changes, on the current tokio runtime, until the receiver is dropped. Cached data about a
+    /// zone is dropped before its change is reported. Data read after the second receiver was notified is not older
+    /// than the watch: it has started by then, or could not start yet and will send [`Change::All`] when it does.
+    pub fn watch(&self) -> (mpsc::Receiver<Change>, oneshot::Receiver<()>) {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let (started, has_begun) = oneshot::channel();
         self.inner.own_commits.begin_watch();

@@ -139,8 +139,8 @@ async fn check_contract(backend: &SqlBackend, what: &str) {
         }
     }
     let zones = backend.zones().await.unwrap();
-    assert_eq!(zones.zones.len(), 1);
-    assert_eq!(zones.zones[0].name, name("example.org"));
+    assert_eq!(zones.len(), 1);
+    assert_eq!(zones.rows().next().unwrap().name, name("example.org"));
 }
 
 fn quoted(text: &str) -> String {
@@ -254,7 +254,7 @@ async fn check_cancelled(database: &Database, kind: DatabaseKind) {
 
 async fn check_changes(database: &Database) {
     let backend = backend(&database.url());
-    let mut changes = backend.watch();
+    let mut changes = backend.watch().0;
     let run = |sql: &str| drop(database.run(sql).unwrap());
     until_noticed(&mut changes, Change::Zone(1, None), || {
         run("UPDATE records SET ttl = ttl + 1 WHERE name = 'svc.example.org' AND type = 'A'");

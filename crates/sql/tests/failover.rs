@@ -86,20 +86,20 @@ fn check_silent(kind: DatabaseKind) {
     let url = with_host(&database, Some(silent.address), None);
     block_on(async {
         let backend = backend(&url);
-        assert_eq!(backend.zones().await.unwrap().zones.len(), 0);
+        assert_eq!(backend.zones().await.unwrap().len(), 0);
         assert_eq!(silent.connections(), 1);
         backend.create_zone(&zone("one.test")).await.unwrap();
-        assert_eq!(backend.zones().await.unwrap().zones.len(), 1);
+        assert_eq!(backend.zones().await.unwrap().len(), 1);
         assert_eq!(silent.connections(), 1, "the good host is asked first");
         // From now on each host is probed, and the silent one is reported.
-        let mut changes = backend.watch();
+        let mut changes = backend.watch().0;
         until_noticed(&mut changes, Change::Zone(9, None), || {
             let sql = "INSERT INTO domains (id, name, type) VALUES (9, 'nine.test', 'NATIVE')";
             let again = "DELETE FROM domains WHERE id = 9";
             database.run(&format!("{again}; {sql};")).unwrap();
         })
         .await;
-        assert_eq!(backend.zones().await.unwrap().zones.len(), 2);
+        assert_eq!(backend.zones().await.unwrap().len(), 2);
         let failed = || {
             let failed = backend.failed_servers().into_iter();
             failed.map(|one| one.server).collect::<Vec<_>>()
@@ -131,7 +131,7 @@ fn a_notice_connection_whose_peer_falls_silent_is_a_failure_and_is_replaced() {
         let mut options = SqlOptions::for_tests(DatabaseAddress::parse(&database.url()).unwrap());
         options.timeout = Duration::from_millis(500);
         let backend = SqlBackend::new(options).unwrap();
-        let (mut changes, begun) = backend.watch_from_now();
+        let (mut changes, begun) = backend.watch();
         begun.await.unwrap();
         assert!(backend.watch_health().is_up, "{:?}", backend.watch_health());
         database.pause();
@@ -158,7 +158,7 @@ fn everything_counts_as_changed_after_a_gap_in_notifications() {
     database.run("DROP TABLE nameward_changes").unwrap();
     block_on(async {
         let backend = backend(&database.url());
-        let (mut changes, begun) = backend.watch_from_now();
+        let (mut changes, begun) = backend.watch();
         begun.await.unwrap();
         database.kill();
         wait("the loss is noticed", || !backend.watch_health().is_up).await;
@@ -187,12 +187,12 @@ fn changes_and_notices_move_to_a_standby_that_is_promoted() {
     let url = with_host(&primary, Some(standby.address()), None);
     block_on(async {
         let backend = backend(&url);
-        let mut changes = backend.watch();
+        let mut changes = backend.watch().0;
         for number in 0..3 {
             let zone = zone(&format!("z{number}.test"));
             backend.create_zone(&zone).await.unwrap();
             // Reads go to the server that takes changes: they see each at once.
-            let listed = backend.zones().await.unwrap().zones;
+            let listed = backend.zones().await.unwrap();
             assert_eq!(listed.len(), number + 1);
         }
         wait("the standby has all", || count(&standby) == "3").await;
@@ -202,7 +202,7 @@ fn changes_and_notices_move_to_a_standby_that_is_promoted() {
             matches!(refused, WriteError::Sql(SqlError::ReadOnly(_))),
             "{refused}"
         );
-        assert_eq!(backend.zones().await.unwrap().zones.len(), 3, "still read");
+        assert_eq!(backend.zones().await.unwrap().len(), 3, "still read");
         standby.run("SELECT pg_promote()").unwrap();
         backend.create_zone(&zone("late.test")).await.unwrap();
         assert_eq!(count(&standby), "4");
@@ -248,7 +248,7 @@ fn a_switch_over_of_mariadb_fails_no_change() {
             ("2", "10")
         );
         // Reads follow.
-        assert_eq!(both.zones().await.unwrap().zones.len(), 10);
+        assert_eq!(both.zones().await.unwrap().len(), 10);
         let refused = one.create_zone(&zone("two.test")).await.unwrap_err();
         assert!(
             matches!(refused, WriteError::Sql(SqlError::ReadOnly(_))),

@@ -121,8 +121,9 @@ fn a_database_filled_by_pdnsutil_is_served_unchanged() {
     let backend = SqlBackend::new(SqlOptions::for_tests(address)).unwrap();
     block_on(async {
         let zones = backend.zones().await.unwrap();
+        let zones: Vec<_> = zones.rows().collect();
         let kind = |wanted: &str| {
-            let zone = zones.zones.iter().find(|zone| zone.name == name(wanted));
+            let zone = zones.iter().find(|zone| zone.name == name(wanted));
             zone.map(|zone| (zone.kind, zone.primaries.as_deref()))
         };
         assert_eq!(
@@ -138,7 +139,6 @@ fn a_database_filled_by_pdnsutil_is_served_unchanged() {
             Some((nameward_zone::ZoneKind::Secondary, Some("192.0.2.53")))
         );
         let row = zones
-            .zones
             .iter()
             .find(|zone| zone.name == name("example.org"))
             .unwrap();

@@ -94,7 +94,7 @@ fn a_database_that_is_not_there_is_tried_again() {
     ));
     assert!(!backend.health().is_up);
     block_on(db::init(&DatabaseAddress::Sqlite(path))).unwrap();
-    assert!(block_on(backend.zones()).unwrap().zones.is_empty());
+    assert!(block_on(backend.zones()).unwrap().is_empty());
     assert!(backend.health().is_up);
 }
 
@@ -104,7 +104,7 @@ fn changes_are_noticed_with_their_zone_and_without_triggers_as_one() {
     let backend = fixture.backend();
     let connection = fixture.connection();
     block_on(async {
-        let mut changes = backend.watch();
+        let mut changes = backend.watch().0;
         let run = |sql: &str| connection.execute_batch(sql).unwrap();
         until_noticed(&mut changes, Change::Zone(1, None), || {
             run("UPDATE records SET content = '192.0.2.3' WHERE name = 'www.example.org'");
@@ -137,7 +137,10 @@ fn a_file_that_replaces_the_database_is_used() {
     let fixture = SqliteFixture::new("example.org", &zone_rows());
     let other = SqliteFixture::new("other.test", &[]);
     let backend = fixture.backend();
-    let apex = || block_on(backend.zones()).unwrap().zones[0].name;
+    let apex = || {
+        let zones = block_on(backend.zones()).unwrap();
+        zones.rows().next().unwrap().name
+    };
     assert_eq!(apex(), name("example.org"));
     // All of it must be in the one file that is moved.
     other
@@ -150,7 +153,7 @@ fn a_file_that_replaces_the_database_is_used() {
         unreachable!()
     };
     block_on(async {
-        let mut changes = backend.watch();
+        let mut changes = backend.watch().0;
         let run = |sql: &str| fixture.connection().execute_batch(sql).unwrap();
         // Shows that the watch has begun.
         until_noticed(&mut changes, Change::Zone(1, None), || {

@@ -6,7 +6,6 @@ use nameward_sql::CatalogProperties;
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::{Serial, Zone, ZoneBuilder};
-use std::borrow::Cow;
 
 /// TTL of all records: only secondaries query them (RFC 9432 section 4.1).
 const TTL: u32 = 0;
@@ -16,27 +15,10 @@ const TIMES: [u32; 4] = [3600, 600, 2_147_483_646, 0];
 /// RFC 9432 section 4.1: a catalog needs an NS record, and the name for "no server" is "invalid.".
 const NO_SERVER: &[u8] = b"\x07invalid\0";
 
-/// Builds the catalog zone of some members, each with its group; `None` if a name in it gets too long.
+/// Builds the catalog zone of some members, each with its properties; `None` if a name in it gets too long.
 pub fn make_catalog<'m>(
     catalog: Name<'_>,
-    members: impl IntoIterator<Item = (Name<'m>, Option<&'m str>)>,
-    serial: Serial,
-) -> Option<Zone> {
-    let with_group = |(member, group): (Name<'m>, Option<&'m str>)| {
-        let groups = group.into_iter().map(str::to_owned).collect();
-        let properties = CatalogProperties {
-            groups,
-            ..CatalogProperties::default()
-        };
-        (member, Cow::Owned(properties))
-    };
-    make_with_properties(catalog, members.into_iter().map(with_group), serial)
-}
-
-/// Builds the catalog zone of some members, each with its properties; `None` if a name in it gets too long.
-pub(super) fn make_with_properties<'m>(
-    catalog: Name<'_>,
-    members: impl IntoIterator<Item = (Name<'m>, Cow<'m, CatalogProperties>)>,
+    members: impl IntoIterator<Item = (Name<'m>, &'m CatalogProperties)>,
     serial: Serial,
 ) -> Option<Zone> {
     let mut builder = ZoneBuilder::new(catalog);

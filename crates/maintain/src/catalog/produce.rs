@@ -1,7 +1,7 @@
 //! Produced catalogs: built from the zones configured as members, committed, and withdrawn.
 
 use super::follow::{CatalogFollower, ProducedMembers};
-use super::make::make_with_properties;
+use super::make::make_catalog;
 use crate::commit::VersionSource;
 use crate::leases::LeaseTask;
 use crate::policy::{CONFIGURED_RANK, PolicySource};
@@ -11,7 +11,6 @@ use nameward_base::time::now_seconds_32;
 use nameward_state::{JournalOrigin, StateChange, StateError, StateStore, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{Serial, TableChange, Zone};
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,12 +48,10 @@ impl CatalogFollower {
             }
         };
         let make = |serial| {
-            let member =
-                |(zone, properties)| (Name::from_valid_wire(zone), Cow::Borrowed(properties));
-            let members = members
-                .iter()
-                .map(|(zone, properties)| member((zone, properties)));
-            make_with_properties(name, members, serial)
+            let members = members.iter();
+            let members =
+                members.map(|(zone, properties)| (Name::from_valid_wire(zone), properties));
+            make_catalog(name, members, serial)
         };
         let is_same = |before: &Arc<Zone>| {
             let same = make(before.serial());

@@ -2,6 +2,7 @@
 
 use super::owners::{Catalogs, IgnoredMember, Ownership};
 use super::*;
+use nameward_sql::CatalogProperties;
 use nameward_wire::zonefile::{Options, parse_bytes};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{Serial, Zone, ZoneBuilder};
@@ -93,9 +94,13 @@ fn a_broken_catalog_is_not_read_in_any_part() {
 #[test]
 fn a_catalog_that_is_made_is_read_as_it_was_meant() {
     let names: Vec<NameBuf> = (0..1000).map(|n| name(&format!("z{n}.example."))).collect();
+    let [even, odd] = [vec!["even".to_owned()], Vec::new()].map(|groups| CatalogProperties {
+        groups,
+        ..CatalogProperties::default()
+    });
     let members = names.iter().enumerate().map(|(n, zone)| {
-        let group = (n % 2 == 0).then_some("even");
-        (zone.as_name(), group)
+        let properties = if n % 2 == 0 { &even } else { &odd };
+        (zone.as_name(), properties)
     });
     let made = make_catalog(name("catz.example.").as_name(), members.clone(), Serial(5)).unwrap();
     assert_eq!(made.serial(), Serial(5));
@@ -104,7 +109,7 @@ fn a_catalog_that_is_made_is_read_as_it_was_meant() {
     assert_eq!(read.members[&wire("z2.example.")].groups, ["even"]);
     assert!(read.members[&wire("z3.example.")].groups.is_empty());
     // Labels only depend on the name: another member changes no other.
-    let more = members.chain([(Name::from_valid_wire(b"\x03new\0"), None)]);
+    let more = members.chain([(Name::from_valid_wire(b"\x03new\0"), &odd)]);
     let again = make_catalog(name("catz.example.").as_name(), more, Serial(6)).unwrap();
     let again = read_catalog(&again).unwrap();
     assert!(

@@ -142,19 +142,6 @@ pub struct ClientIdentity {
 }
 
 impl PeerTls {
-    /// An encrypted connection to a server that is not verified.
-    pub fn opportunistic(transport: PeerTransport) -> Self {
-        PeerTls {
-            transport,
-            authentication: PeerAuthentication::Opportunistic,
-            name: None,
-            authorities: None,
-            pins: Vec::new(),
-            identity: None,
-            alpn: AlpnRule::Required,
-        }
-    }
-
     /// Checks whether messages are sent over QUIC.
     pub fn is_quic(&self) -> bool {
         self.transport == PeerTransport::Quic
@@ -188,7 +175,17 @@ mod tests {
     #[test]
     fn a_server_named_by_address_has_the_settings_configured_for_it() {
         let plain = |address: &str| RemoteServer::plain(address.parse().unwrap());
-        let tls = |transport| Some(Arc::new(PeerTls::opportunistic(transport)));
+        let tls = |transport| {
+            Some(Arc::new(PeerTls {
+                transport,
+                authentication: PeerAuthentication::Opportunistic,
+                name: None,
+                authorities: None,
+                pins: Vec::new(),
+                identity: None,
+                alpn: AlpnRule::Required,
+            }))
+        };
         let key: NameBuf = "k.example.".parse().unwrap();
         let one = RemoteServer {
             key: Some(key),

@@ -9,7 +9,7 @@ pub use declared::{DeclaredSettings, DeclaredZone};
 
 use declared::ZONES;
 use nameward_base::secret::Secret;
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 
 use super::{
     PolicyFragment, PolicySet, PolicySource, PolicyTable, RemoteServer, RolledCookieSecret,
@@ -129,14 +129,14 @@ impl StoredPolicies {
         &self,
         templates: HashMap<String, PolicyFragment>,
     ) -> Result<(), StoredPolicyError> {
-        let mut own = self.lock();
+        let mut own = self.templates.lock();
         *own = templates;
         self.publish(&own)
     }
 
     /// Checks whether the configuration has a template of this name.
     pub fn has_template(&self, name: &str) -> bool {
-        self.lock().contains_key(name)
+        self.templates.lock().contains_key(name)
     }
 
     /// Reads the settings of a zone that is declared here, by a command or an autoprimary.
@@ -166,7 +166,7 @@ impl StoredPolicies {
         settings: &DeclaredSettings,
         mut changes: Vec<StateChange>,
     ) -> Result<(), StoredPolicyError> {
-        let templates = self.lock();
+        let templates = self.templates.lock();
         let name = wire(zone);
         // The declaration replaces the one made by an autoprimary.
         let forget = StateChange::RemoveItem {
@@ -189,7 +189,7 @@ impl StoredPolicies {
     /// Deletes a zone declaration; false if there was none.
     pub fn remove_zone(&self, zone: Name<'_>) -> Result<bool, StoredPolicyError> {
         let is_there = self.zone(zone)?.is_some();
-        let _changing = self.lock();
+        let _changing = self.templates.lock();
         let name = wire(zone);
         let forget = [ZONES, SECONDARIES].map(|kind| StateChange::RemoveItem {
             kind,
@@ -209,7 +209,7 @@ impl StoredPolicies {
 
     /// Stores a key; returns the one of this name that it replaces.
     pub fn set_key(&self, key: &StoredKeyRow) -> Result<Option<StoredKeyRow>, StoredPolicyError> {
-        let templates = self.lock();
+        let templates = self.templates.lock();
         let store = self.store()?;
         let name = wire(key.name.as_name());
         let before = store.item(KEYS, &name)?;
@@ -227,7 +227,13 @@ impl StoredPolicies {
 
     /// Deletes a key; false if there was none.
     pub fn remove_key(&self, key: Name<'_>) -> Result<bool, StoredPolicyError> {
-        self.remove(KEYS, key)
+        let templates = self.templates.lock();
+        let store = self.store()?;
+        let (kind, name) = (KEYS, wire(key));
+        let is_there = store.item(kind, &name)?.is_some();
+        store.write(vec![StateChange::RemoveItem { kind, name }])?;
+        self.publish(&templates)?;
+        Ok(is_there)
     }
 
     /// Stores a secret for DNS cookies, and deletes those that no longer verify any.
@@ -236,7 +242,7 @@ impl StoredPolicies {
         new: &RolledCookieSecret,
         old: &[RolledCookieSecret],
     ) -> Result<(), StoredPolicyError> {
-        let templates = self.lock();
+        let templates = self.templates.lock();
         let kind = COOKIES;
         let remove = old.iter().map(|secret| StateChange::RemoveItem {
             kind,
@@ -259,7 +265,7 @@ impl StoredPolicies {
 
     /// Stores a secondary.
     pub fn set_secondary(&self, secondary: &AutoprimarySecondary) -> Result<(), StoredPolicyError> {
-        let templates = self.lock();
+        let templates = self.templates.lock();
         let address = secondary.primary.to_string();
         let key = secondary.key.map(|key| wire(key.as_name()));
         let form = match key {
@@ -279,21 +285,6 @@ impl StoredPolicies {
             value: value.into(),
         }])?;
         self.publish(&templates)
-    }
-
-    /// Deletes a secondary; false if there was none.
-    pub fn remove_secondary(&self, zone: Name<'_>) -> Result<bool, StoredPolicyError> {
-        self.remove(SECONDARIES, zone)
-    }
-
-    fn remove(&self, kind: &'static str, name: Name<'_>) -> Result<bool, StoredPolicyError> {
-        let templates = self.lock();
-        let store = self.store()?;
-        let name = wire(name);
-        let is_there = store.item(kind, &name)?.is_some();
-        store.write(vec![StateChange::RemoveItem { kind, name }])?;
-        self.publish(&templates)?;
-        Ok(is_there)
     }
 
     fn publish(&self, templates: &Templates) -> Result<(), StoredPolicyError> {
@@ -350,10 +341,6 @@ impl StoredPolicies {
 
     fn store(&self) -> Result<&StateStore, StoredPolicyError> {
         self.store.as_ref().ok_or(StoredPolicyError::NoStore)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Templates> {
-        self.templates.lock()
     }
 }
 

@@ -220,7 +220,7 @@ impl StoredZones {
             let listed =
                 listed.map_err(|error| OperationError::backend(format!("{address}: {error}")))?;
             let mut set = PolicySet::default();
-            for row in &listed.zones {
+            for row in listed.rows() {
                 if matches!(row.kind, ZoneKind::Producer | ZoneKind::Consumer) {
                     let part = Arc::new(PolicyFragment::closed(row.kind));
                     set.set_zone(row.name.as_name(), part);
@@ -319,7 +319,7 @@ impl StoredZones {
         if found.ranks.len() >= LOOKED_UP_MAX {
             for (rank, _, backend) in &self.databases {
                 let listed = self.runtime.block_on(backend.zones()).unwrap_or_default();
-                for row in listed.zones {
+                for row in listed.into_rows() {
                     found.ranks.entry(row.name).or_insert(Some(*rank));
                 }
             }

@@ -122,14 +122,23 @@ fn role_of(server: &RemoteServer, policies: &Policies) -> Option<PeerRole> {
 mod tests {
     use super::*;
     use nameward_maintain::policy::{
-        PeerTls, PeerTransport, PolicyFragment, PolicySet, PolicySource, PolicyTable,
+        AlpnRule, PeerAuthentication, PeerTls, PeerTransport, PolicyFragment, PolicySet,
+        PolicySource, PolicyTable,
     };
     use nameward_wire::NameBuf;
     use std::sync::Arc;
 
     fn server(address: &str) -> RemoteServer {
         RemoteServer {
-            tls: Some(Arc::new(PeerTls::opportunistic(PeerTransport::Tls))),
+            tls: Some(Arc::new(PeerTls {
+                transport: PeerTransport::Tls,
+                authentication: PeerAuthentication::Opportunistic,
+                name: None,
+                authorities: None,
+                pins: Vec::new(),
+                identity: None,
+                alpn: AlpnRule::Required,
+            })),
             ..RemoteServer::plain(address.parse().unwrap())
         }
     }

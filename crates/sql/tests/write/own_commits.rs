@@ -65,7 +65,7 @@ async fn commit(backend: &SqlBackend, client: usize, number: u32) {
 
 /// Waits for the first change that the watch reports, which shows that it has begun.
 async fn watch_begun(backend: &SqlBackend) -> tokio::sync::mpsc::Receiver<Change> {
-    let (changes, has_begun) = backend.watch_from_now();
+    let (changes, has_begun) = backend.watch();
     has_begun.await.unwrap();
     changes
 }

@@ -76,7 +76,7 @@ impl Operations {
         for database in &self.databases {
             let listed = self.runtime.block_on(database.backend.zones());
             let listed = listed.map_err(|error| database.error(&WriteError::Sql(error)))?;
-            let own = listed.zones.iter().filter(|zone| is_made_here(zone.kind));
+            let own = listed.rows().filter(|zone| is_made_here(zone.kind));
             own.for_each(|zone| note(zone.name));
         }
         let policies = self.policies.load();

@@ -128,7 +128,7 @@ impl DatabaseFollower {
 
     /// Follows the database until its watch ends.
     pub(super) async fn run(&mut self) {
-        let (mut changes, has_started) = self.backend.watch_from_now();
+        let (mut changes, has_started) = self.backend.watch();
         let mut result = self.read_first_list(has_started).await;
         let mut back_off = BACK_OFF;
         loop {

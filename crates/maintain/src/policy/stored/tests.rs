@@ -59,7 +59,7 @@ fn keys_and_secondaries_are_there_again_after_a_restart() {
             .unwrap()
     );
     assert!(!kept.remove_key(Name::ROOT).unwrap());
-    assert!(kept.remove_secondary(zone).unwrap());
+    assert!(kept.remove_zone(zone).unwrap());
     let policies = table.load();
     assert!(policies.keys().is_empty() && policies.own(zone).is_none());
 }

@@ -44,7 +44,7 @@ impl ListedZones {
             ServedFrom::Memory => backend.zone_versions().await?,
             ServedFrom::Lookups => HashMap::new(),
         };
-        let list = backend.packed_zones().await?;
+        let list = backend.zones().await?;
         let settings = StoredSettings::read(backend).await;
         Ok(ListedZones {
             moves,
