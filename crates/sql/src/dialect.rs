@@ -4,8 +4,18 @@
 //! statistics would use the zone index and read a whole zone for one name. The few rows of other zones with the same
 //! name (a child apex) are filtered out here.
 
-pub use super::engine::SqlEngine;
 use super::schema::{NEWEST_ON_STANDBY, OLDEST_IN_PROGRESS};
+
+/// A database engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SqlEngine {
+    /// SQLite.
+    Sqlite,
+    /// PostgreSQL and compatible servers.
+    Postgres,
+    /// MySQL and MariaDB.
+    Mysql,
+}
 
 /// List sizes of lookup statements; lists are padded to the next size, so that few statements are prepared. Each
 /// padding entry costs a tenth of a name. PostgreSQL takes an array of any length.
@@ -102,6 +112,14 @@ pub(crate) fn text(engine: SqlEngine, column: &str) -> String {
     }
 }
 
+/// Returns a text column as it is stored: the character set of the connection must not change it.
+pub(crate) fn octets(engine: SqlEngine, column: &str) -> String {
+    match engine {
+        SqlEngine::Mysql => format!("CAST({column} AS BINARY)"),
+        _ => text(engine, column),
+    }
+}
+
 /// Returns the name at the apex of the zone `d`: its name without a variant.
 pub(crate) fn apex_name(engine: SqlEngine) -> &'static str {
     match engine {
@@ -115,18 +133,13 @@ pub(crate) fn apex_name(engine: SqlEngine) -> &'static str {
 
 /// Returns the columns of a record: id, name, type, ttl, prio, content.
 pub(crate) fn record_columns(engine: SqlEngine) -> String {
-    let content = match engine {
-        // As stored: the character set of the connection must not change it.
-        SqlEngine::Mysql => "CAST(content AS BINARY)".to_owned(),
-        _ => text(engine, "content"),
-    };
     [
         int(engine, "id"),
         text(engine, "name"),
         text(engine, "type"),
         int(engine, "ttl"),
         int(engine, "prio"),
-        content,
+        octets(engine, "content"),
     ]
     .join(", ")
 }
@@ -208,17 +221,12 @@ impl Statement {
     }
 
     /// The statements that take a list.
-    pub(crate) const LISTED: [Statement; 4] = [
+    const LISTED: [Statement; 4] = [
         Statement::Lookup,
         Statement::Keys,
         Statement::Metadata,
         Statement::RowsOfZones,
     ];
-
-    /// Returns the texts of the statements that take a list, for each of [`NAME_COUNTS`].
-    pub(crate) fn lists(engine: SqlEngine) -> [[String; NAME_COUNTS.len()]; 4] {
-        Self::LISTED.map(|statement| NAME_COUNTS.map(|count| statement.sql(engine, count)))
-    }
 
     /// Returns its index among the statements that take a list.
     pub(crate) fn list_index(self) -> Option<usize> {
@@ -305,6 +313,35 @@ impl Statement {
             ),
             Statement::LastChange => last_change(engine),
             Statement::DataVersion => "PRAGMA data_version".to_owned(),
+        }
+    }
+}
+
+/// The texts of all statements for an engine without arrays.
+pub(crate) struct StatementTexts {
+    statements: [String; STATEMENTS],
+    /// The statements that take a list, for each of [`NAME_COUNTS`].
+    lists: [[String; NAME_COUNTS.len()]; Statement::LISTED.len()],
+}
+
+impl StatementTexts {
+    pub(crate) fn new(engine: SqlEngine) -> Self {
+        let list = |statement: Statement| NAME_COUNTS.map(|count| statement.sql(engine, count));
+        StatementTexts {
+            statements: Statement::ALL.map(|statement| statement.sql(engine, 1)),
+            lists: Statement::LISTED.map(list),
+        }
+    }
+
+    /// Returns the text of a statement for this many names, and the number of names that it takes: 0 if it takes no list.
+    #[inline]
+    pub(crate) fn find(&self, statement: Statement, names: usize) -> (&str, usize) {
+        match statement.list_index() {
+            Some(list) => {
+                let size = NAME_COUNTS.partition_point(|&count| count < names);
+                (&self.lists[list][size], NAME_COUNTS[size])
+            }
+            None => (&self.statements[statement as usize], 0),
         }
     }
 }

@@ -22,7 +22,6 @@ mod connection;
 pub mod db;
 mod dialect;
 mod empty_nonterminals;
-mod engine;
 mod error;
 mod fragment;
 mod health;

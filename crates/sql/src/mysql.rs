@@ -3,7 +3,7 @@
 //! Among several servers, one that accepts changes is preferred: a replica lags behind.
 
 use super::back_off::BackOff;
-use super::dialect::{NAME_COUNTS, STATEMENTS, SqlEngine, Statement};
+use super::dialect::{SqlEngine, Statement, StatementTexts};
 use super::error::SqlError;
 use super::hosts::{Hosts, ListedHost, OpenConnection, Server, Suitable};
 use super::row::Cells;
@@ -33,9 +33,7 @@ pub(crate) struct Mysql {
     seat_count: usize,
     timeout: Duration,
     back_off: Mutex<BackOff>,
-    statements: [String; STATEMENTS],
-    /// The statements that take a list, for each of [`NAME_COUNTS`].
-    lists: [[String; NAME_COUNTS.len()]; Statement::LISTED.len()],
+    statements: StatementTexts,
 }
 
 /// Makes statements on a table that is being altered fail before clients give up. In seconds; 1 is the minimum.
@@ -232,8 +230,7 @@ impl Mysql {
             seat_count: most,
             timeout,
             back_off: Mutex::default(),
-            statements: Statement::ALL.map(|statement| statement.sql(SqlEngine::Mysql, 1)),
-            lists: Statement::lists(SqlEngine::Mysql),
+            statements: StatementTexts::new(SqlEngine::Mysql),
         }
     }
 
@@ -395,12 +392,7 @@ impl Mysql {
         names: &[&str],
         each: &mut (dyn FnMut(&dyn Cells) -> Result<(), SqlError> + Send),
     ) -> Result<(), SqlError> {
-        let (sql, filled) = if let Some(list) = statement.list_index() {
-            let size = NAME_COUNTS.partition_point(|&count| count < names.len());
-            (&self.lists[list][size], NAME_COUNTS[size])
-        } else {
-            (&self.statements[statement as usize], 0)
-        };
+        let (sql, filled) = self.statements.find(statement, names.len());
         let mut values: Vec<Value> = zone.map(Value::Int).into_iter().collect();
         // Padding entries repeat the last name.
         values.extend((0..filled).map(|i| {
@@ -411,9 +403,7 @@ impl Mysql {
             0 => Params::Empty,
             _ => Params::Positional(values),
         };
-        let mut rows = self
-            .within(connection.exec_iter(sql.as_str(), parameters))
-            .await?;
+        let mut rows = self.within(connection.exec_iter(sql, parameters)).await?;
         while let Some(row) = self.within(rows.next()).await? {
             each(&row)?;
         }

@@ -5,7 +5,7 @@
 //! server which zone changed, regardless of who changed it; a table of leases, for work that one server does for all; and
 //! tables of results of health checks, which servers share.
 
-use super::engine::SqlEngine;
+use super::dialect::SqlEngine;
 
 /// The kind of data in a column.
 #[derive(Clone, Copy)]

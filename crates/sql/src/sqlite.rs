@@ -6,7 +6,7 @@
 
 use super::SqlOptions;
 use super::connection::keep_plans;
-use super::dialect::{NAME_COUNTS, STATEMENTS, SqlEngine, Statement};
+use super::dialect::{SqlEngine, Statement, StatementTexts};
 use super::error::SqlError;
 use super::row::Cells;
 use nameward_base::sync::{Mutex, MutexGuard};
@@ -42,9 +42,7 @@ pub(crate) struct Sqlite {
     cache_kib: usize,
     connections: Box<[Mutex<Option<SqliteSession>>]>,
     next: AtomicUsize,
-    statements: [String; STATEMENTS],
-    /// The statements that take a list, for each of [`NAME_COUNTS`].
-    lists: [[String; NAME_COUNTS.len()]; Statement::LISTED.len()],
+    statements: StatementTexts,
 }
 
 impl Sqlite {
@@ -56,8 +54,7 @@ impl Sqlite {
             cache_kib: (options.page_cache_kib / connections).max(CACHE_KIB_MIN),
             connections: (0..connections).map(|_| Mutex::default()).collect(),
             next: AtomicUsize::new(0),
-            statements: Statement::ALL.map(|statement| statement.sql(SqlEngine::Sqlite, 1)),
-            lists: Statement::lists(SqlEngine::Sqlite),
+            statements: StatementTexts::new(SqlEngine::Sqlite),
         }
     }
 
@@ -150,12 +147,7 @@ impl Sqlite {
         names: &[&str],
         each: &mut dyn FnMut(&dyn Cells) -> Result<(), SqlError>,
     ) -> Result<(), SqlError> {
-        let (sql, filled) = if let Some(list) = statement.list_index() {
-            let size = NAME_COUNTS.partition_point(|&count| count < names.len());
-            (&self.lists[list][size], NAME_COUNTS[size])
-        } else {
-            (&self.statements[statement as usize], 0)
-        };
+        let (sql, filled) = self.statements.find(statement, names.len());
         let fail = |error: rusqlite::Error| self.error(&error);
         let mut prepared = connection.prepare_cached(sql).map_err(fail)?;
         let mut parameter = 0;
