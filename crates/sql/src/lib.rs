@@ -459,9 +459,8 @@ fn read_zone(row: &dyn Cells) -> Result<ZoneRow, RowError> {
         return Err(bad(format!("{reason} '{}'", shown(kind))));
     };
     let text = |column| {
-        row.text(column)
-            .filter(|text| !text.is_empty())
-            .map(|text| String::from_utf8_lossy(text).into())
+        let text = row.string(column).filter(|text| !text.is_empty())?;
+        Some(text.into_boxed_str())
     };
     Ok(ZoneRow {
         id,

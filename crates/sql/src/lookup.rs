@@ -11,7 +11,7 @@ use super::dialect::{MAX_NAMES, MAX_ROWS, Statement};
 use super::empty_nonterminals::{AncestorSet, ChainFound};
 use super::error::SqlError;
 use super::fragment::{Gathering, KnownZone};
-use super::row::{read_name, write_name};
+use super::row::{name_text, read_name};
 use super::signing_data::SigningData;
 use super::{LiveZone, SqlBackend};
 use nameward_wire::{Name, NameBuf};
@@ -474,10 +474,9 @@ impl NameList {
             return;
         }
         // Returned by a collation that ignores case, or more.
-        let (mut name, mut written) = (NameBuf::root(), String::new());
+        let mut name = NameBuf::root();
         if read_name(text, &mut name).is_ok() {
-            write_name(name.as_name(), &mut written);
-            self.with_name(written.as_bytes(), &mut each);
+            self.with_name(name_text(name.as_name()).as_bytes(), &mut each);
         }
     }
 

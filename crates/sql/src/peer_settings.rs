@@ -84,8 +84,7 @@ impl SqlBackend {
                 if let (Some(kind), Some(zone)) = (kind, row.int(3)) {
                     let of = items.entry(zone).or_default();
                     if of.len() < MAX_ITEMS {
-                        let content = String::from_utf8_lossy(row.text(2).unwrap_or_default());
-                        let content = content.into();
+                        let content = row.string(2).unwrap_or_default().into();
                         of.push(SettingItem { kind, content });
                     }
                 }
@@ -113,12 +112,10 @@ impl SqlBackend {
                 if keys.len() < MAX_ROWS
                     && read_name(row.text(0).unwrap_or_default(), &mut name).is_ok()
                 {
-                    let text =
-                        |column| String::from_utf8_lossy(row.text(column).unwrap_or_default());
                     keys.push(StoredTsigKey {
                         name,
-                        algorithm: text(1).into(),
-                        secret: text(2).into_owned().into(),
+                        algorithm: row.string(1).unwrap_or_default(),
+                        secret: row.string(2).unwrap_or_default().into(),
                     });
                 }
                 Ok(())
@@ -136,11 +133,10 @@ impl SqlBackend {
         Box::pin(async move {
             let mut found = Vec::new();
             let mut take = |row: &dyn Cells| {
-                let text = |column| String::from_utf8_lossy(row.text(column).unwrap_or_default());
                 let mut name_server = NameBuf::root();
                 let has_name = read_name(row.text(1).unwrap_or_default(), &mut name_server).is_ok();
                 // The column type in PostgreSQL is INET, which is printed with a prefix length.
-                let address = text(0);
+                let address = row.string(0).unwrap_or_default();
                 let address = address.split('/').next().unwrap_or_default().trim();
                 let without_port = || Some(SocketAddr::new(address.parse().ok()?, PORT));
                 if let Some(address) = address.parse().ok().or_else(without_port)
@@ -150,7 +146,7 @@ impl SqlBackend {
                     found.push(StoredAutoprimary {
                         address,
                         name_server,
-                        account: text(2).into(),
+                        account: row.string(2).unwrap_or_default(),
                     });
                 }
                 Ok(())

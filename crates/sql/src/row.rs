@@ -35,6 +35,12 @@ pub(crate) enum RowFault {
 pub(crate) trait Cells {
     fn int(&self, column: usize) -> Option<i64>;
     fn text(&self, column: usize) -> Option<&[u8]>;
+
+    /// Returns a text column; octets that are not UTF-8 are replaced.
+    fn string(&self, column: usize) -> Option<String> {
+        let text = self.text(column)?;
+        Some(String::from_utf8_lossy(text).into_owned())
+    }
 }
 
 /// Parses a name as stored in the database.
@@ -60,23 +66,25 @@ pub(crate) fn read_zone_name(text: &[u8], name: &mut NameBuf) -> Result<(), RowF
     }
 }
 
-/// Writes the name of a zone as it is in `domains`.
-pub(crate) fn write_zone_name(name: Name<'_>, out: &mut String) {
-    write_name(name.zone(), out);
+/// Returns the name of a zone as it is in `domains`.
+pub(crate) fn zone_name_text(name: Name<'_>) -> String {
+    let mut text = name_text(name.zone());
     if let Some(variant) = name.variant() {
         // The root is a dot itself.
-        out.push_str(if name.zone().is_root() { "." } else { ".." });
-        out.push_str(variant);
+        text.push_str(if name.zone().is_root() { "." } else { ".." });
+        text.push_str(variant);
     }
+    text
 }
 
-/// Writes a name as PowerDNS stores it: lower case, no final dot, non-printable octets as `\DDD`.
-pub(crate) fn write_name(name: Name<'_>, out: &mut String) {
-    out.clear();
-    append_name(name, out);
+/// Returns a name as PowerDNS stores it: lower case, no final dot, non-printable octets as `\DDD`.
+pub(crate) fn name_text(name: Name<'_>) -> String {
+    let mut text = String::new();
+    append_name(name, &mut text);
+    text
 }
 
-/// Appends a name in the form of [`write_name`].
+/// Appends a name in the form of [`name_text`].
 pub(crate) fn append_name(name: Name<'_>, out: &mut String) {
     if name.is_root() {
         out.push('.');
@@ -246,14 +254,13 @@ mod tests {
 
     #[test]
     fn names_are_written_as_powerdns_stores_them() {
-        let mut text = String::new();
         for (name, expected) in [
             ("WWW.Example.ORG.", "www.example.org"),
             (".", "."),
             (r"w\.x.\(sp\032ace.a\\b.", r"w\.x.(sp\032ace.a\\b"),
         ] {
             let name: NameBuf = name.parse().unwrap();
-            write_name(name.as_name(), &mut text);
+            let text = name_text(name.as_name());
             assert_eq!(text, expected);
             let mut back = NameBuf::root();
             read_name(text.as_bytes(), &mut back).unwrap();

@@ -241,7 +241,7 @@ mod tests {
         let late = fragment(FragmentKind::Encloser, 2);
         fragments.insert(1, &key("x.example.org"), (late, false), early);
         assert_eq!(find("a.example.org"), None, "fetched before the change");
-        let inner = fragments.lock();
+        let inner = fragments.inner.lock();
         assert_eq!((inner.count, inner.bytes), (0, 0));
     }
 
@@ -254,8 +254,8 @@ mod tests {
             fragments.insert(1, &name, (fragment, false), generation);
             fragments.note_oversized(&format!("n{i}.example.org"));
         }
-        assert!(fragments.lock().count <= MAX_FRAGMENTS);
-        assert!(fragments.lock().oversized.len() <= MAX_FRAGMENTS);
+        assert!(fragments.inner.lock().count <= MAX_FRAGMENTS);
+        assert!(fragments.inner.lock().oversized.len() <= MAX_FRAGMENTS);
         assert!(fragments.is_oversized("n20005.example.org"));
         fragments.forget(None);
         assert!(!fragments.is_oversized("n20005.example.org"));

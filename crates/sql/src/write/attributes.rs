@@ -2,8 +2,8 @@
 //!
 //! They are written in one transaction under the zone lock, like records, and announced to all servers.
 
-use super::super::dialect::SqlEngine;
-use super::super::row::{Cells, write_name};
+use super::super::dialect::octets;
+use super::super::row::{Cells, name_text};
 use super::super::{SqlBackend, SqlError, ZoneRow};
 use super::commit::{LockedZone, lock_zone};
 use super::derive::CachedDenial;
@@ -144,34 +144,17 @@ impl SqlBackend {
         zone: &'a ZoneRow,
     ) -> SqlFuture<'a, Result<Vec<StoredMetadata>, WriteError>> {
         Box::pin(async move {
-            let mut session = self.reader().await?;
-            let content = content_text(session.engine());
+            let content = octets(self.engine(), "content");
             let sql = format!(
                 "SELECT domain_id, CAST(kind AS CHAR(32)), {content} FROM domainmetadata WHERE domain_id = ? ORDER BY kind, id"
             );
-            let mut items = Vec::new();
-            let each = &mut |row: &dyn Cells| {
-                items.push(StoredMetadata {
-                    kind: text_of(row, 1).trim().into(),
-                    content: text_of(row, 2),
-                });
+            let item = |row: &dyn Cells| StoredMetadata {
+                kind: row.string(1).unwrap_or_default().trim().into(),
+                content: row.string(2).unwrap_or_default(),
             };
-            session.rows(&sql, &[Value::Int(zone.id)], each).await?;
-            self.inner.writer.give_back(session);
-            Ok(items)
+            self.list(&sql, &[Value::Int(zone.id)], item).await
         })
     }
-}
-
-fn content_text(engine: SqlEngine) -> &'static str {
-    match engine {
-        SqlEngine::Mysql => "CAST(content AS BINARY)",
-        _ => "CAST(content AS VARCHAR)",
-    }
-}
-
-pub(super) fn text_of(row: &dyn Cells, column: usize) -> String {
-    String::from_utf8_lossy(row.text(column).unwrap_or_default()).into_owned()
 }
 
 /// Makes the changes; the caller ends the transaction.
@@ -298,16 +281,12 @@ async fn follow_signing(
 
 /// Refuses PRESIGNED for a zone that has keys, and no signature at its apex that could replace theirs.
 async fn check_signatures(session: &mut Session, zone: &ZoneRow) -> Result<(), WriteError> {
-    let mut apex = String::new();
-    write_name(zone.name.as_name().zone(), &mut apex);
-    let (mut has_keys, mut has_signatures) = (false, false);
+    let apex = name_text(zone.name.as_name().zone());
     let sql = "SELECT id FROM cryptokeys WHERE domain_id = ? AND active LIMIT 1";
-    let each = &mut |_: &dyn Cells| has_keys = true;
-    session.rows(sql, &[Value::Int(zone.id)], each).await?;
+    let has_keys = session.finds(sql, &[Value::Int(zone.id)]).await?;
     let sql = "SELECT id FROM records WHERE domain_id = ? AND name = ? AND type = 'RRSIG' AND NOT disabled LIMIT 1";
     let values = [Value::Int(zone.id), Value::Text(&apex)];
-    let each = &mut |_: &dyn Cells| has_signatures = true;
-    session.rows(sql, &values, each).await?;
+    let has_signatures = session.finds(sql, &values).await?;
     if has_keys && !has_signatures {
         Err(KeyRefusal::NoSignatures.into())
     } else {
@@ -348,12 +327,10 @@ async fn write_comments(
     (name, rtype): (&NameBuf, &str),
     comments: &[NewComment],
 ) -> Result<bool, Failure> {
-    let mut owner = String::new();
-    write_name(name.as_name(), &mut owner);
+    let owner = name_text(name.as_name());
     let values = [Value::Int(id), Value::Text(&owner), Value::Text(rtype)];
-    let mut has_old = false;
     let sql = "SELECT domain_id FROM comments WHERE domain_id = ? AND name = ? AND type = ?";
-    session.rows(sql, &values, &mut |_| has_old = true).await?;
+    let has_old = session.finds(sql, &values).await?;
     if has_old {
         let sql = "DELETE FROM comments WHERE domain_id = ? AND name = ? AND type = ?";
         session.run(sql, &values).await?;
@@ -387,13 +364,13 @@ pub(super) async fn read_metadata(
     session: &mut Session,
     (id, kind): (i64, &str),
 ) -> Result<Vec<String>, Failure> {
-    let content = content_text(session.engine());
+    let content = octets(session.engine(), "content");
     let sql = format!(
         "SELECT domain_id, {content} FROM domainmetadata WHERE domain_id = ? AND kind = ? ORDER BY id"
     );
     let values = [Value::Int(id), Value::Text(kind)];
     let mut found = Vec::new();
-    let each = &mut |row: &dyn Cells| found.push(text_of(row, 1));
+    let each = &mut |row: &dyn Cells| found.extend(row.string(1));
     session.rows(&sql, &values, each).await?;
     Ok(found)
 }

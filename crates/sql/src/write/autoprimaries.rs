@@ -28,14 +28,12 @@ impl AutoprimaryRow {
     }
 }
 
-/// Counts the equivalent rows.
-async fn count(session: &mut Session, row: &AutoprimaryRow) -> Result<usize, WriteError> {
+/// Checks whether there are equivalent rows.
+async fn is_there(session: &mut Session, row: &AutoprimaryRow) -> Result<bool, WriteError> {
     let with_dot = format!("{}.", row.name_server);
     let values = [Value::Text(&row.name_server), Value::Text(&with_dot)];
     let sql = format!("SELECT account FROM supermasters WHERE {}", row.condition());
-    let mut rows = 0;
-    session.rows(&sql, &values, &mut |_| rows += 1).await?;
-    Ok(rows)
+    Ok(session.finds(&sql, &values).await?)
 }
 
 impl SqlBackend {
@@ -46,7 +44,7 @@ impl SqlBackend {
     ) -> SqlFuture<'a, Result<bool, WriteError>> {
         Box::pin(async move {
             let mut session = self.reader().await?;
-            if count(&mut session, row).await? > 0 {
+            if is_there(&mut session, row).await? {
                 self.inner.writer.give_back(session);
                 return Ok(false);
             }
@@ -68,7 +66,7 @@ impl SqlBackend {
     ) -> SqlFuture<'a, Result<bool, WriteError>> {
         Box::pin(async move {
             let mut session = self.reader().await?;
-            let is_there = count(&mut session, row).await? > 0;
+            let is_there = is_there(&mut session, row).await?;
             if is_there {
                 let with_dot = format!("{}.", row.name_server);
                 let values = [Value::Text(&row.name_server), Value::Text(&with_dot)];

@@ -1,10 +1,10 @@
 //! Owns reading the comments of RRsets, of one zone or by a search.
 
-use super::super::dialect::{SqlEngine, int};
+use super::super::dialect::{int, octets};
 use super::super::row::Cells;
 use super::super::{SqlBackend, ZoneRow};
 use super::WriteError;
-use super::attributes::text_of;
+use super::search::like;
 use super::session::Value;
 use crate::SqlFuture;
 
@@ -26,11 +26,12 @@ pub struct StoredComment {
 impl StoredComment {
     /// Reads the columns after the first: name, type, account, comment, modified_at.
     fn read(row: &dyn Cells) -> Self {
+        let text = |column| row.string(column).unwrap_or_default();
         StoredComment {
-            name: text_of(row, 1),
-            rtype: text_of(row, 2),
-            account: text_of(row, 3),
-            comment: text_of(row, 4),
+            name: text(1),
+            rtype: text(2),
+            account: text(3),
+            comment: text(4),
             modified_at: row.int(5).unwrap_or(0),
         }
     }
@@ -43,12 +44,8 @@ impl SqlBackend {
         zone: &'a ZoneRow,
     ) -> SqlFuture<'a, Result<Vec<StoredComment>, WriteError>> {
         Box::pin(async move {
-            let mut session = self.reader().await?;
-            let engine = session.engine();
-            let text = |column: &str| match engine {
-                SqlEngine::Mysql => format!("CAST({column} AS BINARY)"),
-                _ => format!("CAST({column} AS VARCHAR)"),
-            };
+            let engine = self.engine();
+            let text = |column| octets(engine, column);
             let sql = format!(
                 "SELECT domain_id, {}, {}, {}, {}, {} FROM comments WHERE domain_id = ? ORDER BY name, type, id",
                 text("name"),
@@ -57,13 +54,8 @@ impl SqlBackend {
                 text("comment"),
                 int(engine, "modified_at")
             );
-            let mut comments = Vec::new();
-            let each = &mut |row: &dyn Cells| {
-                comments.push(StoredComment::read(row));
-            };
-            session.rows(&sql, &[Value::Int(zone.id)], each).await?;
-            self.inner.writer.give_back(session);
-            Ok(comments)
+            self.list(&sql, &[Value::Int(zone.id)], StoredComment::read)
+                .await
         })
     }
 
@@ -75,12 +67,9 @@ impl SqlBackend {
         limit: u64,
     ) -> SqlFuture<'a, Result<Vec<(String, StoredComment)>, WriteError>> {
         Box::pin(async move {
-            let mut session = self.reader().await?;
-            let (text, like): (fn(&str) -> String, _) = match session.engine() {
-                SqlEngine::Mysql => (|column| format!("CAST({column} AS BINARY)"), "LIKE"),
-                SqlEngine::Postgres => (|column| format!("CAST({column} AS VARCHAR)"), "ILIKE"),
-                SqlEngine::Sqlite => (|column| format!("CAST({column} AS VARCHAR)"), "LIKE"),
-            };
+            let engine = self.engine();
+            let text = |column| octets(engine, column);
+            let like = like(engine);
             let sql = format!(
                 "SELECT c.domain_id, {}, {}, {}, {}, {}, {} FROM comments c JOIN domains d ON d.id = c.domain_id \
                  WHERE c.name {like} ? ESCAPE '|' OR c.comment {like} ? ESCAPE '|' ORDER BY c.name, c.type, c.id LIMIT {limit}",
@@ -88,16 +77,15 @@ impl SqlBackend {
                 text("c.type"),
                 text("c.account"),
                 text("c.comment"),
-                int(session.engine(), "c.modified_at"),
+                int(engine, "c.modified_at"),
                 text("d.name")
             );
-            let mut found = Vec::new();
             let values = [Value::Text(pattern), Value::Text(pattern)];
-            let each =
-                &mut |row: &dyn Cells| found.push((text_of(row, 6), StoredComment::read(row)));
-            session.rows(&sql, &values, each).await?;
-            self.inner.writer.give_back(session);
-            Ok(found)
+            let found = |row: &dyn Cells| {
+                let zone = row.string(6).unwrap_or_default();
+                (zone, StoredComment::read(row))
+            };
+            self.list(&sql, &values, found).await
         })
     }
 }

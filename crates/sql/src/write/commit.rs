@@ -4,7 +4,7 @@
 //! names that the change touches, for all names below a delegation that is added or removed, and for the empty
 //! non-terminals above them; other rows are not read.
 
-use super::super::{SqlError, ZoneRow, read_zone};
+use super::super::ZoneRow;
 use super::check::check;
 use super::derive::CachedDenial;
 use super::edit::{apply, bears_on_parent};
@@ -12,9 +12,10 @@ use super::local_changes::CommitMark;
 use super::request::{RequestedChange, SigningRows, check_edits, names_of, read_signing};
 use super::session::{Session, Value};
 use super::work::Work;
+use super::zone_row::find_where;
 use super::{Committed, ReadOnly, WriteError};
-use crate::dialect::{SqlEngine, Statement};
-use crate::row::write_zone_name;
+use crate::dialect::SqlEngine;
+use crate::row::zone_name_text;
 use nameward_wire::Name;
 use nameward_zone::SerialRule;
 use nameward_zone::change::{ChangeOrigin, Edit};
@@ -49,9 +50,8 @@ pub(super) async fn lock_named(
     session: &mut Session,
     name: Name<'_>,
 ) -> Result<ZoneRow, WriteError> {
-    let mut text = String::new();
-    write_zone_name(name, &mut text);
-    lock_row(session, "name = ?", Value::Text(&text)).await
+    let name = zone_name_text(name);
+    lock_row(session, "name = ?", Value::Text(&name)).await
 }
 
 async fn lock_row(
@@ -59,21 +59,14 @@ async fn lock_row(
     condition: &str,
     value: Value<'_>,
 ) -> Result<ZoneRow, WriteError> {
-    let mut sql = Statement::Zones.sql(session.engine(), 0) + " WHERE " + condition;
-    if session.engine() != SqlEngine::Sqlite {
-        sql.push_str(" FOR UPDATE");
-    }
-    let mut found = None;
-    session
-        .rows(&sql, &[value], &mut |row| {
-            found = Some(read_zone(row));
-        })
-        .await?;
-    match found {
-        None => Err(WriteError::NoSuchZone),
-        Some(Err(error)) => Err(WriteError::Sql(SqlError::Row(error))),
-        Some(Ok(zone)) => Ok(session.claim_zone(zone.id).await.map(|()| zone)?),
-    }
+    let lock = match session.engine() {
+        SqlEngine::Sqlite => "",
+        SqlEngine::Postgres | SqlEngine::Mysql => " FOR UPDATE",
+    };
+    let found = find_where(session, &format!("{condition}{lock}"), value).await?;
+    let zone = found.ok_or(WriteError::NoSuchZone)?;
+    session.claim_zone(zone.id).await?;
+    Ok(zone)
 }
 
 /// Makes a change; the caller ends the transaction.

@@ -1,8 +1,8 @@
 //! Zone status columns: serials, the time of the last check, and the serial of the last NOTIFY.
 
 use super::super::SqlBackend;
-use super::super::dialect::{SqlEngine, apex_name, int, text};
-use super::super::row::{Cells, read_content, read_zone_name, write_zone_name};
+use super::super::dialect::{SqlEngine, apex_name, int, octets, text};
+use super::super::row::{Cells, read_content, read_zone_name, zone_name_text};
 use super::WriteError;
 use super::session::Value;
 use super::zone_row::kind_column;
@@ -12,7 +12,7 @@ use nameward_zone::change::soa_serial;
 use nameward_zone::{Serial, ZoneKind};
 
 /// Names per statement.
-const NAMES_AT_ONCE: usize = 200;
+pub(super) const NAMES_AT_ONCE: usize = 200;
 
 /// Maximum number of zones without a SOA that are read.
 pub const WITHOUT_SOA_MAX: usize = 100_000;
@@ -80,16 +80,12 @@ impl ZoneProgress {
 
 /// Returns the statement without its condition.
 fn select(engine: SqlEngine) -> String {
-    let content = match engine {
-        SqlEngine::Mysql => "CAST(r.content AS BINARY)".to_owned(),
-        _ => text(engine, "r.content"),
-    };
     let columns = [
         int(engine, "d.id"),
         text(engine, "d.name"),
         int(engine, "d.last_check"),
         int(engine, "d.notified_serial"),
-        content,
+        octets(engine, "r.content"),
     ]
     .join(", ");
     let apex = apex_name(engine);
@@ -128,10 +124,9 @@ impl SqlBackend {
             match zones {
                 ZoneProgressList::Named(names) => {
                     for chunk in names.chunks(NAMES_AT_ONCE) {
-                        let texts: Vec<String> = chunk.iter().map(text_of).collect();
+                        let (condition, texts) = named(chunk);
                         let values: Vec<_> = texts.iter().map(|text| Value::Text(text)).collect();
-                        let places = vec!["?"; values.len()].join(", ");
-                        let sql = format!("{select}d.name IN ({places})");
+                        let sql = format!("{select}d.{condition}");
                         session.rows(&sql, &values, each).await?;
                     }
                 }
@@ -185,15 +180,19 @@ impl SqlBackend {
 
     async fn set_standing(&self, sql: &str, value: i64, zone: &NameBuf) -> Result<(), WriteError> {
         let mut session = self.reader().await?;
-        let values = [Value::Int(value), Value::Text(&text_of(zone))];
+        let values = [
+            Value::Int(value),
+            Value::Text(&zone_name_text(zone.as_name())),
+        ];
         session.run(sql, &values).await?;
         self.inner.writer.give_back(session);
         Ok(())
     }
 }
 
-pub(super) fn text_of(name: &NameBuf) -> String {
-    let mut text = String::new();
-    write_zone_name(name.as_name(), &mut text);
-    text
+/// Returns a condition for zones with these names, and their names as they are stored.
+pub(super) fn named(names: &[NameBuf]) -> (String, Vec<String>) {
+    let texts = names.iter().map(|name| zone_name_text(name.as_name()));
+    let places = vec!["?"; names.len()].join(", ");
+    (format!("name IN ({places})"), texts.collect())
 }

@@ -56,17 +56,11 @@ pub(super) fn bears_on_parent(edit: &Edit, apex: &NameBuf) -> bool {
 }
 
 fn row(rrset: &RrsetData, record: &NewRecord) -> Row {
+    let what = What::Record(rrset.rtype, record.rdata.clone());
     Row {
-        id: None,
-        name: key(rrset.name.as_name()),
-        what: What::Record(rrset.rtype, record.rdata.clone()),
-        ttl: rrset.ttl,
         disabled: record.disabled,
         text: record.text.clone(),
-        derived: None,
-        is_deleted: false,
-        is_changed: true,
-        is_rederived: false,
+        ..Row::new(key(rrset.name.as_name()), what, rrset.ttl)
     }
 }
 

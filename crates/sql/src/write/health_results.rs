@@ -141,7 +141,7 @@ impl SqlBackend {
             if result.is_ok() {
                 result = write(&mut session, own, seen).await;
             }
-            self.end_exchange(session, &result).await;
+            self.end_use(session, &result).await;
             match result {
                 Err(Failure::Sql(SqlError::Refused(reason))) => {
                     let reason = format!("{reason}; `nameward db init` creates the tables");
@@ -157,19 +157,9 @@ impl SqlBackend {
         Box::pin(async move {
             let mut session = self.reader().await?;
             let result = withdraw(&mut session, &[server.to_owned()]).await;
-            self.end_exchange(session, &result).await;
+            self.end_use(session, &result).await;
             Ok(result?)
         })
-    }
-
-    async fn end_exchange(&self, mut session: Session, result: &Result<(), Failure>) {
-        let (writer, primary) = (&self.inner.writer, &self.inner.primary);
-        match result {
-            Err(Failure::Sql(error)) if error.is_of_server() => writer.leave(session, primary),
-            // A transaction that was started ends with the session.
-            Err(_) if session.rollback().await.is_err() => {}
-            _ => writer.give_back(session),
-        }
     }
 }
 
@@ -184,7 +174,7 @@ async fn read(session: &mut Session, seen: &mut FleetResults) -> Result<(), Fail
     let mut rows = Vec::new();
     let each = &mut |row: &dyn Cells| {
         let number = |column| row.int(column).unwrap_or(0);
-        rows.push((text_of(row, 0), number(1), number(2)));
+        rows.push((row.string(0).unwrap_or_default(), number(1), number(2)));
     };
     session.rows(&sql, &[], each).await?;
     for (name, version) in seen.note(rows, Instant::now()) {
@@ -195,7 +185,7 @@ async fn read(session: &mut Session, seen: &mut FleetResults) -> Result<(), Fail
         );
         let mut results = BTreeMap::new();
         let each = &mut |row: &dyn Cells| {
-            results.insert(text_of(row, 0), row.int(1).unwrap_or(0));
+            results.insert(row.string(0).unwrap_or_default(), row.int(1).unwrap_or(0));
         };
         session.rows(&sql, &[Value::Text(&name)], each).await?;
         if let Some(server) = seen.servers.get_mut(&name) {
@@ -204,10 +194,6 @@ async fn read(session: &mut Session, seen: &mut FleetResults) -> Result<(), Fail
     }
     seen.is_read = true;
     Ok(())
-}
-
-fn text_of(row: &dyn Cells, column: usize) -> String {
-    String::from_utf8_lossy(row.text(column).unwrap_or_default()).into_owned()
 }
 
 /// Writes all changes in one transaction: a server that reads the new version also reads the rows that belong to it.

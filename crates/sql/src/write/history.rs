@@ -5,8 +5,8 @@
 //! show as a serial that no row leads to. Each zone keeps a bounded number of rows and octets.
 
 use super::super::SqlBackend;
-use super::super::dialect::{SqlEngine, int};
-use super::super::row::{Cells, write_zone_name};
+use super::super::dialect::{SqlEngine, int, octets};
+use super::super::row::{Cells, zone_name_text};
 use super::commit::{self, LockedZone};
 use super::request::RequestedChange;
 use super::session::{Failure, Session, Value};
@@ -88,13 +88,11 @@ impl Session {
             return Ok(());
         }
         self.history.sought = Some(Instant::now());
-        let mut found = false;
-        let sql = probe(self.engine());
-        match self.rows(sql, &[], &mut |_| found = true).await {
+        match self.finds(probe(self.engine()), &[]).await {
             Err(Failure::Sql(error)) if error.is_of_server() => return Err(error),
             // A compatible database may not have what it is found by.
             Err(_) => {}
-            Ok(()) => self.history.is_there = found,
+            Ok(found) => self.history.is_there = found,
         }
         Ok(())
     }
@@ -144,8 +142,7 @@ async fn note(
     };
     session.rows(&sql, &[Value::Int(zone.id)], each).await?;
     let (number, total) = (last + 1, total + difference.octets() as i64);
-    let mut name = String::new();
-    write_zone_name(zone.name.as_name(), &mut name);
+    let name = zone_name_text(zone.name.as_name());
     let author = requested.author();
     let message = author.as_ref().and_then(|author| author.message.as_deref());
     let (removed, added) = (encode(&difference.removed), encode(&difference.added));
@@ -209,33 +206,21 @@ impl SqlBackend {
                 return Ok(None);
             }
             let engine = session.engine();
-            let text = |column: &str| match engine {
-                SqlEngine::Sqlite => column.to_owned(),
-                SqlEngine::Postgres => format!("CAST({column} AS TEXT)"),
-                SqlEngine::Mysql => format!("CAST({column} AS BINARY)"),
-            };
             let integers =
                 ["from_serial", "to_serial", "changed_at"].map(|column| int(engine, column));
-            let texts = ["origin", "who", "message", "removed", "added"].map(text);
+            let texts = ["origin", "who", "message", "removed", "added"]
+                .map(|column| octets(engine, column));
             let sql = format!(
                 "SELECT {}, {} FROM nameward_history WHERE domain_id = ? AND zone = ? ORDER BY number",
                 integers.join(", "),
                 texts.join(", ")
             );
-            let mut name = String::new();
-            write_zone_name(zone.name.as_name(), &mut name);
+            let name = zone_name_text(zone.name.as_name());
+            let values = [Value::Int(zone.id), Value::Text(&name)];
+            let unreadable = || SqlError::row("nameward_history", zone.id, "unreadable change");
             let mut versions = Vec::new();
-            session
-                .rows(
-                    &sql,
-                    &[Value::Int(zone.id), Value::Text(&name)],
-                    &mut |row| {
-                        versions.push(read(row).ok_or_else(|| {
-                            SqlError::row("nameward_history", zone.id, "unreadable change")
-                        }));
-                    },
-                )
-                .await?;
+            let each = &mut |row: &dyn Cells| versions.push(read(row).ok_or_else(unreadable));
+            session.rows(&sql, &values, each).await?;
             self.inner.writer.give_back(session);
             let versions = versions.into_iter().collect::<Result<Vec<_>, _>>();
             Ok(Some(versions.map_err(WriteError::Sql)?))
@@ -245,12 +230,11 @@ impl SqlBackend {
 
 fn read(row: &dyn Cells) -> Option<JournalVersion> {
     let serial = |column| Some(Serial(u32::try_from(row.int(column)?).ok()?));
-    let text = |column| Some(String::from_utf8_lossy(row.text(column)?).into_owned());
     let list = |column| RecordList::from_bytes(BASE64.decode(row.text(column)?).ok()?).ok();
     let entry = JournalEntry {
         from: serial(0)?,
         to: serial(1)?,
-        origin: match text(3)?.as_str() {
+        origin: match row.string(3)?.as_str() {
             "transfer" => JournalOrigin::Transfer,
             _ => JournalOrigin::Change,
         },
@@ -260,6 +244,8 @@ fn read(row: &dyn Cells) -> Option<JournalVersion> {
             added: list(7)?,
         },
     };
-    let author = text(4).map(|who| ChangeAuthor::new(&who, text(5).as_deref()));
+    let message = row.string(5);
+    let author = row.string(4);
+    let author = author.map(|who| ChangeAuthor::new(&who, message.as_deref()));
     Some((entry, author))
 }

@@ -45,16 +45,8 @@ impl Work {
             gone.extend(unwanted.map(|(_, (id, _))| *id));
             if let (None, Some(expected)) = (kept, empty.expected) {
                 new.push(Row {
-                    id: None,
-                    name: empty.name,
-                    what: What::Empty,
-                    ttl: 0,
-                    disabled: false,
-                    text: None,
                     derived: Some(expected),
-                    is_deleted: false,
-                    is_changed: true,
-                    is_rederived: false,
+                    ..Row::new(empty.name, What::Empty, 0)
                 });
             }
         }

@@ -7,7 +7,6 @@
 //! CDS and CDNSKEY are rows of the zone, because PUBLISH-CDS refers to all signing keys, including retiring ones.
 
 use super::super::dialect::SqlEngine;
-use super::super::row::Cells;
 use super::super::{SqlBackend, ZoneRow};
 use super::attributes::{change_locked, read_metadata, write_metadata};
 use super::commit::{LockedZone, lock_zone};
@@ -76,11 +75,9 @@ impl SqlBackend {
                 _ => "COALESCE(MAX(ttl), 0)",
             };
             let sql = format!("SELECT {ttl} FROM records WHERE domain_id = ? AND type IS NOT NULL");
-            let mut longest = 0;
-            let each = &mut |row: &dyn Cells| longest = row.int(0).unwrap_or(0);
-            session.rows(&sql, &[Value::Int(zone.id)], each).await?;
+            let longest = session.number(&sql, &[Value::Int(zone.id)]).await?;
             self.inner.writer.give_back(session);
-            Ok(u32::try_from(longest).unwrap_or(0))
+            Ok(u32::try_from(longest.unwrap_or(0)).unwrap_or(0))
         })
     }
 }

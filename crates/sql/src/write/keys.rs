@@ -3,7 +3,7 @@
 //! Whether a key may be added or removed is decided under the zone lock, based on its rows alone: an unreadable key can
 //! still be removed. Key texts never appear in errors.
 
-use super::super::dialect::{SqlEngine, all_keys};
+use super::super::dialect::{SqlEngine, all_keys, octets};
 use super::super::row::{Cells, read_zone_name};
 use super::super::{SqlBackend, ZoneRow};
 use super::key_refusal::{KeyRefusal, STORED_KEYS_MAX};
@@ -81,13 +81,12 @@ impl std::fmt::Debug for KeyEdit {
 
 impl StoredKey {
     fn read(row: &dyn Cells) -> Self {
-        let content = row.text(4).unwrap_or_default();
         StoredKey {
             id: row.int(0).unwrap_or(0),
             flags: row.int(1).unwrap_or(0),
             is_active: row.int(2) == Some(1),
             is_published: row.int(3) == Some(1),
-            content: String::from_utf8_lossy(content).into_owned().into(),
+            content: row.string(4).unwrap_or_default().into(),
         }
     }
 
@@ -104,34 +103,26 @@ impl SqlBackend {
         zone: &'a ZoneRow,
     ) -> SqlFuture<'a, Result<Vec<StoredKey>, WriteError>> {
         Box::pin(async move {
-            let mut session = self.reader().await?;
-            let keys = read(&mut session, zone.id, "").await?;
-            self.inner.writer.give_back(session);
-            Ok(keys)
+            let sql = select(self.engine(), "");
+            self.list(&sql, &[Value::Int(zone.id)], StoredKey::read)
+                .await
         })
     }
 
     /// Lists the zones that have keys, on the primary.
     pub fn zones_with_keys(&self) -> SqlFuture<'_, Result<Vec<NameBuf>, WriteError>> {
         Box::pin(async move {
-            let mut session = self.reader().await?;
-            let name = match session.engine() {
-                SqlEngine::Mysql => "CAST(name AS BINARY)",
-                _ => "CAST(name AS VARCHAR)",
-            };
+            let name = octets(self.engine(), "name");
             let sql = format!(
                 "SELECT id, {name} FROM domains WHERE id IN (SELECT domain_id FROM cryptokeys) ORDER BY name"
             );
-            let mut zones = Vec::new();
-            let each = &mut |row: &dyn Cells| {
+            let zone = |row: &dyn Cells| {
                 let mut zone = NameBuf::root();
-                if read_zone_name(row.text(1).unwrap_or_default(), &mut zone).is_ok() {
-                    zones.push(zone);
-                }
+                let read = read_zone_name(row.text(1).unwrap_or_default(), &mut zone);
+                read.ok().map(|()| zone)
             };
-            session.rows(&sql, &[], each).await?;
-            self.inner.writer.give_back(session);
-            Ok(zones)
+            let zones = self.list(&sql, &[], zone).await?;
+            Ok(zones.into_iter().flatten().collect())
         })
     }
 }
@@ -146,15 +137,15 @@ pub(super) async fn read_locked(
         SqlEngine::Mysql => " FOR UPDATE",
         _ => "",
     };
-    read(session, zone, lock).await
-}
-
-async fn read(session: &mut Session, zone: i64, lock: &str) -> Result<Vec<StoredKey>, Failure> {
-    let sql = all_keys(session.engine()) + " WHERE domain_id = ? ORDER BY id" + lock;
+    let sql = select(session.engine(), lock);
     let mut keys = Vec::new();
     let each = &mut |row: &dyn Cells| keys.push(StoredKey::read(row));
     session.rows(&sql, &[Value::Int(zone)], each).await?;
     Ok(keys)
+}
+
+fn select(engine: SqlEngine, lock: &str) -> String {
+    all_keys(engine) + " WHERE domain_id = ? ORDER BY id" + lock
 }
 
 /// Makes one key change; returns false if it had no effect.

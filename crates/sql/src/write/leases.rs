@@ -139,7 +139,7 @@ impl SqlBackend {
         Box::pin(async move {
             let mut session = self.reader().await?;
             let renewed = renew(&mut session, server, tasks, seen).await;
-            self.end_lease_statement(session, &renewed).await;
+            self.end_use(session, &renewed).await;
             match renewed {
                 Err(Failure::Sql(SqlError::Refused(reason))) => {
                     Ok(LeaseRenewal::Unavailable(reason))
@@ -155,7 +155,7 @@ impl SqlBackend {
             let mut session = self.reader().await?;
             let sql = "DELETE FROM nameward_leases WHERE server = ?";
             let released = session.run(sql, &[Value::Text(server)]).await;
-            self.end_lease_statement(session, &released).await;
+            self.end_use(session, &released).await;
             Ok(released?)
         })
     }
@@ -165,7 +165,7 @@ impl SqlBackend {
         Box::pin(async move {
             let mut session = self.reader().await?;
             let rows = read(&mut session).await;
-            self.end_lease_statement(session, &rows).await;
+            self.end_use(session, &rows).await;
             let mut rows = match rows {
                 Err(Failure::Sql(SqlError::Refused(_))) => return Ok(LeaseHolder::NoTable),
                 rows => rows?,
@@ -178,16 +178,6 @@ impl SqlBackend {
     /// Returns how long a lease lasts without being renewed.
     pub fn lease_time(&self) -> Duration {
         Duration::from_secs(lease_times(self.engine()).0)
-    }
-
-    async fn end_lease_statement<T>(&self, mut session: Session, result: &Result<T, Failure>) {
-        let (writer, primary) = (&self.inner.writer, &self.inner.primary);
-        match result {
-            Err(Failure::Sql(error)) if error.is_of_server() => writer.leave(session, primary),
-            // There is no transaction to undo, but the session has to forget the conflict.
-            Err(Failure::Conflict(_)) if session.rollback().await.is_err() => {}
-            _ => writer.give_back(session),
-        }
     }
 }
 
@@ -254,14 +244,13 @@ pub(super) async fn take_in_transaction(
         // A statement about a missing table would end the transaction.
         SqlEngine::Postgres => (
             "SELECT CAST(1 AS BIGINT) WHERE to_regclass('nameward_leases') IS NOT NULL",
-            1,
+            true,
         ),
-        _ => ("SELECT task FROM nameward_leases LIMIT 0", 0),
+        _ => ("SELECT task FROM nameward_leases LIMIT 0", false),
     };
-    let mut rows = 0;
-    match session.rows(probe, &[], &mut |_| rows += 1).await {
-        Ok(()) if rows == found => {}
-        Ok(()) | Err(Failure::Sql(SqlError::Refused(_))) => return Ok(LeaseHolder::NoTable),
+    match session.finds(probe, &[]).await {
+        Ok(is_found) if is_found == found => {}
+        Ok(_) | Err(Failure::Sql(SqlError::Refused(_))) => return Ok(LeaseHolder::NoTable),
         Err(failure) => return Err(failure),
     }
     take(session, task, server, None).await?;
@@ -317,9 +306,9 @@ async fn read(session: &mut Session) -> Result<HashMap<String, LeaseRow>, Failur
     );
     let mut rows = HashMap::new();
     let each = &mut |row: &dyn Cells| {
-        let text = |column| String::from_utf8_lossy(row.text(column).unwrap_or_default());
-        let (server, number) = (text(1).into_owned(), row.int(2).unwrap_or(0));
-        rows.insert(text(0).into_owned(), LeaseRow { server, number });
+        let text = |column| row.string(column).unwrap_or_default();
+        let (server, number) = (text(1), row.int(2).unwrap_or(0));
+        rows.insert(text(0), LeaseRow { server, number });
     };
     session.rows(&sql, &[], each).await?;
     Ok(rows)

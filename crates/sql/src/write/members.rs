@@ -5,8 +5,9 @@
 
 use super::super::catalog_options::{CatalogProperties, CatalogRole};
 use super::super::dialect::Statement;
-use super::super::row::write_zone_name;
+use super::super::row::{Cells, zone_name_text};
 use super::super::{SqlBackend, ZoneRow, read_zone};
+use super::current::{NAMES_AT_ONCE, named};
 use super::session::{Failure, Session, Value};
 use super::zones::{delete_rows_of, sign_transfers};
 use super::{Task, WriteError};
@@ -14,9 +15,6 @@ use crate::SqlFuture;
 use nameward_wire::NameBuf;
 use nameward_zone::ZoneKind;
 use std::collections::{BTreeMap, HashMap};
-
-/// Names per statement.
-const NAMES_AT_ONCE: usize = 200;
 
 /// A member as it should be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,8 +107,8 @@ pub(super) async fn write(
             .filter(|row| row.kind == ZoneKind::Secondary);
         gone.extend(left.map(|row| (row.id, row.name)));
         for chunk in new.chunks(NAMES_AT_ONCE) {
-            let names: Vec<&NameBuf> = chunk.iter().map(|member| &member.zone).collect();
-            let existing = named(session, &names).await?;
+            let names: Vec<NameBuf> = chunk.iter().map(|member| member.zone).collect();
+            let existing = rows_named(session, &names).await?;
             for member in chunk {
                 match existing.get(&key(&member.zone)) {
                     Some(row) if row.kind == ZoneKind::Secondary && row.catalog.is_some() => {
@@ -139,12 +137,6 @@ fn key(name: &NameBuf) -> Box<[u8]> {
     name.as_name().as_wire().to_ascii_lowercase().into()
 }
 
-fn text_of(name: &NameBuf) -> String {
-    let mut text = String::new();
-    write_zone_name(name.as_name(), &mut text);
-    text
-}
-
 /// Checks whether the catalog refers to a different zone of the same name.
 fn is_another(row: &ZoneRow, member: &StoredMember) -> bool {
     let stored = row.options.as_deref();
@@ -155,26 +147,19 @@ fn is_another(row: &ZoneRow, member: &StoredMember) -> bool {
 
 async fn rows_of(session: &mut Session, catalog: &NameBuf) -> Result<KeyedRows, Failure> {
     let sql = Statement::Zones.sql(session.engine(), 0) + " WHERE catalog = ?";
-    rows(session, &sql, &[&text_of(catalog)]).await
+    rows(session, &sql, &[zone_name_text(catalog.as_name())]).await
 }
 
-async fn named(session: &mut Session, names: &[&NameBuf]) -> Result<KeyedRows, Failure> {
-    let texts: Vec<String> = names.iter().map(|name| text_of(name)).collect();
-    let places = vec!["?"; texts.len()].join(", ");
-    let zones = Statement::Zones.sql(session.engine(), 0);
-    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    rows(
-        session,
-        &format!("{zones} WHERE name IN ({places})"),
-        &texts,
-    )
-    .await
+async fn rows_named(session: &mut Session, names: &[NameBuf]) -> Result<KeyedRows, Failure> {
+    let (condition, texts) = named(names);
+    let sql = Statement::Zones.sql(session.engine(), 0) + " WHERE " + &condition;
+    rows(session, &sql, &texts).await
 }
 
-async fn rows(session: &mut Session, sql: &str, texts: &[&str]) -> Result<KeyedRows, Failure> {
+async fn rows(session: &mut Session, sql: &str, texts: &[String]) -> Result<KeyedRows, Failure> {
     let values: Vec<Value<'_>> = texts.iter().map(|text| Value::Text(text)).collect();
     let mut rows = KeyedRows::new();
-    let each = &mut |row: &dyn super::super::row::Cells| {
+    let each = &mut |row: &dyn Cells| {
         if let Ok(zone) = read_zone(row) {
             rows.insert(key(&zone.name), zone);
         }
@@ -193,7 +178,7 @@ async fn update(
     let stored = row.options.as_deref();
     let stored = stored.and_then(|text| CatalogProperties::read(text, CatalogRole::Consumer));
     let (catalog, options) = (
-        text_of(catalog),
+        zone_name_text(catalog.as_name()),
         member.properties.write(CatalogRole::Consumer),
     );
     let is_same = stored.as_ref() == Some(&member.properties)
@@ -219,7 +204,7 @@ async fn insert(
     catalog: &NameBuf,
     member: &StoredMember,
 ) -> Result<(), Failure> {
-    let (name, catalog) = (text_of(&member.zone), text_of(catalog));
+    let [name, catalog] = [&member.zone, catalog].map(|name| zone_name_text(name.as_name()));
     let options = member.properties.write(CatalogRole::Consumer);
     let sql =
         "INSERT INTO domains (name, type, master, options, catalog) VALUES (?, 'SLAVE', ?, ?, ?)";

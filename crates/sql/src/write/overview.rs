@@ -1,10 +1,10 @@
 //! Database zones as shown in lists: the stored serial, how the served serial is derived, and whether there are keys.
 
-use super::super::dialect::{SqlEngine, ZONE_COLUMNS, apex_name, int, text, zone_columns};
+use super::super::dialect::{SqlEngine, ZONE_COLUMNS, apex_name, int, octets, text, zone_columns};
 use super::super::row::{Cells, read_content, read_zone_name};
 use super::super::{SqlBackend, ZoneRow, read_zone};
 use super::WriteError;
-use super::current::text_of;
+use super::current::{NAMES_AT_ONCE, named};
 use super::session::Value;
 use crate::SqlFuture;
 use nameward_dnssec::SoaEdit;
@@ -12,8 +12,6 @@ use nameward_wire::{NameBuf, Type};
 use nameward_zone::Serial;
 use nameward_zone::change::soa_serial;
 
-/// Names per statement.
-const NAMES_AT_ONCE: usize = 200;
 /// Zones of a page: enough that its statement costs nothing beside its rows, and few enough that other requests do not wait for long.
 const PAGE: usize = 2000;
 
@@ -95,10 +93,7 @@ fn plain_serial(content: &[u8]) -> Option<Serial> {
 /// Returns the columns of an overview of the zone `d` with the SOA `r`: its content, SOA-EDIT, whether it has active keys, whether it is
 /// PRESIGNED.
 fn columns(engine: SqlEngine, reads_keys: bool) -> String {
-    let content = match engine {
-        SqlEngine::Mysql => "CAST(r.content AS BINARY)".to_owned(),
-        _ => text(engine, "r.content"),
-    };
+    let content = octets(engine, "r.content");
     if !reads_keys {
         return format!("{content}, NULL, 0, 0");
     }
@@ -202,10 +197,9 @@ impl SqlBackend {
                 }
             };
             for chunk in names.chunks(NAMES_AT_ONCE) {
-                let texts: Vec<String> = chunk.iter().map(text_of).collect();
+                let (condition, texts) = named(chunk);
                 let values: Vec<_> = texts.iter().map(|text| Value::Text(text)).collect();
-                let places = vec!["?"; values.len()].join(", ");
-                let sql = format!("{select} WHERE d.name IN ({places})");
+                let sql = format!("{select} WHERE d.{condition}");
                 session.rows(&sql, &values, each).await?;
             }
             self.inner.writer.give_back(session);

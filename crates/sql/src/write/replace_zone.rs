@@ -5,6 +5,7 @@
 //! metadata follow the signatures that the version has or lacks.
 
 use super::super::ZoneRow;
+use super::attributes::{MetadataEdit, write_metadata};
 use super::check::{MAX_CONTENT, shown};
 use super::content::write_content;
 use super::derive::{CachedDenial, CanonicalName, Knowledge, NameEffect, ancestors, key};
@@ -43,17 +44,9 @@ pub(super) async fn replace(
     }
     let stored = stored_serial(session, zone).await?;
     let mut committed = Committed {
-        zone: zone.id,
-        apex: zone.name,
-        is_changed: false,
-        is_gone: false,
         has_soa: true,
         serial: version.serial(),
-        previous: None,
-        difference: None,
-        mark: None,
-        warnings: Vec::new(),
-        author: None,
+        ..Committed::without_records((zone.id, zone.name), false)
     };
     // Another server on this database may have been faster.
     let is_newer = |stored: &Serial| version.serial().is_after(*stored);
@@ -90,7 +83,7 @@ pub(super) async fn replace(
         let derived = knowledge.for_empty(&name, below);
         let row = Row {
             derived: Some(derived),
-            ..new_row(name, What::Empty, 0)
+            ..Row::new(name, What::Empty, 0)
         };
         writer.write(row).await?;
     }
@@ -145,8 +138,8 @@ async fn note_signatures(
     let kept = read_signing(session, zone.id).await?;
     if !is_signed {
         if kept.is_presigned {
-            set_metadata(session, zone.id, "PRESIGNED", None).await?;
-            set_metadata(session, zone.id, "NSEC3PARAM", None).await?;
+            write_metadata(session, (zone.id, "PRESIGNED"), MetadataEdit::Set, &[]).await?;
+            write_metadata(session, (zone.id, "NSEC3PARAM"), MetadataEdit::Set, &[]).await?;
             // With keys it is signed here from now on.
             return Ok(read_signing(session, zone.id).await?.denial);
         }
@@ -156,9 +149,21 @@ async fn note_signatures(
     let param = param.and_then(|rrset| rrset.records().next());
     let param = param.map(|record| write_content(Type::NSEC3PARAM, record.rdata).content);
     if !kept.is_presigned {
-        set_metadata(session, zone.id, "PRESIGNED", Some("1")).await?;
+        write_metadata(
+            session,
+            (zone.id, "PRESIGNED"),
+            MetadataEdit::Set,
+            &["1".into()],
+        )
+        .await?;
     }
-    set_metadata(session, zone.id, "NSEC3PARAM", param.as_deref()).await?;
+    write_metadata(
+        session,
+        (zone.id, "NSEC3PARAM"),
+        MetadataEdit::Set,
+        param.as_slice(),
+    )
+    .await?;
     let read = param.map(|text| Nsec3Param::read(&text)).transpose();
     let read = read.map_err(|error| SqlError::row("domainmetadata", 0, error.to_string()));
     Ok(match read.map_err(WriteError::Sql)? {
@@ -168,23 +173,6 @@ async fn note_signatures(
             narrow: false,
         },
     })
-}
-
-async fn set_metadata(
-    session: &mut Session,
-    zone: i64,
-    kind: &str,
-    content: Option<&str>,
-) -> Result<(), Failure> {
-    let sql = "DELETE FROM domainmetadata WHERE domain_id = ? AND kind = ?";
-    let values = [Value::Int(zone), Value::Text(kind)];
-    session.run(sql, &values).await?;
-    let Some(content) = content else {
-        return Ok(());
-    };
-    let sql = "INSERT INTO domainmetadata (domain_id, kind, content) VALUES (?, ?, ?)";
-    let values = [Value::Int(zone), Value::Text(kind), Value::Text(content)];
-    session.run(sql, &values).await
 }
 
 /// Deletes all rows of a zone, a limited number per statement.
@@ -200,28 +188,10 @@ async fn delete_all(session: &mut Session, zone: i64) -> Result<(), Failure> {
     };
     loop {
         session.run(&sql, &[Value::Int(zone)]).await?;
-        let mut is_left = false;
         let left = "SELECT domain_id FROM records WHERE domain_id = ? LIMIT 1";
-        let each = &mut |_: &dyn crate::row::Cells| is_left = true;
-        session.rows(left, &[Value::Int(zone)], each).await?;
-        if !is_left {
+        if !session.finds(left, &[Value::Int(zone)]).await? {
             return Ok(());
         }
-    }
-}
-
-fn new_row(name: CanonicalName, what: What, ttl: u32) -> Row {
-    Row {
-        id: None,
-        name,
-        what,
-        ttl,
-        disabled: false,
-        text: None,
-        derived: None,
-        is_deleted: false,
-        is_changed: true,
-        is_rederived: false,
     }
 }
 
@@ -264,10 +234,9 @@ impl RowWriter<'_> {
                     return Err(WriteError::Invalid(too_long));
                 }
                 let what = What::Record(rtype, rdata.to_vec());
-                let row = new_row(name.into(), what, rrset.ttl());
                 self.write(Row {
                     derived: Some(derived.clone()),
-                    ..row
+                    ..Row::new(name.into(), what, rrset.ttl())
                 })
                 .await?;
             }

@@ -2,7 +2,6 @@
 
 use super::super::connection::{Each, Value};
 use super::super::{LiveZone, SqlBackend};
-use super::session::Failure;
 use super::{Committed, WriteError};
 use crate::SqlFuture;
 use std::time::{Duration, Instant};
@@ -22,12 +21,7 @@ impl SqlBackend {
     ) -> Result<(), WriteError> {
         let mut session = self.reader().await?;
         let read = session.rows(sql, values, each).await;
-        let (writer, primary) = (&self.inner.writer, &self.inner.primary);
-        match &read {
-            Err(Failure::Sql(error)) if error.is_of_server() => writer.leave(session, primary),
-            Err(Failure::Conflict(_)) => {}
-            _ => writer.give_back(session),
-        }
+        self.end_use(session, &read).await;
         Ok(read?)
     }
 

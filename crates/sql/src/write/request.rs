@@ -5,8 +5,7 @@ use super::InvalidChange;
 use super::derive::{CachedDenial, CanonicalName, key};
 use super::edit::check_edit;
 use super::session::{Failure, Session, Value};
-use crate::dialect::SqlEngine;
-use crate::row::Cells;
+use crate::dialect::octets;
 use nameward_dnssec::{MadeTypes, Nsec3Param, SigningPolicy, SoaEdit};
 use nameward_wire::NameBuf;
 use nameward_zone::SerialRule;
@@ -88,10 +87,7 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
     let (mut param, mut narrow, mut is_presigned) = (None, false, false);
     let (mut policy, mut has_key_server) = (SigningPolicy::default(), false);
     let (mut soa_edit, mut soa_edit_api) = (None, None);
-    let text = match session.engine() {
-        SqlEngine::Mysql => "CAST(content AS BINARY)",
-        _ => "CAST(content AS VARCHAR)",
-    };
+    let text = octets(session.engine(), "content");
     let sql = format!(
         "SELECT domain_id, CAST(kind AS CHAR(32)), {text} FROM domainmetadata WHERE domain_id = ? \
          AND kind IN ('NSEC3PARAM', 'NSEC3NARROW', 'PRESIGNED', 'PUBLISH-CDS', 'PUBLISH-CDNSKEY', 'SOA-EDIT', \
@@ -99,7 +95,7 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
     );
     session
         .rows(&sql, &[Value::Int(zone)], &mut |row| {
-            let content = String::from_utf8_lossy(row.text(2).unwrap_or_default()).into_owned();
+            let content = row.string(2).unwrap_or_default();
             match row.text(1).unwrap_or_default().trim_ascii() {
                 b"NSEC3PARAM" => param = Some(content),
                 b"NSEC3NARROW" => narrow = content == "1",
@@ -118,11 +114,8 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
             }
         })
         .await?;
-    let mut has_keys = false;
     let sql = "SELECT id FROM cryptokeys WHERE domain_id = ? AND active LIMIT 1";
-    session
-        .rows(sql, &[Value::Int(zone)], &mut |_| has_keys = true)
-        .await?;
+    let has_keys = session.finds(sql, &[Value::Int(zone)]).await?;
     // Names in the wrong order would be denied by PowerDNS.
     let param = param.map(|text| Nsec3Param::read(&text)).transpose();
     let param = param.map_err(|error| SqlError::row("domainmetadata", 0, error.to_string()))?;
@@ -150,9 +143,6 @@ pub(super) async fn read_signing(session: &mut Session, zone: i64) -> Result<Sig
 
 /// Checks whether a zone has stored signatures.
 pub(super) async fn read_presigned(session: &mut Session, zone: i64) -> Result<bool, Failure> {
-    let mut is_presigned = false;
     let sql = "SELECT id FROM domainmetadata WHERE domain_id = ? AND kind = 'PRESIGNED' AND content = '1'";
-    let each = &mut |_: &dyn Cells| is_presigned = true;
-    session.rows(sql, &[Value::Int(zone)], each).await?;
-    Ok(is_presigned)
+    session.finds(sql, &[Value::Int(zone)]).await
 }

@@ -1,8 +1,8 @@
 //! The rows of a zone that a change needs: those of the names it touches, of their ancestors, and of all names below
 //! delegations that are added or removed.
 
-use super::super::dialect::SqlEngine;
-use super::super::row::{Cells, read_content, read_name, read_ttl, read_type, write_name};
+use super::super::dialect::{SqlEngine, int, octets};
+use super::super::row::{Cells, name_text, read_content, read_name, read_ttl, read_type};
 use super::content::{Columns, keeps_text, write_content};
 use super::derive::{CanonicalName, Derived, ServedTypes, key};
 use super::session::{Failure, Session, Value};
@@ -43,6 +43,22 @@ pub(super) enum What {
 }
 
 impl Row {
+    /// Creates a row to be stored.
+    pub(super) fn new(name: CanonicalName, what: What, ttl: u32) -> Self {
+        Row {
+            id: None,
+            name,
+            what,
+            ttl,
+            disabled: false,
+            text: None,
+            derived: None,
+            is_deleted: false,
+            is_changed: true,
+            is_rederived: false,
+        }
+    }
+
     /// Returns the columns of a record.
     pub(super) fn columns(&self) -> Option<Columns> {
         let What::Record(rtype, rdata) = &self.what else {
@@ -77,21 +93,12 @@ pub(super) enum Depth {
 }
 
 fn columns(engine: SqlEngine, depth: Depth) -> String {
-    let int = |column: &str| match engine {
-        SqlEngine::Sqlite => column.to_owned(),
-        SqlEngine::Postgres => format!("CAST({column} AS BIGINT)"),
-        SqlEngine::Mysql => format!("CAST({column} AS SIGNED)"),
-    };
+    let int = |column: &str| int(engine, column);
     let bool = |column: &str| match engine {
         SqlEngine::Postgres => format!("CAST(CAST({column} AS INT) AS BIGINT)"),
         _ => int(column),
     };
-    let text = |column: &str| match engine {
-        SqlEngine::Sqlite => column.to_owned(),
-        SqlEngine::Postgres => format!("CAST({column} AS TEXT)"),
-        // As stored: the character set of the connection must not change it.
-        SqlEngine::Mysql => format!("CAST({column} AS BINARY)"),
-    };
+    let text = |column: &str| octets(engine, column);
     let content = match depth {
         Depth::Whole => "content",
         Depth::TypesOnly => "NULL",
@@ -132,14 +139,9 @@ fn read(cells: &dyn Cells) -> Option<Row> {
         }
         _ => None,
     };
-    let ordername = cells
-        .text(7)
-        .map(|text| String::from_utf8_lossy(text).into_owned());
+    let ordername = cells.string(7);
     Some(Row {
         id: cells.int(0),
-        name: key(name.as_name()),
-        what,
-        ttl: read_ttl(cells.int(3)),
         // A row that is neither is not served at all.
         disabled: cells.int(6) != Some(0),
         text,
@@ -147,17 +149,14 @@ fn read(cells: &dyn Cells) -> Option<Row> {
             auth: auth != 0,
             ordername,
         }),
-        is_deleted: false,
         is_changed: false,
-        is_rederived: false,
+        ..Row::new(key(name.as_name()), what, read_ttl(cells.int(3)))
     })
 }
 
 /// Returns the text of a name as stored.
 pub(super) fn text_of(name: &[u8]) -> String {
-    let mut text = String::new();
-    write_name(Name::from_wire(name).unwrap_or(Name::ROOT), &mut text);
-    text
+    name_text(Name::from_wire(name).unwrap_or(Name::ROOT))
 }
 
 /// Rows that were read, each once.

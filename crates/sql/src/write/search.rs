@@ -4,10 +4,9 @@
 //! however many zones there are, and each found by the index.
 
 use super::super::SqlBackend;
-use super::super::dialect::{SqlEngine, text};
+use super::super::dialect::{SqlEngine, octets, text};
 use super::super::row::Cells;
 use super::WriteError;
-use super::attributes::text_of;
 use super::session::{Session, Value};
 use super::zones::{StoredRecord, stored_columns};
 use crate::SqlFuture;
@@ -39,7 +38,8 @@ impl SqlBackend {
                 values.extend(bounds.map(|name| Value::Text(name)));
                 let each = &mut |row: &dyn Cells| {
                     found += 1;
-                    is_open = each(text_of(row, 7), StoredRecord::read(row));
+                    let zone = row.string(7).unwrap_or_default();
+                    is_open = each(zone, StoredRecord::read(row));
                     is_open
                 };
                 self.stream_rows(session, (&sql, &values), each).await?;
@@ -56,15 +56,11 @@ impl SqlBackend {
 /// Returns the statement for a piece with a lower and an upper bound.
 fn statement(engine: SqlEngine, (has_start, has_end): (bool, bool), limit: u64) -> String {
     let columns = stored_columns(engine);
-    let zone = match engine {
-        SqlEngine::Mysql => "CAST((SELECT d.name FROM domains d WHERE d.id = domain_id) AS BINARY)",
-        _ => "CAST((SELECT d.name FROM domains d WHERE d.id = domain_id) AS VARCHAR)",
-    };
-    // Case-insensitive, as LIKE is in SQLite and with the PowerDNS collation in MySQL.
-    let like = match engine {
-        SqlEngine::Postgres => "ILIKE",
-        _ => "LIKE",
-    };
+    let zone = octets(
+        engine,
+        "(SELECT d.name FROM domains d WHERE d.id = domain_id)",
+    );
+    let like = like(engine);
     let start = if has_start { " AND name > ?" } else { "" };
     let end = if has_end { " AND name <= ?" } else { "" };
     format!(
@@ -72,6 +68,15 @@ fn statement(engine: SqlEngine, (has_start, has_end): (bool, bool), limit: u64) 
          WHERE type IS NOT NULL AND (name {like} ? ESCAPE '|' OR content {like} ? ESCAPE '|'){start}{end} \
          ORDER BY records.name, records.type, records.id LIMIT {limit}"
     )
+}
+
+/// Returns the operator that compares with a pattern, ignoring case, as LIKE does in SQLite and with the PowerDNS collation
+/// in MySQL.
+pub(super) fn like(engine: SqlEngine) -> &'static str {
+    match engine {
+        SqlEngine::Postgres => "ILIKE",
+        _ => "LIKE",
+    }
 }
 
 /// Returns the last name of the piece after a name; `None` if the rest is one piece.
@@ -90,11 +95,7 @@ async fn piece_end(
     );
     let values: Vec<Value<'_>> = after.map(Value::Text).into_iter().collect();
     let mut end = None;
-    let each = &mut |row: &dyn Cells| {
-        end = row
-            .text(0)
-            .map(|name| String::from_utf8_lossy(name).into_owned());
-    };
+    let each = &mut |row: &dyn Cells| end = row.string(0);
     session.rows(&sql, &values, each).await?;
     Ok(end)
 }

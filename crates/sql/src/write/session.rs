@@ -8,7 +8,7 @@
 mod transaction;
 
 pub(super) use super::super::connection::Value;
-use super::super::connection::{ClientError, ConnectTarget, Each, EachUntil, SqlConnection, Terms};
+use super::super::connection::{ClientError, ConnectTarget, Each, SqlConnection, Terms};
 use super::super::dialect::{SqlEngine, int};
 use super::super::error::SqlError;
 use super::super::hosts::{SILENCE_MAX, Server};
@@ -16,6 +16,7 @@ use super::super::row::Cells;
 use super::super::schema::COUNTER;
 use super::local_changes::CommitMark;
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -186,26 +187,20 @@ impl Session {
             SqlEngine::Postgres => "SELECT oid FROM pg_proc WHERE proname = 'pg_notify' LIMIT 1",
             _ => "SELECT domain_id FROM nameward_changes LIMIT 0",
         };
-        let mut rows = 0;
-        self.can_notify = match self.rows(probe, &[], &mut |_| rows += 1).await {
-            Ok(()) => rows > 0 || self.engine() != SqlEngine::Postgres,
+        self.can_notify = match self.finds(probe, &[]).await {
+            Ok(is_found) => is_found || self.engine() != SqlEngine::Postgres,
             Err(Failure::Sql(error)) if error.is_of_server() => return Err(error),
             // There is no such table.
             Err(_) => false,
         };
         if self.can_notify && self.engine() == SqlEngine::Postgres {
             let sql = "SELECT CAST(pg_backend_pid() AS BIGINT)";
-            let mut process = None;
-            let each = &mut |row: &dyn Cells| process = row.int(0);
-            self.rows(sql, &[], each).await.map_err(plain)?;
+            let process = self.number(sql, &[]).await.map_err(plain)?;
             self.process = process
                 .filter(|_| !self.connection.is_pooled())
                 .and_then(|process| i32::try_from(process).ok());
             let sql = "SELECT oid FROM pg_proc WHERE proname = 'nameward_note_change' LIMIT 1";
-            let mut functions = 0;
-            let each = &mut |_: &dyn Cells| functions += 1;
-            self.rows(sql, &[], each).await.map_err(plain)?;
-            self.has_changes_table = functions > 0;
+            self.has_changes_table = self.finds(sql, &[]).await.map_err(plain)?;
         }
         if self.engine() == SqlEngine::Mysql && self.has_other_writers().await {
             self.claim = if self.can_notify {
@@ -228,10 +223,8 @@ impl Session {
             ("@@wsrep_on", 1),
             ("@@group_replication_single_primary_mode", 0),
         ] {
-            let mut found = None;
-            let sql = format!("SELECT {variable}");
-            let each = &mut |row: &dyn Cells| found = row.int(0);
-            if self.rows(&sql, &[], each).await.is_ok() && found == Some(value) {
+            let found = self.number(&format!("SELECT {variable}"), &[]).await;
+            if matches!(found, Ok(Some(found)) if found == value) {
                 return true;
             }
         }
@@ -295,8 +288,8 @@ impl Session {
         if self.can_notify && self.engine() != SqlEngine::Postgres {
             let column = int(self.engine(), "version");
             let sql = format!("SELECT {column} FROM nameward_changes WHERE domain_id = ?");
-            let each = &mut |row: &dyn Cells| version = row.int(0).unwrap_or(0);
-            self.rows(&sql, &[Value::Int(zone)], each).await?;
+            let found = self.number(&sql, &[Value::Int(zone)]).await?;
+            version = found.unwrap_or(0);
         }
         // The claim is part of the change that follows.
         Ok(version - i64::from(self.claimed.contains(&zone)))
@@ -400,6 +393,25 @@ impl Session {
         self.rows(sql, values, &mut |_| {}).await
     }
 
+    /// Checks whether a statement returns a row.
+    pub(super) async fn finds(&mut self, sql: &str, values: &[Value<'_>]) -> Result<bool, Failure> {
+        let mut found = false;
+        self.rows(sql, values, &mut |_| found = true).await?;
+        Ok(found)
+    }
+
+    /// Returns the number that a statement returns.
+    pub(super) async fn number(
+        &mut self,
+        sql: &str,
+        values: &[Value<'_>],
+    ) -> Result<Option<i64>, Failure> {
+        let mut number = None;
+        let each = &mut |row: &dyn Cells| number = row.int(0);
+        self.rows(sql, values, each).await?;
+        Ok(number)
+    }
+
     /// Runs a statement and passes its rows on.
     pub(super) async fn rows(
         &mut self,
@@ -412,17 +424,26 @@ impl Session {
         self.note_conflict(result)
     }
 
-    /// Runs a statement and passes its rows on until `each` breaks. The connection is unusable afterwards: rows may
-    /// still be in transit.
-    pub(super) async fn rows_until(
+    /// Runs a statement and passes its rows on until `each` returns false; then the connection is unusable: rows may
+    /// still be in transit. Returns whether all rows were passed on.
+    pub(super) async fn rows_while(
         &mut self,
         sql: &str,
         values: &[Value<'_>],
-        each: EachUntil<'_>,
-    ) -> Result<(), Failure> {
+        each: &mut (dyn FnMut(&dyn Cells) -> bool + Send),
+    ) -> Result<bool, Failure> {
         self.check_undone()?;
+        let mut is_open = true;
+        let each = &mut |row: &dyn Cells| {
+            is_open = each(row);
+            if is_open {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        };
         let result = self.connection.rows_until(sql, values, each).await;
-        self.note_conflict(result)
+        self.note_conflict(result).map(|()| is_open)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::super::SqlBackend;
 use super::super::dialect::SqlEngine;
 use super::super::peer_settings::StoredTsigKey;
-use super::super::row::{Cells, write_name};
+use super::super::row::name_text;
 use super::super::schema::NO_ZONE_CHANGED;
 use super::session::{Session, Value};
 use super::{Committed, Task, WriteError};
@@ -52,8 +52,7 @@ pub(super) async fn change(
     session: &mut Session,
     edit: &TsigEdit,
 ) -> Result<Committed, WriteError> {
-    let mut name = String::new();
-    write_name(edit.name(), &mut name);
+    let name = name_text(edit.name());
     let with_dot = format!("{name}.");
     let same_name = [Value::Text(&name), Value::Text(&with_dot)];
     let lower = match session.engine() {
@@ -61,10 +60,8 @@ pub(super) async fn change(
         _ => "LOWER(name)",
     };
     let condition = format!("{lower} = ? OR {lower} = ?");
-    let mut is_there = false;
     let sql = format!("SELECT id FROM tsigkeys WHERE {condition}");
-    let each = &mut |_: &dyn Cells| is_there = true;
-    session.rows(&sql, &same_name, each).await?;
+    let is_there = session.finds(&sql, &same_name).await?;
     let is_changed = match edit {
         TsigEdit::Add(_) => !is_there,
         TsigEdit::Replace(_) => true,

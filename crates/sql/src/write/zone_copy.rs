@@ -9,7 +9,7 @@
 //! PowerDNS stores in them, including derived columns and disabled records; their IDs (`id`) are assigned again.
 
 use super::super::dialect::{SqlEngine, int, text};
-use super::super::row::{Cells, write_zone_name};
+use super::super::row::{Cells, zone_name_text};
 use super::session::{Failure, Session, Value};
 use super::zone_row::find;
 use super::{Committed, WriteError, ZoneRow};
@@ -286,8 +286,7 @@ pub(super) async fn restore(
 ) -> Result<Committed, WriteError> {
     let broken = || WriteError::NoCopy(format!("the copy of zone {name} is corrupt"));
     let tables = read_copy(octets).ok_or_else(broken)?;
-    let mut stored = String::new();
-    write_zone_name(name.as_name(), &mut stored);
+    let stored = zone_name_text(name.as_name());
     if find(session, &stored).await?.is_some() {
         return Err(WriteError::Exists(name.to_string()));
     }
@@ -312,17 +311,9 @@ pub(super) async fn restore(
         _ => None,
     });
     Ok(Committed {
-        zone: row.id,
-        apex: row.name,
-        is_changed: true,
-        is_gone: false,
         has_soa: serial.is_some(),
         serial: serial.unwrap_or_default(),
-        previous: None,
-        difference: None,
-        mark: None,
-        warnings: Vec::new(),
-        author: None,
+        ..Committed::without_records((row.id, row.name), true)
     })
 }
 

@@ -7,10 +7,19 @@ use nameward_zone::ZoneKind;
 
 /// Finds a zone by its stored name.
 pub(super) async fn find(session: &mut Session, name: &str) -> Result<Option<ZoneRow>, Failure> {
-    let sql = Statement::Zones.sql(session.engine(), 0) + " WHERE name = ?";
+    find_where(session, "name = ?", Value::Text(name)).await
+}
+
+/// Finds a zone by a condition on its row.
+pub(super) async fn find_where(
+    session: &mut Session,
+    condition: &str,
+    value: Value<'_>,
+) -> Result<Option<ZoneRow>, Failure> {
+    let sql = Statement::Zones.sql(session.engine(), 0) + " WHERE " + condition;
     let mut found = None;
     session
-        .rows(&sql, &[Value::Text(name)], &mut |row| {
+        .rows(&sql, &[value], &mut |row| {
             found = Some(read_zone(row).map_err(SqlError::Row));
         })
         .await?;

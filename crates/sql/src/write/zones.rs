@@ -2,7 +2,7 @@
 
 use super::super::dialect::{SqlEngine, record_columns};
 use super::super::row::{
-    Cells, RowFault, read_content, read_name, read_ttl, read_type, write_name, write_zone_name,
+    Cells, RowFault, name_text, read_content, read_name, read_ttl, read_type, zone_name_text,
 };
 use super::super::{SqlBackend, ZoneRow};
 use super::commit::{LockedZone, change, lock_zone};
@@ -18,7 +18,6 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::{ChangeOrigin, Edit, RrsetData, ZoneChange};
 use nameward_zone::{SerialRule, ZoneKind};
 use std::fmt::Write;
-use std::ops::ControlFlow;
 use std::time::SystemTime;
 
 /// Maximum number of characters in `domains.master` in the narrowest of the schemas.
@@ -138,8 +137,7 @@ fn escaped(text: &[u8]) -> String {
 }
 
 pub(super) async fn create(session: &mut Session, zone: &NewZone) -> Result<Committed, WriteError> {
-    let mut name = String::new();
-    write_zone_name(zone.name.as_name(), &mut name);
+    let name = zone_name_text(zone.name.as_name());
     if find(session, &name).await?.is_some() {
         return Err(WriteError::Exists(zone.name.to_string()));
     }
@@ -178,8 +176,7 @@ pub(super) async fn sign_transfers(
     zone: &str,
     key: &NameBuf,
 ) -> Result<(), Failure> {
-    let mut text = String::new();
-    write_name(key.as_name(), &mut text);
+    let text = name_text(key.as_name());
     let sql = "INSERT INTO domainmetadata (domain_id, kind, content) \
                SELECT id, 'AXFR-MASTER-TSIG', ? FROM domains WHERE name = ?";
     session
@@ -223,8 +220,7 @@ impl SqlBackend {
         name: Name<'a>,
     ) -> SqlFuture<'a, Result<Option<ZoneRow>, WriteError>> {
         Box::pin(async move {
-            let mut text = String::new();
-            write_zone_name(name, &mut text);
+            let text = zone_name_text(name);
             let mut session = self.reader().await?;
             let found = find(&mut session, &text).await?;
             self.inner.writer.give_back(session);
@@ -243,16 +239,15 @@ impl SqlBackend {
         Box::pin(async move {
             let session = self.reader().await?;
             let columns = stored_columns(session.engine());
-            let (mut apex, mut owner) = (String::new(), String::new());
+            let apex = name_text(zone.name.as_name().zone());
+            let owner = name.map(name_text);
             let mut sql =
                 format!("SELECT {columns} FROM records WHERE domain_id = ? AND type IS NOT NULL");
             let mut values = vec![Value::Int(zone.id)];
-            write_name(zone.name.as_name().zone(), &mut apex);
             let each = &mut |row: &dyn Cells| each(StoredRecord::read(row));
-            if let Some(name) = name {
-                write_name(name, &mut owner);
+            if let Some(owner) = &owner {
                 sql.push_str(" AND name = ?");
-                values.push(Value::Text(&owner));
+                values.push(Value::Text(owner));
             } else if session.engine() == SqlEngine::Sqlite {
                 return self
                     .stream_by_index(session, &sql, (zone.id, &apex), each)
@@ -281,18 +276,8 @@ impl SqlBackend {
         let others = format!("{sql} AND name IS NOT ? ORDER BY name, type, id");
         // Both see the same state of the file.
         session.begin_reading().await?;
-        let mut goes_on = true;
         for sql in [first, others] {
-            let each = &mut |row: &dyn Cells| {
-                goes_on = each(row);
-                if goes_on {
-                    ControlFlow::Continue(())
-                } else {
-                    ControlFlow::Break(())
-                }
-            };
-            session.rows_until(&sql, &values, each).await?;
-            if !goes_on {
+            if !session.rows_while(&sql, &values, each).await? {
                 return Ok(());
             }
         }
@@ -308,21 +293,25 @@ impl SqlBackend {
         (sql, values): (&str, &[Value<'_>]),
         each: &mut (dyn FnMut(&dyn Cells) -> bool + Send),
     ) -> Result<(), WriteError> {
-        let mut goes_on = true;
-        session
-            .rows_until(sql, values, &mut |row| {
-                goes_on = each(row);
-                if goes_on {
-                    ControlFlow::Continue(())
-                } else {
-                    ControlFlow::Break(())
-                }
-            })
-            .await?;
-        if goes_on {
+        if session.rows_while(sql, values, each).await? {
             self.inner.writer.give_back(session);
         }
         Ok(())
+    }
+
+    /// Reads the rows of a statement on the primary.
+    pub(super) async fn list<T: Send>(
+        &self,
+        sql: &str,
+        values: &[Value<'_>],
+        mut read: impl FnMut(&dyn Cells) -> T + Send,
+    ) -> Result<Vec<T>, WriteError> {
+        let mut session = self.reader().await?;
+        let mut found = Vec::new();
+        let each = &mut |row: &dyn Cells| found.push(read(row));
+        session.rows(sql, values, each).await?;
+        self.inner.writer.give_back(session);
+        Ok(found)
     }
 
     /// Returns a connection to the primary that is known to respond.
@@ -336,6 +325,18 @@ impl SqlBackend {
             writer.leave(session, primary);
         }
         Session::open(primary).await.map_err(WriteError::Sql)
+    }
+
+    /// Ends the use of a session by statements with this result: undoes what they may have left open, and keeps the
+    /// session if its server is not at fault.
+    pub(super) async fn end_use<T>(&self, mut session: Session, result: &Result<T, Failure>) {
+        let (writer, primary) = (&self.inner.writer, &self.inner.primary);
+        match result {
+            Err(Failure::Sql(error)) if error.is_of_server() => writer.leave(session, primary),
+            // A transaction that was started ends with the session.
+            Err(_) if session.rollback().await.is_err() => {}
+            _ => writer.give_back(session),
+        }
     }
 
     /// Returns a session for a change, which is repeated if the session turns out to be broken. One that hangs is found out

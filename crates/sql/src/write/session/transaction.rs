@@ -2,7 +2,6 @@
 
 use super::{Failure, LOCK_SECONDS, Session};
 use crate::dialect::SqlEngine;
-use crate::row::Cells;
 
 impl Session {
     /// Begins a transaction.
@@ -66,10 +65,8 @@ impl Session {
 
     /// Checks whether a transaction is open. Only MariaDB knows the variable.
     pub(super) async fn is_in_transaction(&mut self) -> Result<bool, Failure> {
-        let mut is_open = false;
-        let each = &mut |row: &dyn Cells| is_open = row.int(0) == Some(1);
-        self.rows("SELECT @@in_transaction", &[], each).await?;
-        Ok(is_open)
+        let is_open = self.number("SELECT @@in_transaction", &[]).await?;
+        Ok(is_open == Some(1))
     }
 }
 
