@@ -1,6 +1,7 @@
 //! Closing a database at shutdown, leaving a SQLite file that can be copied on its own.
 
 use super::{DatabaseAddress, Driver, SqlBackend, SqlError};
+use nameward_state::sqlite_file::beside;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use std::path::Path;
 use std::time::Duration;
@@ -24,8 +25,7 @@ impl SqlBackend {
 }
 
 fn empty_log(path: &Path) -> Result<(), SqlError> {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
+    let log = beside(path, "-wal");
     // A different journal mode, or an empty log.
     if std::fs::metadata(log).map_or(0, |log| log.len()) == 0 {
         return Ok(());

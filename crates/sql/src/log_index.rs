@@ -4,6 +4,7 @@
 //! shows that nothing else was committed in between: SQLite has one writer at a time, and every commit makes a new head.
 
 use nameward_base::sync::Mutex;
+use nameward_state::sqlite_file::beside;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -63,10 +64,8 @@ struct OpenIndex {
 
 impl LogIndex {
     pub(crate) fn new(database: &Path) -> Self {
-        let mut path = database.as_os_str().to_owned();
-        path.push("-shm");
         LogIndex {
-            path: path.into(),
+            path: beside(database, "-shm"),
             open: Mutex::default(),
         }
     }

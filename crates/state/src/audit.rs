@@ -5,6 +5,7 @@
 
 use super::StateStore;
 use super::error::StateError;
+use super::journal_rows::run;
 use rusqlite::{Connection, Row, params};
 
 /// Maximum number of entries; the oldest are dropped. About 15 MiB with usual texts.
@@ -53,7 +54,7 @@ pub struct AuditFilter {
 pub(super) fn insert(connection: &Connection, entry: &AuditEntry) -> Result<(), StateError> {
     let sql = "INSERT INTO audit (time, who, address, key, operation, zone, detail, serial, error, message) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-    connection.prepare_cached(sql)?.execute(params![
+    let values = params![
         entry.time as i64,
         entry.who,
         entry.address,
@@ -64,11 +65,11 @@ pub(super) fn insert(connection: &Connection, entry: &AuditEntry) -> Result<(), 
         entry.serial,
         entry.error,
         entry.message,
-    ])?;
+    ];
+    run(connection, sql, values)?;
     let oldest = connection.last_insert_rowid() - AUDIT_ENTRIES_MAX as i64;
     let sql = "DELETE FROM audit WHERE number <= ?1";
-    connection.prepare_cached(sql)?.execute([oldest])?;
-    Ok(())
+    run(connection, sql, [oldest])
 }
 
 impl StateStore {

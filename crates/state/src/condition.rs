@@ -5,7 +5,7 @@
 //! would continue writing to a file that is lost after a restart, and acknowledged changes with it.
 
 use super::error::{LossCause, StateError};
-use crate::sqlite_file::{DatabaseFile, FileChange};
+use crate::sqlite_file::{DatabaseFile, FileChange, beside};
 use nameward_base::sync::Mutex;
 use rusqlite::Connection;
 use std::fs::{File, OpenOptions};
@@ -154,21 +154,15 @@ impl StoreFile {
         }
     }
 
-    fn beside(&self, end: &str) -> PathBuf {
-        let mut path = self.path.clone().into_os_string();
-        path.push(end);
-        path.into()
-    }
-
     /// Checks whether the write-ahead log is missing, which only its last connection removes.
     fn has_lost_log(&self) -> bool {
-        !self.beside("-wal").exists()
+        !beside(&self.path, "-wal").exists()
     }
 
     /// Renames the write-ahead log: SQLite would apply it to whatever file has the store's name at the next start.
     pub(super) fn set_log_aside(&self) {
-        let _ = std::fs::rename(self.beside("-wal"), self.beside("-wal.lost"));
-        let _ = std::fs::remove_file(self.beside("-shm"));
+        let _ = std::fs::rename(beside(&self.path, "-wal"), beside(&self.path, "-wal.lost"));
+        let _ = std::fs::remove_file(beside(&self.path, "-shm"));
     }
 
     /// Copies the contents of a store whose file is lost to a file next to it. Returns the path of the copy.
@@ -193,9 +187,7 @@ impl StoreFile {
 /// Rejects files that cannot belong to a store: opening a FIFO would wait for a process that may never come.
 pub(super) fn require_regular(path: &Path) -> Result<(), StateError> {
     for end in ["", "-wal", "-shm", "-journal"] {
-        let mut path = path.as_os_str().to_os_string();
-        path.push(end);
-        let path = PathBuf::from(path);
+        let path = beside(path, end);
         match path.metadata() {
             Ok(found) if !found.is_file() => return Err(StateError::NotAFile(path)),
             _ => {}

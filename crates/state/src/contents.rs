@@ -1,7 +1,7 @@
 //! Contents of zones stored in the state store, as of one position of the journal.
 
 use super::error::StateError;
-use super::journal_rows::{ZoneStorage, drop_entries, number_of};
+use super::journal_rows::{ZoneStorage, drop_entries, number_of, run};
 use super::zone_rows::ZoneRows;
 use nameward_wire::NameBuf;
 use nameward_zone::{RecordList, Serial};
@@ -56,9 +56,7 @@ fn write_contents(
     id: i64,
     parts: &[RecordList],
 ) -> Result<(), StateError> {
-    connection
-        .prepare_cached("DELETE FROM contents WHERE zone = ?1")?
-        .execute([id])?;
+    run(connection, "DELETE FROM contents WHERE zone = ?1", [id])?;
     let sql = "INSERT INTO contents (zone, part, records) VALUES (?1, ?2, ?3)";
     let mut statement = connection.prepare_cached(sql)?;
     for (number, part) in parts.iter().enumerate() {

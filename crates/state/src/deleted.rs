@@ -5,7 +5,7 @@
 
 use super::StateStore;
 use super::error::StateError;
-use super::journal_rows::stored_name;
+use super::journal_rows::{run, stored_name};
 use nameward_base::sync::Mutex;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Serial;
@@ -125,16 +125,17 @@ pub(super) fn insert(
 
 /// Deletes a copy.
 pub(super) fn remove(connection: &Connection, number: i64) -> Result<(), StateError> {
-    let sql = "DELETE FROM deleted_zone WHERE id = ?1";
-    connection.prepare_cached(sql)?.execute([number])?;
-    Ok(())
+    run(
+        connection,
+        "DELETE FROM deleted_zone WHERE id = ?1",
+        [number],
+    )
 }
 
 /// Deletes copies of zones that were deleted before a time.
 pub(super) fn drop_older(connection: &Connection, time: u64) -> Result<(), StateError> {
     let sql = "DELETE FROM deleted_zone WHERE time < ?1";
-    connection.prepare_cached(sql)?.execute([time as i64])?;
-    Ok(())
+    run(connection, sql, [time as i64])
 }
 
 const COLUMNS: &str = "id, name, time, kind, backend, serial, records, octets";

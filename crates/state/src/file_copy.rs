@@ -7,7 +7,7 @@
 use super::StateStore;
 use super::digest::ContentsDigest;
 use super::error::StateError;
-use super::journal_rows::{list, stored_name};
+use super::journal_rows::{list, run, stored_name};
 use nameward_wire::NameBuf;
 use nameward_zone::{RecordList, Serial};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -36,8 +36,7 @@ pub(super) fn write_part(
 ) -> Result<(), StateError> {
     let sql = "INSERT OR REPLACE INTO file_copy_part (name, digest, part, records) VALUES (?1, ?2, ?3, ?4)";
     let values = params![stored_name(zone), digest.number(), part, records.as_bytes()];
-    connection.prepare_cached(sql)?.execute(values)?;
-    Ok(())
+    run(connection, sql, values)
 }
 
 /// Activates a copy whose chunks are all written; remains of others are deleted.
@@ -49,17 +48,17 @@ pub(super) fn complete(
     let name = stored_name(zone);
     let sql = "INSERT OR REPLACE INTO file_copy (name, serial, digest, octets, parts) \
                VALUES (?1, ?2, ?3, ?4, ?5)";
-    connection.prepare_cached(sql)?.execute(params![
+    let values = params![
         name,
         copy.serial.0,
         copy.digest.number(),
         copy.octets as i64,
         copy.parts
-    ])?;
+    ];
+    run(connection, sql, values)?;
     let sql = "DELETE FROM file_copy_part WHERE name = ?1 AND (digest <> ?2 OR part >= ?3)";
     let values = params![name, copy.digest.number(), copy.parts];
-    connection.prepare_cached(sql)?.execute(values)?;
-    Ok(())
+    run(connection, sql, values)
 }
 
 /// Deletes the copy of a zone.
@@ -69,7 +68,7 @@ pub(super) fn remove(connection: &Connection, zone: &NameBuf) -> Result<(), Stat
         "DELETE FROM file_copy WHERE name = ?1",
         "DELETE FROM file_copy_part WHERE name = ?1",
     ] {
-        connection.prepare_cached(sql)?.execute([&name])?;
+        run(connection, sql, [&name])?;
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use super::error::StateError;
 use super::file_copy;
 use super::journal_rows::{
     JournalBounds, JournalOrigin, JournalRow, NewEntry, ZoneStorage, ZoneTimers, drop_entries,
-    number_of, stored_name,
+    number_of, run, stored_name,
 };
 use super::read::entries;
 use super::rebase::forget_rebase;
@@ -92,17 +92,11 @@ impl ZoneRows {
             StateChange::Audit(entry) => audit::insert(connection, entry),
             StateChange::SetItem { kind, name, value } => {
                 let sql = "INSERT OR REPLACE INTO item (kind, name, value) VALUES (?1, ?2, ?3)";
-                connection
-                    .prepare_cached(sql)?
-                    .execute(params![kind, name, value.reveal()])?;
-                Ok(())
+                run(connection, sql, params![kind, name, value.reveal()])
             }
             StateChange::RemoveItem { kind, name } => {
                 let sql = "DELETE FROM item WHERE kind = ?1 AND name = ?2";
-                connection
-                    .prepare_cached(sql)?
-                    .execute(params![kind, name])?;
-                Ok(())
+                run(connection, sql, params![kind, name])
             }
         }
     }
@@ -149,7 +143,7 @@ impl ZoneRows {
         row.last += 1;
         let sql = "INSERT INTO journal (zone, number, from_serial, to_serial, origin, time, \
                    removed, added, who, message) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-        connection.prepare_cached(sql)?.execute(params![
+        let values = params![
             row.id,
             row.last,
             from.0,
@@ -160,7 +154,8 @@ impl ZoneRows {
             entry.difference.added.as_bytes(),
             entry.author.map(|author| &*author.who),
             entry.author.and_then(|author| author.message.as_deref())
-        ])?;
+        ];
+        run(connection, sql, values)?;
         row.serial = to;
         row.entries += 1;
         row.octets += entry.difference.octets() as u64;
@@ -246,17 +241,9 @@ impl ZoneRows {
         let Some(mut row) = self.row(connection, zone)? else {
             return Ok(());
         };
-        if row.serial == serial {
-            row.digest = Some(digest);
-            self.put(zone, row);
-            return Ok(());
-        }
-        let sql = "SELECT max(number) FROM journal WHERE zone = ?1 AND from_serial = ?2";
-        let values = params![row.id, serial.0];
-        let first: Option<i64> = connection.query_row(sql, values, |found| found.get(0))?;
         // A journal that has restarted since does not lead there.
-        if let Some(first) = first {
-            let later = entries(connection, row.id, first, serial)?;
+        if let Some(number) = number_of(connection, &row, serial)? {
+            let later = entries(connection, row.id, number + 1)?;
             let later = later.iter().map(|entry| &entry.difference);
             row.digest = Some(later.fold(digest, ContentsDigest::after));
             self.put(zone, row);
@@ -266,9 +253,7 @@ impl ZoneRows {
 
     fn remove(&mut self, connection: &Connection, zone: &NameBuf) -> Result<(), StateError> {
         let name = stored_name(zone);
-        connection
-            .prepare_cached("DELETE FROM zone WHERE name = ?1")?
-            .execute([&name])?;
+        run(connection, "DELETE FROM zone WHERE name = ?1", [&name])?;
         self.forget_row(name);
         Ok(())
     }
@@ -314,7 +299,7 @@ impl ZoneRows {
             *next_check as i64,
             *expires as i64
         ];
-        connection.prepare_cached(sql)?.execute(values)?;
+        run(connection, sql, values)?;
         self.note(stored_name(zone), row);
         Ok(())
     }

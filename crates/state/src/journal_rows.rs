@@ -5,7 +5,7 @@ use super::error::StateError;
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ChangeAuthor, Difference};
 use nameward_zone::{RecordList, Serial};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 /// Where the contents of a zone are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,15 +184,23 @@ pub(super) fn drop_entries(
     up_to: i64,
 ) -> Result<(), StateError> {
     let sql = "DELETE FROM journal WHERE zone = ?1 AND number <= ?2";
-    connection
-        .prepare_cached(sql)?
-        .execute(params![row.id, up_to])?;
+    run(connection, sql, params![row.id, up_to])?;
     let sql = "SELECT count(*), coalesce(sum(length(removed) + length(added)), 0) FROM journal \
                WHERE zone = ?1";
     let mut statement = connection.prepare_cached(sql)?;
     let sums: (i64, i64) =
         statement.query_row([row.id], |sums| Ok((sums.get(0)?, sums.get(1)?)))?;
     (row.entries, row.octets) = (sums.0 as u64, sums.1 as u64);
+    Ok(())
+}
+
+/// Runs a statement, which is prepared once.
+pub(super) fn run(
+    connection: &Connection,
+    sql: &str,
+    values: impl Params,
+) -> Result<(), StateError> {
+    connection.prepare_cached(sql)?.execute(values)?;
     Ok(())
 }
 

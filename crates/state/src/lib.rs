@@ -53,8 +53,8 @@ use std::time::{Duration, Instant};
 
 pub use audit::{AUDIT_ENTRIES_MAX, AuditEntry, AuditFilter};
 pub use change::{RebasedVersion, StateChange, Written};
+use condition::StoreCondition;
 pub use condition::StoreFault;
-use condition::{StoreCondition, StoreFile};
 pub use deleted::{CopyBounds, CopyBoundsInForce, DeletedCopy, DeletedZone};
 pub use digest::ContentsDigest;
 pub use durable::{Durable, WrittenDone};
@@ -67,7 +67,7 @@ use lock::StoreLock;
 pub use read::{JournalVersion, JournaledZone, JournaledZones, StoredItem};
 pub use stored_zones::StoredZoneSink;
 pub use upkeep::{CompactReport, StateCheckReport};
-use writer::{StateWriter, WriterParts};
+use writer::StateWriter;
 
 /// The file name of the store in the state directory.
 const FILE: &str = "state.db";
@@ -159,14 +159,7 @@ impl StateStore {
             .map_err(|error| error.with_path(&path))?;
         let keys = KeyRegister::open(&path, &connection).map_err(|error| error.with_path(&path))?;
         let condition = Arc::<StoreCondition>::default();
-        let file = StoreFile::new(&path);
-        let parts = WriterParts {
-            connection,
-            file,
-            keys,
-            condition: Arc::clone(&condition),
-        };
-        let writer = StateWriter::start(parts, path.clone(), bounds)?;
+        let writer = StateWriter::start(connection, keys, Arc::clone(&condition), &path, bounds)?;
         Ok(StateStore {
             inner: Arc::new(OpenStore {
                 path,

@@ -4,7 +4,8 @@ use super::StateStore;
 use super::digest::ContentsDigest;
 use super::error::StateError;
 use super::journal_rows::{
-    JournalEntry, JournalOrigin, ZoneStorage, ZoneTimers, find_zone, list, stored_name,
+    JournalEntry, JournalOrigin, JournalRow, ZoneStorage, ZoneTimers, find_zone, list, number_of,
+    stored_name,
 };
 use super::rebase::read_rebase;
 use nameward_base::secret::Secret;
@@ -71,6 +72,21 @@ impl StateStore {
         })
     }
 
+    /// Reads what is stored about a zone; nothing if it has no state.
+    fn read_zone<T: Default>(
+        &self,
+        zone: &NameBuf,
+        work: impl FnOnce(&Connection, JournalRow) -> Result<T, StateError>,
+    ) -> Result<T, StateError> {
+        self.read(|connection| {
+            let transaction = connection.unchecked_transaction()?;
+            match find_zone(&transaction, &stored_name(zone))? {
+                Some(row) => work(&transaction, row),
+                None => Ok(T::default()),
+            }
+        })
+    }
+
     /// Returns the differences from `serial` to the end of a zone's journal, oldest first; `None` if the journal does
     /// not go back that far. Empty if it ends there.
     pub fn journal_from(
@@ -78,64 +94,30 @@ impl StateStore {
         zone: &NameBuf,
         serial: Serial,
     ) -> Result<Option<Vec<JournalEntry>>, StateError> {
-        self.read(|connection| {
-            let transaction = connection.unchecked_transaction()?;
-            let Some(row) = find_zone(&transaction, &stored_name(zone))? else {
-                return Ok(None);
-            };
-            if row.serial == serial {
-                return Ok(Some(Vec::new()));
-            }
-            // The last one, if a serial occurred twice.
-            let sql = "SELECT max(number) FROM journal WHERE zone = ?1 AND from_serial = ?2";
-            let values = params![row.id, serial.0];
-            let first: Option<i64> = transaction.query_row(sql, values, |found| found.get(0))?;
-            let Some(first) = first else {
-                return Ok(None);
-            };
-            Ok(Some(entries(&transaction, row.id, first, serial)?))
+        self.read_zone(zone, |connection, row| {
+            let number = number_of(connection, &row, serial)?;
+            let later = number.map(|number| entries(connection, row.id, number + 1));
+            later.transpose()
         })
     }
 
     /// Returns all differences in the journal of a zone, oldest first; empty if the zone has no state. The journal is
     /// bounded, and so is this.
     pub fn journal(&self, zone: &NameBuf) -> Result<Vec<JournalEntry>, StateError> {
-        self.read(|connection| {
-            let transaction = connection.unchecked_transaction()?;
-            let Some(row) = find_zone(&transaction, &stored_name(zone))? else {
-                return Ok(Vec::new());
-            };
-            let sql =
-                "SELECT number, from_serial FROM journal WHERE zone = ?1 ORDER BY number LIMIT 1";
-            let first = transaction.query_row(sql, [row.id], |row| Ok((row.get(0)?, row.get(1)?)));
-            match first.optional()? {
-                Some((number, from)) => entries(&transaction, row.id, number, Serial(from)),
-                None => Ok(Vec::new()),
-            }
-        })
+        self.read_zone(zone, |connection, row| entries(connection, row.id, 0))
     }
 
     /// Returns all differences in the journal of a zone like [`StateStore::journal`], with their authors and reasons.
     pub fn history(&self, zone: &NameBuf) -> Result<Vec<JournalVersion>, StateError> {
-        self.read(|connection| {
-            let transaction = connection.unchecked_transaction()?;
-            let Some(row) = find_zone(&transaction, &stored_name(zone))? else {
-                return Ok(Vec::new());
-            };
-            let sql =
-                "SELECT from_serial, who, message FROM journal WHERE zone = ?1 ORDER BY number";
-            let mut statement = transaction.prepare_cached(sql)?;
+        self.read_zone(zone, |connection, row| {
+            let sql = "SELECT who, message FROM journal WHERE zone = ?1 ORDER BY number";
+            let mut statement = connection.prepare_cached(sql)?;
             let authors = statement.query_map([row.id], |row| {
-                let (who, message): (Option<String>, Option<String>) = (row.get(1)?, row.get(2)?);
-                let author = who.map(|who| ChangeAuthor::new(&who, message.as_deref()));
-                Ok((Serial(row.get(0)?), author))
+                let (who, message): (Option<String>, Option<String>) = (row.get(0)?, row.get(1)?);
+                Ok(who.map(|who| ChangeAuthor::new(&who, message.as_deref())))
             })?;
             let authors = authors.collect::<rusqlite::Result<Vec<_>>>()?;
-            let Some((first, _)) = authors.first() else {
-                return Ok(Vec::new());
-            };
-            let entries = entries(&transaction, row.id, 0, *first)?;
-            let authors = authors.into_iter().map(|(_, author)| author);
+            let entries = entries(connection, row.id, 0)?;
             Ok(entries.into_iter().zip(authors).collect())
         })
     }
@@ -143,16 +125,10 @@ impl StateStore {
     /// Returns the differences that a zone's storage lacks, oldest first: those of its journal, after the one that
     /// leads from an edited file to it.
     pub fn journal_after_base(&self, zone: &NameBuf) -> Result<Vec<JournalEntry>, StateError> {
-        self.read(|connection| {
-            let transaction = connection.unchecked_transaction()?;
-            match find_zone(&transaction, &stored_name(zone))? {
-                Some(row) => {
-                    let mut lacking = Vec::from_iter(read_rebase(&transaction, &row)?);
-                    lacking.extend(unsettled(&transaction, row.id, row.base)?);
-                    Ok(lacking)
-                }
-                None => Ok(Vec::new()),
-            }
+        self.read_zone(zone, |connection, row| {
+            let mut lacking = Vec::from_iter(read_rebase(connection, &row)?);
+            lacking.extend(entries(connection, row.id, row.base + 1)?);
+            Ok(lacking)
         })
     }
 
@@ -163,14 +139,12 @@ impl StateStore {
         zone: &NameBuf,
         mut part: impl FnMut(RecordList),
     ) -> Result<Option<Vec<JournalEntry>>, StateError> {
-        self.read(|connection| {
-            let transaction = connection.unchecked_transaction()?;
-            let row = find_zone(&transaction, &stored_name(zone))?;
-            let Some(row) = row.filter(|row| row.storage == ZoneStorage::Store) else {
+        self.read_zone(zone, |connection, row| {
+            if row.storage != ZoneStorage::Store {
                 return Ok(None);
-            };
+            }
             let sql = "SELECT records FROM contents WHERE zone = ?1 ORDER BY part";
-            let mut statement = transaction.prepare_cached(sql)?;
+            let mut statement = connection.prepare_cached(sql)?;
             let mut parts = statement.query([row.id])?;
             let mut is_empty = true;
             while let Some(next) = parts.next()? {
@@ -180,7 +154,7 @@ impl StateStore {
             if is_empty {
                 return Ok(None);
             }
-            Ok(Some(unsettled(&transaction, row.id, row.base)?))
+            Ok(Some(entries(connection, row.id, row.base + 1)?))
         })
     }
 
@@ -237,31 +211,17 @@ impl StateStore {
     }
 }
 
-pub(super) fn unsettled(
-    connection: &Connection,
-    zone: i64,
-    base: i64,
-) -> Result<Vec<JournalEntry>, StateError> {
-    let sql = "SELECT from_serial FROM journal WHERE zone = ?1 AND number = ?2";
-    let from = connection.query_row(sql, params![zone, base + 1], |row| row.get(0));
-    match from.optional()? {
-        Some(from) => entries(connection, zone, base + 1, Serial(from)),
-        None => Ok(Vec::new()),
-    }
-}
-
 /// Reads the entries of a journal from a number on, each of which must continue the previous one.
 pub(super) fn entries(
     connection: &Connection,
     zone: i64,
     first: i64,
-    from: Serial,
 ) -> Result<Vec<JournalEntry>, StateError> {
     let sql = "SELECT from_serial, to_serial, origin, time, removed, added FROM journal \
                WHERE zone = ?1 AND number >= ?2 ORDER BY number";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query(params![zone, first])?;
-    let (mut entries, mut serial) = (Vec::new(), from);
+    let mut entries: Vec<JournalEntry> = Vec::new();
     while let Some(row) = rows.next()? {
         let entry = JournalEntry {
             from: Serial(row.get(0)?),
@@ -275,13 +235,15 @@ pub(super) fn entries(
             },
         };
         let is_whole = entry.difference.serials() == Some((entry.from, entry.to));
-        if entry.from != serial || !is_whole {
+        let (before, from) = (
+            entries.last().map_or(entry.from, |last| last.to),
+            entry.from,
+        );
+        if from != before || !is_whole {
             return Err(StateError::corrupt(format_args!(
-                "the journal has a gap between serials {serial} and {}",
-                entry.from
+                "the journal has a gap between serials {before} and {from}"
             )));
         }
-        serial = entry.to;
         entries.push(entry);
     }
     Ok(entries)

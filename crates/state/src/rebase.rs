@@ -10,7 +10,8 @@
 use super::change::{RebasedVersion, Written};
 use super::error::StateError;
 use super::journal_rows::{
-    JournalEntry, JournalOrigin, JournalRow, NewEntry, ZoneStorage, drop_entries, list, stored_name,
+    JournalEntry, JournalOrigin, JournalRow, NewEntry, ZoneStorage, drop_entries, list, run,
+    stored_name,
 };
 use super::zone_rows::ZoneRows;
 use nameward_wire::NameBuf;
@@ -52,14 +53,15 @@ impl ZoneRows {
         row.is_rebased = true;
         let sql = "INSERT OR REPLACE INTO rebase (zone, from_serial, to_serial, time, removed, added) \
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-        connection.prepare_cached(sql)?.execute(params![
+        let values = params![
             row.id,
             file.0,
             to.0,
             version.time as i64,
             version.lacking.removed.as_bytes(),
             version.lacking.added.as_bytes()
-        ])?;
+        ];
+        run(connection, sql, values)?;
         self.prune(connection, &mut row)?;
         self.put(zone, row);
         Ok(())
@@ -72,9 +74,7 @@ pub(super) fn forget_rebase(
     row: &mut JournalRow,
 ) -> Result<(), StateError> {
     if std::mem::take(&mut row.is_rebased) {
-        connection
-            .prepare_cached("DELETE FROM rebase WHERE zone = ?1")?
-            .execute([row.id])?;
+        run(connection, "DELETE FROM rebase WHERE zone = ?1", [row.id])?;
     }
     Ok(())
 }

@@ -112,18 +112,12 @@ impl DatabaseFile {
     }
 
     fn beside(&self, end: &str) -> Option<Metadata> {
-        std::fs::metadata(self.path_beside(end)).ok()
-    }
-
-    fn path_beside(&self, end: &str) -> PathBuf {
-        let mut path = self.path.clone().into_os_string();
-        path.push(end);
-        path.into()
+        std::fs::metadata(beside(&self.path, end)).ok()
     }
 
     fn read_checkpoint(&mut self, index: FileIdentity) -> Option<Checkpoint> {
         if self.index.as_ref().is_none_or(|(open, _)| *open != index) {
-            let file = File::open(self.path_beside("-shm")).ok()?;
+            let file = File::open(beside(&self.path, "-shm")).ok()?;
             self.index = Some((index, file));
         }
         let mut head = [0; INDEX_HEAD];
@@ -135,6 +129,13 @@ impl DatabaseFile {
             attempted: head[ATTEMPTED].try_into().ok()?,
         })
     }
+}
+
+/// Returns the path of a file that SQLite has beside a database: `-wal`, `-shm`, `-journal`.
+pub fn beside(database: &Path, end: &str) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push(end);
+    path.into()
 }
 
 fn identity(file: &Metadata) -> FileIdentity {

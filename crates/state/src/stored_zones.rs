@@ -3,7 +3,7 @@
 use super::StateStore;
 use super::error::StateError;
 use super::journal_rows::{JournalEntry, ZoneStorage, list, stored_name};
-use super::read::{JournaledZone, journaled_zone, unsettled};
+use super::read::{JournaledZone, entries, journaled_zone};
 use nameward_wire::NameBuf;
 use nameward_zone::RecordList;
 use rusqlite::{Connection, Rows, params};
@@ -103,7 +103,7 @@ impl StateStore {
         }
         let journal = match zone.failed {
             Some(error) => Err(error),
-            None if zone.last > zone.base => unsettled(connection, zone.id, zone.base),
+            None if zone.last > zone.base => entries(connection, zone.id, zone.base + 1),
             None => Ok(Vec::new()),
         };
         let journal = journal.map_err(|error| error.with_path(self.path()));

@@ -6,7 +6,7 @@ use super::read::{entries, journaled_zone};
 use super::{FILE, StateStore, open_to_read, schema};
 use nameward_wire::NameBuf;
 use nameward_wire::rdata::validate;
-use nameward_zone::{RecordList, Serial, Zone, ZoneBuilder};
+use nameward_zone::{RecordList, Zone, ZoneBuilder};
 use rusqlite::{Connection, params};
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -191,14 +191,7 @@ fn check_zone(connection: &Connection, name: &NameBuf) -> Result<usize, StateErr
     let Some(row) = find_zone(connection, &stored)? else {
         return Ok(0);
     };
-    let sql = "SELECT number, from_serial FROM journal WHERE zone = ?1 ORDER BY number LIMIT 1";
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut first = statement.query([row.id])?;
-    let journal = match first.next()? {
-        Some(first) => entries(connection, row.id, first.get(0)?, Serial(first.get(1)?))?,
-        None => Vec::new(),
-    };
-    drop(first);
+    let journal = entries(connection, row.id, 0)?;
     let octets: usize = journal.iter().map(|entry| entry.difference.octets()).sum();
     if (journal.len() as u64, octets as u64) != (row.entries, row.octets) {
         return Err(StateError::corrupt(

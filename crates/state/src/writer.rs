@@ -10,13 +10,13 @@ use super::condition::{StoreCondition, StoreFile};
 use super::durable::WrittenDone;
 use super::error::LossCause;
 use super::error::StateError;
-use super::journal_rows::JournalBounds;
+use super::journal_rows::{JournalBounds, run};
 use super::key_register::KeyRegister;
 use super::zone_rows::ZoneRows;
 use nameward_base::worker::{self, Popped, Queue, panic_guard_item};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, params};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -55,14 +55,6 @@ pub(super) struct WriterPause {
     end: Receiver<()>,
 }
 
-/// The initial state of the writer thread.
-pub(super) struct WriterParts {
-    pub(super) connection: Connection,
-    pub(super) file: StoreFile,
-    pub(super) keys: KeyRegister,
-    pub(super) condition: Arc<StoreCondition>,
-}
-
 /// Interval at which the file is inspected while nothing is written.
 const INSPECT_INTERVAL: Duration = Duration::from_secs(1);
 /// Octets written by a disk probe, while the store accepts no changes.
@@ -79,20 +71,23 @@ pub(super) struct StateWriter {
 }
 
 impl StateWriter {
+    /// Starts the thread for the file of a connection.
     pub(super) fn start(
-        parts: WriterParts,
-        path: PathBuf,
+        connection: Connection,
+        keys: KeyRegister,
+        condition: Arc<StoreCondition>,
+        path: &Path,
         bounds: JournalBounds,
     ) -> Result<Self, StateError> {
         let requests = Queue::new("state", WAITING);
         let queue = requests.clone();
-        let failed = |error: std::io::Error| StateError::from_io(&path, &error);
+        let failed = |error: std::io::Error| StateError::from_io(path, &error);
         let scribe = StateWriterThread {
-            connection: parts.connection,
-            file: parts.file,
-            keys: parts.keys,
-            condition: parts.condition,
-            path: path.clone(),
+            connection,
+            file: StoreFile::new(path),
+            keys,
+            condition,
+            path: path.into(),
             zones: ZoneRows::new(bounds),
             has_barrier: true,
             probed: Instant::now(),
@@ -407,8 +402,7 @@ impl StateWriterThread {
 
     /// Runs a cached prepared statement.
     fn run_sql(&self, sql: &str) -> Result<(), StateError> {
-        self.connection.prepare_cached(sql)?.execute([])?;
-        Ok(())
+        run(&self.connection, sql, [])
     }
 }
 
