@@ -34,7 +34,6 @@ pub mod leases;
 pub mod local_items;
 mod merge;
 pub mod policy;
-mod publish_error;
 mod reconcile;
 pub mod schedule;
 pub mod signature_watch;
@@ -48,7 +47,7 @@ pub use commit::{
 };
 pub use contents::{ContentsReader, PART, contents_of, read_contents};
 pub use core::Core;
-pub use publish_error::PublishError;
+pub use follow::databases::PublishError;
 pub use schedule::{EventUrgency, Moment, Schedule, ZoneEvent};
 pub use soa_times::SoaTimes;
 pub use table::{Snapshot, TableWriter};

@@ -18,7 +18,6 @@ use crate::change_feed::LiveChange;
 use crate::commit::Commits;
 use crate::follow::unknown;
 use crate::policy::PolicyTable;
-use crate::publish_error::PublishError;
 use first_read::FirstRead;
 use follower::DatabaseFollower;
 use nameward_base::sync::Mutex;
@@ -127,18 +126,27 @@ pub struct FollowedDatabase {
     pub served_from: ServedFrom,
     /// The database.
     pub backend: SqlBackend,
-    refresh: Arc<Notify>,
-    relist: Arc<Notify>,
     own: mpsc::Sender<OwnChange>,
-    withheld: Arc<WithheldZones>,
-    reported: Arc<ReportedVersions>,
-    faults: Arc<ZoneFaultLog>,
+    link: Arc<FollowerLink>,
+}
+
+/// What a database shares with the thread that follows it.
+#[derive(Default)]
+struct FollowerLink {
+    refresh: Notify,
+    /// Notified when this server created or deleted zones.
+    relist: Notify,
+    withheld: WithheldZones,
+    reported: ReportedVersions,
+    faults: ZoneFaultLog,
 }
 
 impl Databases {
     /// Requests that the zone lists are read again.
     pub fn request_refresh(&self) {
-        self.list.iter().for_each(|one| one.refresh.notify_one());
+        self.list
+            .iter()
+            .for_each(|one| one.link.refresh.notify_one());
     }
 
     /// Closes them, at shutdown. May block.
@@ -156,7 +164,7 @@ impl Databases {
     pub fn zone_faults(&self) -> DatabaseZoneFaults {
         let mut all = DatabaseZoneFaults::default();
         for one in &self.list {
-            one.faults.add_to(&mut all);
+            one.link.faults.add_to(&mut all);
         }
         all
     }
@@ -176,13 +184,13 @@ impl FollowedDatabase {
 
     /// Requests that the zone list is read again.
     pub fn request_list(&self) {
-        self.relist.notify_one();
+        self.link.relist.notify_one();
     }
 
     /// Makes a zone answer SERVFAIL although the database has it, or answer again; returns whether that is new. It
     /// takes effect when the zone is read again.
     pub fn withhold(&self, zone: Name<'_>, is_withheld: bool) -> bool {
-        self.withheld.set(zone, is_withheld)
+        self.link.withheld.set(zone, is_withheld)
     }
 
     /// Reads a zone again, and waits for that.
@@ -239,7 +247,7 @@ impl FollowedDatabase {
             self.backend.note_followed(committed.zone);
         }
         if let Some(CommitMark::Versions { after, .. }) = committed.mark {
-            self.reported.note(committed.zone, after);
+            self.link.reported.note(committed.zone, after);
         }
         let change = LiveChange {
             serial: committed.has_soa.then_some(committed.serial.0),
@@ -265,6 +273,20 @@ impl FollowedDatabase {
         };
         sent.then_some(followed).ok_or(PublishError::FollowerEnded)
     }
+}
+
+/// A change that is in the database, but not in this server's answers.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PublishError {
+    /// The thread that follows the database has ended.
+    #[error("the database follower has stopped")]
+    FollowerEnded,
+    /// The zone was not read in time.
+    #[error("reading the zone timed out")]
+    Timeout,
+    /// The database could not be read.
+    #[error("{0}")]
+    Database(String),
 }
 
 /// Gets the result when a change is in the answers.
@@ -301,33 +323,10 @@ pub fn start(
     let first_read = FirstRead::new(commits, sources.len());
     for source in sources {
         unknown::begin(commits.table(), source.rank);
-        let (refresh, relist) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let (own, own_changes) = mpsc::channel(OWN_CHANGES);
-        let withheld = Arc::new(WithheldZones::default());
-        let reported = Arc::new(ReportedVersions::default());
-        let faults = Arc::<ZoneFaultLog>::default();
-        all.list.push(FollowedDatabase {
-            rank: source.rank,
-            served_from: source.served_from,
-            backend: source.backend.clone(),
-            refresh: Arc::clone(&refresh),
-            relist: Arc::clone(&relist),
-            own,
-            withheld: Arc::clone(&withheld),
-            reported: Arc::clone(&reported),
-            faults: Arc::clone(&faults),
-        });
-        let (first, first_queried) = oneshot::channel();
         let name = format!("database-{}", source.rank);
-        let mut follower =
+        let (mut follower, database, first_queried) =
             DatabaseFollower::new(commits, source, settings, Arc::clone(&first_read));
-        follower.refresh = refresh;
-        follower.relist = relist;
-        follower.own_changes = own_changes;
-        follower.withheld = withheld;
-        follower.reported = reported;
-        follower.faults = faults;
-        follower.first_queried = Some(first);
+        all.list.push(database);
         let (runtime, mut stopped) = (Handle::current(), all.followers.stop.subscribe());
         // A thread of its own: reading many zones would keep others of the runtime waiting.
         let run = move || follow_to_the_end(&mut follower, &runtime, &mut stopped);

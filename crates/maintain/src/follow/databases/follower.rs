@@ -7,13 +7,11 @@ mod read;
 mod soa_check;
 
 use super::{
-    DatabaseSource, FollowSettings, ServedFrom,
+    DatabaseSource, FollowSettings, FollowedDatabase, FollowerLink, OWN_CHANGES, ServedFrom,
     first_read::FirstRead,
     followed_zones::{FollowedZones, ReadContents},
-    own_change::{OwnChange, ReportedVersions},
+    own_change::OwnChange,
     pending_reads::PendingReads,
-    withheld::WithheldZones,
-    zone_faults::ZoneFaultLog,
     zone_list_file::ZoneListFile,
 };
 use crate::change_feed::LiveChange;
@@ -36,7 +34,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{
-    sync::{Notify, mpsc, oneshot},
+    sync::{mpsc, oneshot},
     time::timeout,
 };
 
@@ -74,29 +72,36 @@ pub(super) struct DatabaseFollower {
     first_read: Arc<FirstRead>,
     refresh_interval: Duration,
     give_back: fn(),
-    pub(super) refresh: Arc<Notify>,
-    /// Notified when this server created or deleted zones.
-    pub(super) relist: Arc<Notify>,
-    pub(super) own_changes: mpsc::Receiver<OwnChange>,
-    pub(super) withheld: Arc<WithheldZones>,
-    pub(super) reported: Arc<ReportedVersions>,
-    pub(super) faults: Arc<ZoneFaultLog>,
+    own_changes: mpsc::Receiver<OwnChange>,
+    link: Arc<FollowerLink>,
     soa_check: SoaCheck,
     /// Gets a message when the database was queried for its zones, whatever the result.
-    pub(super) first_queried: Option<oneshot::Sender<()>>,
+    first_queried: Option<oneshot::Sender<()>>,
     /// Changes of this server that are not followed yet.
     own: OwnChanges,
 }
 
 impl DatabaseFollower {
+    /// Returns a follower, the database that it follows, and a receiver that gets a message when the database was
+    /// queried for its zones.
     pub(super) fn new(
         commits: &Arc<Commits>,
         source: DatabaseSource,
         settings: &FollowSettings<'_>,
         first_read: Arc<FirstRead>,
-    ) -> Self {
+    ) -> (Self, FollowedDatabase, oneshot::Receiver<()>) {
         let name = source.backend.options().address.to_string();
-        DatabaseFollower {
+        let (own, own_changes) = mpsc::channel(OWN_CHANGES);
+        let (first, first_queried) = oneshot::channel();
+        let link = Arc::<FollowerLink>::default();
+        let database = FollowedDatabase {
+            rank: source.rank,
+            served_from: source.served_from,
+            backend: source.backend.clone(),
+            own,
+            link: Arc::clone(&link),
+        };
+        let follower = DatabaseFollower {
             commits: Arc::clone(commits),
             lookup_source: source.lookup_source,
             policies: FollowedPolicies::new(settings.policies, source.rank),
@@ -114,16 +119,13 @@ impl DatabaseFollower {
             name,
             refresh_interval: settings.refresh_interval,
             give_back: settings.give_back,
-            refresh: Arc::default(),
-            relist: Arc::default(),
-            own_changes: mpsc::channel(1).1,
-            withheld: Arc::default(),
-            reported: Arc::default(),
-            faults: Arc::default(),
+            own_changes,
+            link,
             soa_check: SoaCheck::default(),
-            first_queried: None,
+            first_queried: Some(first),
             own: OwnChanges::default(),
-        }
+        };
+        (follower, database, first_queried)
     }
 
     /// Follows the database until its watch ends.
@@ -238,14 +240,14 @@ impl DatabaseFollower {
             self.soa_check.due_in(),
         ];
         let due = due.into_iter().flatten().min();
-        let (refresh, relist) = (&self.refresh, &self.relist);
+        let link = &self.link;
         let own_changes = &mut self.own_changes;
         let event = async {
             tokio::select! {
                 change = changes.recv() => change.map_or(FollowerEvent::End, FollowerEvent::Change),
                 Some(own) = own_changes.recv() => FollowerEvent::Own(own),
-                () = refresh.notified() => FollowerEvent::Change(Change::All),
-                () = relist.notified() => FollowerEvent::List,
+                () = link.refresh.notified() => FollowerEvent::Change(Change::All),
+                () = link.relist.notified() => FollowerEvent::List,
             }
         };
         match timeout(due.map_or(wait, |due| due.min(wait)), event).await {
@@ -296,7 +298,7 @@ impl DatabaseFollower {
         match change {
             Change::Zone(id, version) => {
                 // A commit of this server is reported when it is followed, which may be after its notice.
-                let is_own = self.reported.claim(id, version)
+                let is_own = self.link.reported.claim(id, version)
                     || version.is_some() && self.backend.unfollowed_commits(id) > 0;
                 let report = LiveChange {
                     origin: Some(JournalOrigin::Storage),

@@ -114,7 +114,8 @@ impl DatabaseFollower {
                     zone.set_resident_signing(report.signing)
                 }
                 let is_unsigned = is_presigned && !zone.signing().is_signed();
-                self.faults
+                self.link
+                    .faults
                     .note_read(apex.as_name().as_wire(), None, is_unsigned);
                 let (name, serial) = (apex.to_string(), zone.serial().0);
                 let name = zone_text(&name);
@@ -124,7 +125,8 @@ impl DatabaseFollower {
             None => {
                 tracing::error!("{}: zone {apex}: cannot be served", self.name);
                 let error = first_error.unwrap_or_else(|| "no SOA record".into());
-                self.faults
+                self.link
+                    .faults
                     .note_read(apex.as_name().as_wire(), Some(error), false);
             }
         }

@@ -129,7 +129,7 @@ impl DatabaseFollower {
                 };
                 let change = Change::Zone(zone, version);
                 if let Some(version) = version {
-                    self.reported.note(zone, version);
+                    self.link.reported.note(zone, version);
                 }
                 self.outdate_zone(zone, report);
                 self.pending.add(change);

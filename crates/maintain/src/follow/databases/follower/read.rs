@@ -296,7 +296,7 @@ impl DatabaseFollower {
         serving: ZoneServing,
         steps: &mut Vec<TableChange>,
     ) -> FoundZone {
-        let is_withheld = self.withheld.has(name);
+        let is_withheld = self.link.withheld.has(name);
         let is_live = serving == ZoneServing::Lookups && !is_withheld;
         let zone = if is_live {
             Zone::stub(name, self.lookup_source, id)
@@ -316,7 +316,7 @@ impl DatabaseFollower {
         let Some(known) = self.zones.get(id) else {
             return;
         };
-        if known.is_withheld() == self.withheld.has(known.name()) {
+        if known.is_withheld() == self.link.withheld.has(known.name()) {
             return;
         }
         let (name, serving) = (NameBuf::from(known.name()), known.serving());
@@ -349,7 +349,7 @@ impl DatabaseFollower {
             self.list_file.note_change();
             let name = NameBuf::from(zone.name());
             let wire = name.as_name().as_wire();
-            self.faults.forget(wire);
+            self.link.faults.forget(wire);
             self.logged_contests.remove(&name);
             steps.push(TableChange::Withdraw(wire.into(), self.rank));
             self.zones.remove(id);

@@ -6,8 +6,8 @@
 
 use super::DatabaseFollower;
 use crate::commit::Commits;
-use crate::follow::databases::ServedFrom;
-use crate::follow::databases::zone_faults::{NamedZones, ZoneFaultLog};
+use crate::follow::databases::zone_faults::NamedZones;
+use crate::follow::databases::{FollowerLink, ServedFrom};
 use crate::policy::PolicyTable;
 use nameward_base::sync::Mutex;
 use nameward_base::text::counted;
@@ -64,7 +64,7 @@ struct SoaChecker {
     backend: SqlBackend,
     commits: Arc<Commits>,
     policies: Arc<PolicyTable>,
-    faults: Arc<ZoneFaultLog>,
+    link: Arc<FollowerLink>,
 }
 
 impl DatabaseFollower {
@@ -83,7 +83,7 @@ impl DatabaseFollower {
             backend: self.backend.clone(),
             commits: Arc::clone(&self.commits),
             policies: self.policies.table(),
-            faults: Arc::clone(&self.faults),
+            link: Arc::clone(&self.link),
         };
         let (turn, runtime) = (Arc::clone(&self.soa_check.turn), Handle::current());
         turn.lock().is_running = true;
@@ -120,10 +120,10 @@ impl SoaChecker {
                 zones.add(zone.name);
             }
         }
-        if zones.number > 0 && !self.faults.has_without_records() {
+        if zones.number > 0 && !self.link.faults.has_without_records() {
             self.log(&zones);
         }
-        self.faults.set_without_records(zones);
+        self.link.faults.set_without_records(zones);
     }
 
     fn log(&self, zones: &NamedZones) {
