@@ -26,6 +26,7 @@ use nameward_files::{
 use nameward_state::ZoneStorage;
 use nameward_wire::NameBuf;
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 use target::FileTarget;
@@ -261,6 +262,17 @@ impl FileFollower {
             return Vec::new();
         };
         let start = Instant::now();
+        let LoadOutcome { summary, errors } = self.check_path(sources, path);
+        self.faults.set_missing(self.backend.missing_zones());
+        if let Some(copies) = self.copies.as_ref().filter(|_| summary.loaded > 0) {
+            copies.compare(&[*zone]);
+        }
+        log_look(&summary, start);
+        errors
+    }
+
+    /// Checks one file.
+    fn check_path(&mut self, sources: &[FileSource], path: PathBuf) -> LoadOutcome {
         let mut log = LoadLog::default();
         let faults = &self.faults;
         let each = &mut |event: LoadEvent<'_>| {
@@ -268,13 +280,11 @@ impl FileFollower {
             log.write(&event);
         };
         let summary = self.backend.check_file(&self.target, sources, path, each);
-        self.faults.set_missing(self.backend.missing_zones());
-        if let Some(copies) = self.copies.as_ref().filter(|_| summary.loaded > 0) {
-            copies.compare(&[*zone]);
-        }
         log.finish();
-        log_look(&summary, start);
-        log.errors
+        LoadOutcome {
+            summary,
+            errors: log.errors,
+        }
     }
 }
 

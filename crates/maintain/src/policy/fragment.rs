@@ -11,61 +11,36 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The settings of a zone from one source; those that are `None` are left to the next source.
+#[allow(missing_docs)] // as in [`ZonePolicy`]
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct PolicyFragment {
-    /// [`ZonePolicy::kind`].
     pub kind: Option<ZoneKind>,
-    /// [`ZonePolicy::primaries`].
     pub primaries: Option<Vec<RemoteServer>>,
-    /// [`ZonePolicy::also_notify`].
     pub also_notify: Option<Vec<RemoteServer>>,
-    /// [`ZonePolicy::notify_name_servers`].
     pub notify_name_servers: Option<bool>,
-    /// [`ZonePolicy::notify_at_once`].
     pub notify_at_once: Option<bool>,
-    /// [`ZonePolicy::allow_transfer`].
     pub allow_transfer: Option<AccessList>,
     /// Clients that may transfer the zone besides those that the next sources allow.
     pub also_transfer: Option<AccessList>,
-    /// [`ZonePolicy::transfer_to_name_servers`].
     pub transfer_to_name_servers: Option<bool>,
-    /// [`ZonePolicy::allow_notify`].
     pub allow_notify: Option<AccessList>,
-    /// [`ZonePolicy::allow_update`].
     pub allow_update: Option<AccessList>,
-    /// [`ZonePolicy::update_rules`].
     pub update_rules: Option<Vec<UpdateRule>>,
-    /// [`ZonePolicy::update_serial`].
     pub update_serial: Option<UpdateSerial>,
-    /// [`ZonePolicy::forward_updates`].
     pub forward_updates: Option<bool>,
-    /// [`ZonePolicy::transfer_unsigned`].
     pub transfer_unsigned: Option<bool>,
-    /// [`ZonePolicy::transfer_octets_max`].
     pub transfer_octets_max: Option<u64>,
-    /// [`ZonePolicy::is_incremental`].
     pub is_incremental: Option<bool>,
-    /// [`ZonePolicy::runs_scripts`].
     pub runs_scripts: Option<bool>,
-    /// [`ZonePolicy::expands_alias`].
     pub expands_alias: Option<bool>,
-    /// [`ZonePolicy::is_presigned`].
     pub is_presigned: Option<bool>,
-    /// [`ZonePolicy::copy_file`].
     pub copy_file: Option<PathBuf>,
-    /// [`ZonePolicy::catalog`].
     pub catalog: Option<NameBuf>,
-    /// [`ZonePolicy::catalog_group`].
     pub catalog_group: Option<String>,
-    /// [`ZonePolicy::catalog_moves_to`].
     pub catalog_moves_to: Option<NameBuf>,
-    /// [`ZonePolicy::catalog_properties`].
     pub catalog_properties: Option<CatalogProperties>,
-    /// [`ZonePolicy::dnssec_policy`].
     pub dnssec_policy: Option<String>,
-    /// [`ZonePolicy::key_directory`].
     pub key_directory: Option<PathBuf>,
-    /// [`ZonePolicy::zonemd`].
     pub zonemd: Option<ZonemdRule>,
 }
 

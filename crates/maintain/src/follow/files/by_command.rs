@@ -4,7 +4,7 @@
 //! removed is gone from the disk before the journal of its zone is dropped. A file whose zone becomes a secondary is kept
 //! under another name, and the zone is served without a gap.
 
-use super::{FileFollower, LoadLog};
+use super::FileFollower;
 use crate::commit::Commits;
 use crate::contents::contents_of;
 use crate::policy::{StoredPolicyError, UNCONFIGURED_RANK};
@@ -122,7 +122,7 @@ impl FileFollower {
                 error,
             },
         })?;
-        let errors = self.load_file(sources, &path);
+        let errors = self.check_path(sources, path.clone()).errors;
         let served = self.target.commits.table().version(zone.as_name(), rank);
         if served.is_none_or(|served| served.is_stub()) {
             let _ = self.remove_file(zone, &path, rank);
@@ -250,20 +250,6 @@ impl FileFollower {
                 error,
             }),
         }
-    }
-
-    /// Loads one file, and returns its faults.
-    fn load_file(&mut self, sources: &[FileSource], path: &Path) -> Vec<String> {
-        let mut log = LoadLog::default();
-        let faults = &self.faults;
-        let each = &mut |event: LoadEvent<'_>| {
-            faults.note(&event);
-            log.write(&event);
-        };
-        self.backend
-            .check_file(&self.target, sources, path.into(), each);
-        log.finish();
-        log.errors
     }
 }
 
