@@ -24,7 +24,7 @@ use crate::change_feed::LiveChange;
 use crate::contents::contents_of;
 use crate::merge::Rebased;
 use crate::soa_times::SoaTimes;
-use crate::table::TableWriter;
+use crate::table::{TableWriter, lower_case};
 use background::{BackgroundTask, BackgroundWork};
 use conflicts::ConflictLog;
 pub(crate) use conflicts::ConflictSide;
@@ -207,9 +207,8 @@ impl Commits {
 
     /// Returns the zone under its own lock, so that work on a large one does not delay others.
     fn zone(&self, zone: Name<'_>, rank: u16) -> Arc<Mutex<InProgress>> {
-        let name = zone.as_wire().to_ascii_lowercase();
         let mut zones = self.zones.lock();
-        Arc::clone(zones.entry((name.into(), rank)).or_default())
+        Arc::clone(zones.entry((lower_case(zone), rank)).or_default())
     }
 
     /// Makes the next version of a zone on top of the last one, and completes it.

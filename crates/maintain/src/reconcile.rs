@@ -11,6 +11,7 @@
 
 use crate::commit::{Commits, ConflictSide};
 use crate::merge::{Merge, merge_journal};
+use crate::table::lower_case;
 use nameward_base::sync::Mutex;
 use nameward_base::text::counted;
 use nameward_state::{ContentsDigest, JournalEntry, JournaledZone, StateChange, ZoneStorage};
@@ -58,7 +59,8 @@ impl Reconciler {
                 let own = zones
                     .into_iter()
                     .filter(|zone| zone.storage == self.storage);
-                own.map(|zone| (key(&name_wire(&zone)), zone)).collect()
+                own.map(|zone| (lower_case(zone.name.as_name()), zone))
+                    .collect()
             }
             Some(Err(error)) => {
                 tracing::error!("cannot read the journals: {error}");
@@ -101,7 +103,7 @@ impl Reconciler {
         for name in &new {
             match store.zone(name) {
                 Ok(Some(zone)) if zone.storage == self.storage => {
-                    journaled.insert(key(&name_wire(&zone)), zone);
+                    journaled.insert(lower_case(zone.name.as_name()), zone);
                 }
                 Ok(_) => {}
                 Err(error) => tracing::error!("zone {name}: cannot read the journal: {error}"),
@@ -128,7 +130,7 @@ impl Reconciler {
                 continue;
             };
             if !zone.is_stub()
-                && let Some(journaled) = journaled.remove(&key(zone.id().as_wire()))
+                && let Some(journaled) = journaled.remove(&lower_case(zone.id()))
                 && let Some(newer) = self.reconcile(zone, &journaled)
             {
                 *zone = newer;
@@ -158,14 +160,7 @@ impl Reconciler {
                 "zone {name}: changed while the server was down, but the serial is still {serial}: secondaries will \
                  not transfer it; journal restarted"
             );
-            let (zone, storage) = (name, journaled.storage);
-            let restart = StateChange::RestartJournal {
-                zone,
-                storage,
-                serial,
-            };
-            self.commits.write_state(name, vec![restart]);
-            return None;
+            return self.restart_journal(zone, journaled);
         }
         let from = missing.iter().position(|entry| entry.from == serial);
         match from.and_then(|from| apply(zone, &missing[from..])) {
@@ -184,19 +179,22 @@ impl Reconciler {
             }
             None if missing.is_empty() => {
                 // It has changed by itself: the journal does not lead to it.
-                let (zone, storage) = (name, journaled.storage);
-                self.commits.write_state(
-                    name,
-                    vec![StateChange::RestartJournal {
-                        zone,
-                        storage,
-                        serial,
-                    }],
-                );
-                None
+                self.restart_journal(zone, journaled)
             }
             None => self.merge(zone, journaled, &missing),
         }
+    }
+
+    /// Restarts the journal at the version of the storage, which is served as it is.
+    fn restart_journal(&self, zone: &Zone, journaled: &JournaledZone) -> Option<Arc<Zone>> {
+        let (name, serial) = (NameBuf::from(zone.id()), zone.serial());
+        let restart = StateChange::RestartJournal {
+            zone: name,
+            storage: journaled.storage,
+            serial,
+        };
+        self.commits.write_state(name, vec![restart]);
+        None
     }
 
     /// Merges the changes of the journal with a file that was edited while the server was down.
@@ -221,16 +219,7 @@ impl Reconciler {
                 self.commits.file_lacks_changes(zone);
                 Some(rebased.merged)
             }
-            Ok(Merge::AsFile | Merge::Unchanged) => {
-                let (zone, storage) = (name, journaled.storage);
-                let restart = StateChange::RestartJournal {
-                    zone,
-                    storage,
-                    serial,
-                };
-                self.commits.write_state(name, vec![restart]);
-                None
-            }
+            Ok(Merge::AsFile | Merge::Unchanged) => self.restart_journal(zone, journaled),
             Err(error) => {
                 tracing::error!(
                     "zone {name}: {count} in the journal up to serial {} cannot be applied to the file with serial {serial}: kept, but not served: {error}",
@@ -273,12 +262,4 @@ fn apply(zone: &Arc<Zone>, entries: &[JournalEntry]) -> Option<Arc<Zone>> {
         zone = Arc::new(zone.apply(&entry.difference).ok()?);
     }
     Some(zone)
-}
-
-fn key(wire: &[u8]) -> Box<[u8]> {
-    wire.to_ascii_lowercase().into()
-}
-
-fn name_wire(zone: &JournaledZone) -> Vec<u8> {
-    zone.name.as_name().as_wire().to_vec()
 }

@@ -167,26 +167,24 @@ impl TableWriter {
                 make_chain(&version.unsigned(), signing);
             }
         }
-        let key = name.as_wire().to_ascii_lowercase().into();
-        self.write(&[], |table, additions| {
-            match signing {
-                Some(signing) => additions.signings.insert(key, signing),
-                None => additions.signings.remove(&key),
-            };
-            for version in table.versions(name) {
-                table.offer(served(version, additions, table));
-            }
+        self.serve_again(name, |additions, key| match signing {
+            Some(signing) => drop(additions.signings.insert(key, signing)),
+            None => drop(additions.signings.remove(&key)),
         });
     }
 
     /// Serves a zone with a digest (ZONEMD data) until another one replaces it; `None` serves it with its own.
     pub fn set_digest(&self, name: Name<'_>, zonemd: Option<Vec<u8>>) {
-        let key = name.as_wire().to_ascii_lowercase().into();
+        self.serve_again(name, |additions, key| match zonemd {
+            Some(zonemd) => drop(additions.digests.insert(key, zonemd)),
+            None => drop(additions.digests.remove(&key)),
+        });
+    }
+
+    /// Changes what a zone is served with, by its key, and serves its versions with that.
+    fn serve_again(&self, name: Name<'_>, change: impl FnOnce(&mut ServedAdditions, Box<[u8]>)) {
         self.write(&[], |table, additions| {
-            match zonemd {
-                Some(zonemd) => additions.digests.insert(key, zonemd),
-                None => additions.digests.remove(&key),
-            };
+            change(additions, lower_case(name));
             for version in table.versions(name) {
                 table.offer(served(version, additions, table));
             }
@@ -301,6 +299,11 @@ impl TableWriter {
         }
         result
     }
+}
+
+/// Returns the name of a zone in wire format and lower case, as a key.
+pub(crate) fn lower_case(zone: Name<'_>) -> Box<[u8]> {
+    zone.as_wire().to_ascii_lowercase().into()
 }
 
 /// Builds the denial of existence chain of a zone, if answers will need it.

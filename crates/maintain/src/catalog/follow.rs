@@ -16,6 +16,7 @@ use crate::policy::{
     Policies, PolicyFragment, PolicySet, PolicySource, PolicyTable, RemoteServer,
     UNCONFIGURED_RANK, ZoneKind, ZonePolicy,
 };
+use crate::table::lower_case;
 use nameward_base::text::counted;
 use nameward_base::worker::{self, Mailbox, panic_guard};
 use nameward_sql::CatalogProperties;
@@ -229,15 +230,14 @@ impl CatalogFollower {
             }
             // A catalog names zones, not their versions for views.
             if let Some(catalog) = policy.catalog.as_ref().filter(|_| zone.variant().is_none()) {
-                let catalog = catalog.as_name().as_wire().to_ascii_lowercase();
+                let catalog = lower_case(catalog.as_name());
                 let mut properties = policy.catalog_properties.clone();
                 properties.groups.extend(policy.catalog_group.clone());
                 if let Some(new) = &policy.catalog_moves_to {
-                    let new = new.as_name().as_wire().to_ascii_lowercase();
-                    properties.new_catalog = Some(new.into());
+                    properties.new_catalog = Some(lower_case(new.as_name()));
                 }
                 let member = (zone.as_wire().into(), properties);
-                members.push((catalog.into(), member));
+                members.push((catalog, member));
             }
         }
         for (catalog, member) in members {

@@ -1,15 +1,13 @@
 //! Zone files that contradict changes made through this server: kept here until the file or an operator settles it.
 
-use crate::follow::{FaultyZone, FaultyZoneList};
+use crate::follow::FaultyZoneList;
+use crate::table::lower_case;
 use nameward_base::sync::Mutex;
-use nameward_wire::{Name, NameBuf};
+use nameward_wire::Name;
 use std::collections::BTreeMap;
 
 /// Zones whose contradiction is described; of more, the number alone.
 const DESCRIBED_MAX: usize = 1000;
-/// Zones that are named.
-const NAMED_MAX: usize = 5;
-
 /// The version of a zone that is served while its file and the changes contradict each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConflictSide {
@@ -43,7 +41,7 @@ impl ConflictLog {
         } else {
             String::new()
         };
-        conflicts.insert(key(zone), (side, text));
+        conflicts.insert(lower_case(zone), (side, text));
     }
 
     /// Notes that the file and the changes of a zone agree, or that it has no file any more.
@@ -51,7 +49,7 @@ impl ConflictLog {
         let mut conflicts = self.0.lock();
         // Nearly always there is none, and then no name has to be written.
         if !conflicts.is_empty() {
-            conflicts.remove(&key(zone));
+            conflicts.remove(&lower_case(zone));
         }
     }
 
@@ -60,9 +58,9 @@ impl ConflictLog {
     pub(crate) fn settle_by_file(&self, zone: Name<'_>) {
         let mut conflicts = self.0.lock();
         if !conflicts.is_empty()
-            && let Some((ConflictSide::Changes, _)) = conflicts.get(&key(zone))
+            && let Some((ConflictSide::Changes, _)) = conflicts.get(&lower_case(zone))
         {
-            conflicts.remove(&key(zone));
+            conflicts.remove(&lower_case(zone));
         }
     }
 
@@ -73,25 +71,16 @@ impl ConflictLog {
                 ConflictSide::Changes => &mut list.with_changes,
                 ConflictSide::File => &mut list.as_file,
             };
-            zones.number += 1;
-            if zones.first.len() < NAMED_MAX {
-                zones.first.push(FaultyZone {
-                    name: NameBuf::from(Name::from_valid_wire(zone)).to_string(),
-                    error: text.clone(),
-                });
-            }
+            zones.add(Name::from_valid_wire(zone), text);
         }
         list
     }
 }
 
-fn key(zone: Name<'_>) -> Box<[u8]> {
-    zone.as_wire().to_ascii_lowercase().into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nameward_wire::NameBuf;
 
     #[test]
     fn a_contradiction_is_listed_until_it_is_settled() {

@@ -3,6 +3,7 @@
 use super::Commits;
 use super::conflicts::{ConflictSide, FileConflicts};
 use super::outcome::{CommitError, CommittedVersion, VersionSource};
+use crate::table::lower_case;
 use nameward_state::{JournalOrigin, StateChange, StateError, Written, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::change::Difference;
@@ -79,9 +80,7 @@ impl Commits {
     fn forget_sources(&self, changes: &[TableChange]) {
         let left = changes.iter().filter_map(|change| match change {
             TableChange::Withdraw(name, rank) => Some((name.to_ascii_lowercase().into(), *rank)),
-            TableChange::Move(zone, rank) => {
-                Some((zone.id().as_wire().to_ascii_lowercase().into(), *rank))
-            }
+            TableChange::Move(zone, rank) => Some((lower_case(zone.id()), *rank)),
             TableChange::Offer(_) => None,
         });
         let mut zones = self.zones.lock();

@@ -6,6 +6,7 @@
 
 use crate::commit::Commits;
 use crate::contents::{ContentsReader, each_part};
+use crate::table::lower_case;
 use nameward_base::worker::{self, Mailbox, panic_guard};
 use nameward_state::{
     ContentsDigest, FileCopy, ListedFileCopy, StateChange, StateError, StateStore, ZoneStorage,
@@ -107,7 +108,7 @@ impl FileCopies {
                 pending.zones.clear();
                 pending.is_all = true;
             } else {
-                let keys = zones.iter().map(|zone| key(zone.as_name()));
+                let keys = zones.iter().map(|zone| lower_case(zone.as_name()));
                 pending.zones.extend(keys);
             }
         });
@@ -247,7 +248,7 @@ impl<'w> FileCopyWriter<'w> {
             return self.leave_out(name);
         }
         let digest = ContentsDigest::from_zone(&version);
-        let before = self.copied.zones.get(&key(name));
+        let before = self.copied.zones.get(&lower_case(name));
         if before.is_some_and(|copy| copy.digest == digest) {
             return Ok(());
         }
@@ -299,13 +300,13 @@ impl<'w> FileCopyWriter<'w> {
             copy: copy.clone(),
         });
         self.copied.octets += copy.octets;
-        let before = self.copied.zones.insert(key(zone.as_name()), copy);
+        let before = self.copied.zones.insert(lower_case(zone.as_name()), copy);
         self.copied.octets -= before.map_or(0, |copy| copy.octets);
         self.flush_full()
     }
 
     fn remove(&mut self, name: Name<'_>) -> Result<(), StateError> {
-        let Some(copy) = self.copied.zones.remove(&key(name)) else {
+        let Some(copy) = self.copied.zones.remove(&lower_case(name)) else {
             return Ok(());
         };
         self.copied.octets -= copy.octets;
@@ -383,8 +384,4 @@ pub(in crate::follow) fn last_good(
     }
     let packed = version.pack();
     Ok(packed.or_else(|| Arc::try_unwrap(version).ok()))
-}
-
-fn key(name: Name<'_>) -> Box<[u8]> {
-    name.as_wire().to_ascii_lowercase().into()
 }

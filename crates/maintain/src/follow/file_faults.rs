@@ -41,6 +41,19 @@ pub struct FaultyZoneList {
     pub first: Vec<FaultyZone>,
 }
 
+impl FaultyZoneList {
+    /// Counts a zone.
+    pub(crate) fn add(&mut self, name: impl ToString, error: &str) {
+        self.number += 1;
+        if self.first.len() < NAMED_MAX {
+            self.first.push(FaultyZone {
+                name: name.to_string(),
+                error: error.into(),
+            });
+        }
+    }
+}
+
 /// The current faults of zone files.
 #[derive(Default)]
 pub struct FileFaults(Mutex<RecordedFaults>);
@@ -98,13 +111,7 @@ impl FileFaults {
                 true => &mut all.with_old_version,
                 false => &mut all.without_contents,
             };
-            kind.number += 1;
-            if kind.first.len() < NAMED_MAX {
-                kind.first.push(FaultyZone {
-                    name: name.clone(),
-                    error: error.clone(),
-                });
-            }
+            kind.add(name, error);
         }
         all
     }

@@ -7,6 +7,7 @@
 use super::{
     Autoprimary, PolicyFragment, RemoteServer, RolledCookieSecret, SharedApiKey, ZonePolicy,
 };
+use crate::table::lower_case;
 use arc_swap::ArcSwap;
 use nameward_base::sync::Mutex;
 use nameward_dnssec::tsig::{TsigKey, TsigKeys};
@@ -397,9 +398,4 @@ impl PolicySources {
         }
         keys
     }
-}
-
-/// Returns the name of a zone as a look-up key.
-fn lower_case(zone: Name<'_>) -> Box<[u8]> {
-    zone.as_wire().to_ascii_lowercase().into()
 }

@@ -3,7 +3,7 @@
 //! The table has the merged version ([`Zone::layered_over`]), which refers to the contents in the storage; it is made again
 //! whenever one of both changes, in the write that changes it. So no reader sees one without the other.
 
-use super::{ServedAdditions, served};
+use super::{ServedAdditions, lower_case, served};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{Zone, ZoneTable};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,11 +17,11 @@ impl LayeredVersions {
     pub(super) fn new(versions: &[NameBuf]) -> Self {
         let mut by_zone: BTreeMap<_, Vec<NameBuf>> = BTreeMap::new();
         for version in versions {
-            let zone = key(version.as_name().zone());
+            let zone = lower_case(version.as_name().zone());
             by_zone.entry(zone).or_default().push(*version);
         }
         for list in by_zone.values_mut() {
-            list.sort_by_key(|version| key(version.as_name()));
+            list.sort_by_key(|version| lower_case(version.as_name()));
         }
         LayeredVersions(by_zone)
     }
@@ -35,7 +35,9 @@ impl LayeredVersions {
         if self.is_empty() || zone.variant().is_some() {
             return &[];
         }
-        self.0.get(&key(zone)).map_or(&[], |versions| &versions[..])
+        self.0
+            .get(&lower_case(zone))
+            .map_or(&[], |versions| &versions[..])
     }
 
     pub(super) fn contains(&self, version: Name<'_>) -> bool {
@@ -49,7 +51,9 @@ impl LayeredVersions {
     pub(super) fn changed(&self, other: &Self) -> Vec<NameBuf> {
         let names = |list: &Self| -> BTreeSet<Box<[u8]>> {
             let versions = list.0.values().flatten();
-            versions.map(|version| key(version.as_name())).collect()
+            versions
+                .map(|version| lower_case(version.as_name()))
+                .collect()
         };
         let (own, others) = (names(self), names(other));
         let changed = own.symmetric_difference(&others);
@@ -57,10 +61,6 @@ impl LayeredVersions {
             .map(|name| Name::from_valid_wire(name).into())
             .collect()
     }
-}
-
-fn key(name: Name<'_>) -> Box<[u8]> {
-    name.as_wire().to_ascii_lowercase().into()
 }
 
 /// Returns a version over the common version of its zone; a placeholder if that is not possible now.

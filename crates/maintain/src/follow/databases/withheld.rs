@@ -1,5 +1,6 @@
 //! Zones that are in the database and not served: expired secondary zones (RFC 1035 section 3.3.13).
 
+use crate::table::lower_case;
 use nameward_base::sync::Mutex;
 use nameward_wire::Name;
 use std::collections::HashSet;
@@ -13,7 +14,7 @@ pub(super) struct WithheldZones {
 impl WithheldZones {
     /// Withholds a zone, or releases it; returns whether that is new.
     pub(super) fn set(&self, zone: Name<'_>, is_withheld: bool) -> bool {
-        let name = zone.as_wire().to_ascii_lowercase().into_boxed_slice();
+        let name = lower_case(zone);
         let mut names = self.names.lock();
         if is_withheld {
             names.insert(name)
@@ -25,6 +26,6 @@ impl WithheldZones {
     /// Checks whether a zone is withheld.
     pub(super) fn has(&self, zone: Name<'_>) -> bool {
         let names = self.names.lock();
-        !names.is_empty() && names.contains(&zone.as_wire().to_ascii_lowercase()[..])
+        !names.is_empty() && names.contains(&lower_case(zone))
     }
 }
