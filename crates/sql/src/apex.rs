@@ -5,17 +5,16 @@
 //! its cost. Entries are dropped when the zone is known to have changed, and after a few seconds in any case. A query
 //! for the apex itself never uses them.
 
-use nameward_base::sync::Mutex;
+use super::zone_cache::{CacheBounds, ZoneCache};
 use nameward_wire::zonefile::{Record, RecordLocation};
 use nameward_wire::{Name, Type};
 use nameward_zone::{PackedApex, ZoneBuilder};
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long an entry is used.
 const MAX_AGE: Duration = Duration::from_secs(5);
-/// Maximum number of cached zones; when it is exceeded, all are dropped, which costs each zone one fetch.
+/// Maximum number of cached zones.
 const MAX_ZONES: usize = 50_000;
 
 /// One parsed apex record.
@@ -66,60 +65,35 @@ impl Apex {
     }
 }
 
-struct CachedApex {
-    apex: Arc<Apex>,
-    since: Instant,
-}
-
 /// The apex records of recently queried zones.
-#[derive(Default)]
-pub(crate) struct Apexes {
-    zones: Mutex<Generation>,
-}
+pub(crate) struct Apexes(ZoneCache<Apex>);
 
-#[derive(Default)]
-struct Generation {
-    apexes: HashMap<i64, CachedApex>,
-    /// Counts calls of [`Apexes::forget`].
-    number: u64,
+impl Default for Apexes {
+    fn default() -> Self {
+        Apexes(ZoneCache::new(CacheBounds {
+            entries: MAX_ZONES,
+            ttl: MAX_AGE,
+        }))
+    }
 }
 
 impl Apexes {
     /// Returns the cached apex of a zone if it has the requested scope (`None`: not known yet), and the generation to
     /// pass to [`Apexes::insert`].
     pub(crate) fn get(&self, zone: i64, scope: Option<ApexScope>) -> (Option<Arc<Apex>>, u64) {
-        let zones = self.zones.lock();
-        let cached = zones
-            .apexes
-            .get(&zone)
-            .filter(|cached| Some(cached.apex.scope) == scope && cached.since.elapsed() < MAX_AGE);
-        (cached.map(|cached| cached.apex.clone()), zones.number)
+        let generation = self.0.generation();
+        let cached = self.0.find(zone);
+        (cached.filter(|apex| Some(apex.scope) == scope), generation)
     }
 
     /// Caches data fetched after `generation` was read, unless anything has changed since.
     pub(crate) fn insert(&self, zone: i64, apex: Apex, generation: u64) {
-        let mut zones = self.zones.lock();
-        if zones.number != generation {
-            return;
-        }
-        if zones.apexes.len() >= MAX_ZONES {
-            zones.apexes.clear();
-        }
-        let cached = CachedApex {
-            apex: Arc::new(apex),
-            since: Instant::now(),
-        };
-        zones.apexes.insert(zone, cached);
+        self.0.keep_for(MAX_AGE, zone, Arc::new(apex), generation);
     }
 
     /// Drops the entry of a zone that changed; `None`: of all zones.
     pub(crate) fn forget(&self, zone: Option<i64>) {
-        let mut zones = self.zones.lock();
-        zones.number += 1;
-        match zone {
-            Some(zone) => drop(zones.apexes.remove(&zone)),
-            None => zones.apexes.clear(),
-        }
+        self.0.forget(zone);
     }
 }
 

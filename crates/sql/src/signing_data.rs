@@ -208,6 +208,33 @@ fn or_last<T>(
     }
 }
 
+impl<T: Default> ZoneCache<T> {
+    /// Caches what was read about zones. One with an unusable row has what was last read, or else `broken`.
+    fn take_over(
+        &self,
+        zones: &[LiveZone],
+        mut read: HashMap<i64, Result<T, RowError>>,
+        broken: fn() -> T,
+        generation: u64,
+    ) -> ByZoneId<T> {
+        let fact = |zone: &LiveZone| match read.remove(&zone.id) {
+            None => Arc::default(),
+            Some(Ok(fact)) => {
+                let fact = Arc::new(fact);
+                self.insert(zone, fact.clone(), generation);
+                fact
+            }
+            Some(Err(error)) => {
+                let last = self.fall_back(zone, generation);
+                log_unusable(zone, &error, last.is_some());
+                last.unwrap_or_else(|| Arc::new(broken()))
+            }
+        };
+        let facts = zones.iter().map(fact);
+        zones.iter().map(|zone| zone.id).zip(facts).collect()
+    }
+}
+
 /// Logs a row that signing needs but cannot use; once per read, so not for every query.
 fn log_unusable(zone: &LiveZone, error: &RowError, has_last: bool) {
     let apex = &zone.apex;

@@ -103,7 +103,8 @@ impl<T> ZoneCache<T> {
         Some(last.value)
     }
 
-    fn keep_for(&self, time: Duration, zone: i64, value: Arc<T>, generation: u64) {
+    /// Caches data for a time, unless anything has changed since `generation` was read.
+    pub(crate) fn keep_for(&self, time: Duration, zone: i64, value: Arc<T>, generation: u64) {
         let Some(cache) = &self.valid else { return };
         let until = Instant::now() + time;
         cache.insert(zone, TimedValue { value, until });

@@ -4,10 +4,9 @@ use super::super::dialect::Statement;
 use super::super::error::{RowError, SqlError};
 use super::super::row::Cells;
 use super::super::{LiveZone, SqlBackend};
-use super::{ByZoneId, log_unusable};
+use super::ByZoneId;
 use nameward_dnssec::{KeyUse, Keys, SigningKey};
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// Maximum number of keys evaluated per zone; a zone in the middle of every kind of rollover has a dozen.
 pub(crate) const MAX_KEYS: usize = 64;
@@ -35,23 +34,9 @@ impl SqlBackend {
             }
         })
         .await?;
-        let finished = zones.iter().map(|zone| {
-            let keys = match read.remove(&zone.id) {
-                None => Arc::default(),
-                Some(Ok(keys)) => {
-                    let keys = Arc::new(Keys::by_flags(keys));
-                    cache.insert(zone, keys.clone(), generation);
-                    keys
-                }
-                Some(Err(error)) => {
-                    let last = cache.fall_back(zone, generation);
-                    log_unusable(zone, &error, last.is_some());
-                    last.unwrap_or_else(|| Arc::new(Keys::broken()))
-                }
-            };
-            (zone.id, keys)
-        });
-        Ok(finished.collect())
+        let read = read.into_iter();
+        let read = read.map(|(zone, keys)| (zone, keys.map(Keys::by_flags)));
+        Ok(cache.take_over(zones, read.collect(), Keys::broken, generation))
     }
 }
 

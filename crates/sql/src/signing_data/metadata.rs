@@ -3,7 +3,7 @@
 use super::super::dialect::Statement;
 use super::super::error::{RowError, SqlError};
 use super::super::{LiveZone, SqlBackend};
-use super::{ByZoneId, log_unusable};
+use super::ByZoneId;
 use nameward_base::sync::Mutex;
 use nameward_dnssec::{Denial, PolicyItemError, SigningPolicy};
 use std::collections::HashMap;
@@ -86,26 +86,17 @@ impl SqlBackend {
             }
         })
         .await?;
-        let finished = zones.iter().map(|zone| {
-            let metadata = match read.remove(&zone.id) {
-                None => Arc::default(),
-                Some(Ok(policy)) => {
-                    self.inner.iterations.note(zone, &policy);
-                    let metadata = Arc::new(Metadata {
-                        policy: policy.into(),
-                        is_broken: false,
-                    });
-                    cache.insert(zone, metadata.clone(), generation);
-                    metadata
-                }
-                Some(Err(error)) => {
-                    let last = cache.fall_back(zone, generation);
-                    log_unusable(zone, &error, last.is_some());
-                    last.unwrap_or_else(|| Arc::new(Metadata::broken()))
-                }
-            };
-            (zone.id, metadata)
-        });
-        Ok(finished.collect())
+        for zone in zones {
+            if let Some(Ok(policy)) = read.get(&zone.id) {
+                self.inner.iterations.note(zone, policy);
+            }
+        }
+        let metadata = |policy: SigningPolicy| Metadata {
+            policy: policy.into(),
+            is_broken: false,
+        };
+        let read = read.into_iter();
+        let read = read.map(|(zone, policy)| (zone, policy.map(metadata)));
+        Ok(cache.take_over(zones, read.collect(), Metadata::broken, generation))
     }
 }
