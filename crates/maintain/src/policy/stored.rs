@@ -19,7 +19,6 @@ use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey};
 use nameward_state::{StateChange, StateError, StateStore, StoredItem};
 use nameward_wire::{Name, NameBuf};
 use std::collections::HashMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -35,7 +34,7 @@ const FORM: u8 = 1;
 const KEYED_FORM: u8 = 2;
 
 /// A key kept in the state store.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredKeyRow {
     /// Its name in lower case.
     pub name: NameBuf,
@@ -43,13 +42,6 @@ pub struct StoredKeyRow {
     pub algorithm: TsigAlgorithm,
     /// The octets of the secret.
     pub secret: Secret<Vec<u8>>,
-}
-
-impl fmt::Debug for StoredKeyRow {
-    /// Shows everything except the secret.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "StoredKeyRow({} {})", self.name, self.algorithm)
-    }
 }
 
 /// A secondary created by an autoprimary.

@@ -14,7 +14,7 @@ use nameward_base::secret::Secret;
 use nameward_wire::NameBuf;
 
 /// A row of `cryptokeys`.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredKey {
     /// `cryptokeys.id`; assigned by the database for a new key.
     pub id: i64,
@@ -29,7 +29,7 @@ pub struct StoredKey {
 }
 
 /// One key change.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyEdit {
     /// Adds a key to a zone without keys.
     AddFirst(StoredKey),
@@ -54,29 +54,6 @@ pub enum KeyEdit {
     Forget(i64),
     /// Removes all keys.
     RemoveAll,
-}
-
-/// Debug output must not show secrets.
-impl std::fmt::Debug for StoredKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "StoredKey {{ id: {}, flags: {} }}", self.id, self.flags)
-    }
-}
-
-/// Debug output must not show secrets.
-impl std::fmt::Debug for KeyEdit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            KeyEdit::AddFirst(_) => "AddFirst",
-            KeyEdit::Add(_) => "Add",
-            KeyEdit::SetActive(..) => "SetActive",
-            KeyEdit::SetPublished(..) => "SetPublished",
-            KeyEdit::SetUse { .. } => "SetUse",
-            KeyEdit::Remove(_) => "Remove",
-            KeyEdit::Forget(_) => "Forget",
-            KeyEdit::RemoveAll => "RemoveAll",
-        })
-    }
 }
 
 impl StoredKey {
