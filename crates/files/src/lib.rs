@@ -51,6 +51,7 @@ pub use subset::{each_zone_name, sources_of};
 use watch::Interest;
 pub use watch::{ScanScope, Watcher};
 pub use write_back::WrittenFiles;
+pub use zone_file::{zone_from_file, zone_from_text, zone_from_text_with_warnings};
 
 /// A source of zones in files.
 #[derive(Debug, Clone, Default)]
@@ -416,21 +417,6 @@ pub fn preflight(sources: &[FileSource]) -> Result<(), PreflightError> {
     Ok(())
 }
 
-/// Parses a zone from text that is part of the program; `label` is used as its file name.
-pub fn zone_from_text(name: Name<'_>, label: &str, text: &[u8]) -> Result<Zone, Vec<Diagnostic>> {
-    zone_file::from_text(name, Path::new(label), text)
-}
-
-/// Parses a zone from text, with its warnings; `label` is used as its file name.
-pub fn zone_from_text_with_warnings(
-    name: Name<'_>,
-    label: &str,
-    text: &[u8],
-    scripts: &ScriptCheck,
-) -> Result<(Zone, Vec<Diagnostic>), Vec<Diagnostic>> {
-    zone_file::from_labelled(name, Path::new(label), text, scripts)
-}
-
 /// Reads a zone as signed by another server, with the changes in BIND's journal next to its file; an unsigned one is
 /// an error.
 pub fn signed_version(name: Name<'_>, path: &Path) -> Result<Zone, Vec<Diagnostic>> {
@@ -438,15 +424,6 @@ pub fn signed_version(name: Name<'_>, path: &Path) -> Result<Zone, Vec<Diagnosti
     let limits = FileLimits::default();
     let read = reader.read((name, path), limits, discovery::FileRole::SignedCopy);
     read.zone.ok_or(read.diagnostics)
-}
-
-/// Reads a zone from a file and its includes; returns the zone with warnings, or errors.
-pub fn zone_from_file(
-    name: Name<'_>,
-    path: &Path,
-    scripts: &ScriptCheck,
-) -> Result<(Zone, Vec<Diagnostic>), Vec<Diagnostic>> {
-    zone_file::from_file(name, path, scripts)
 }
 
 #[cfg(test)]

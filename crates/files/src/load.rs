@@ -75,7 +75,7 @@ impl Load<'_> {
         let name = self.candidates.name(job.candidate);
         let mut read = read;
         let objection = read.zone.as_ref();
-        if let Some(message) = objection.and_then(|zone| self.publisher.objection(zone)) {
+        if let Some(message) = objection.and_then(|zone| self.publisher.target.objection(zone)) {
             read.zone = None;
             let mut error = self.at_soa(job.candidate, &read, message);
             error.severity = Severity::Error;
@@ -103,7 +103,7 @@ impl Load<'_> {
         self.summary.loaded += 1;
         let rank = self.candidates.rank(job.candidate);
         if slot.served {
-            let before = self.publisher.file_version(name, rank);
+            let before = self.publisher.target.file_version(name, rank);
             let warning = before.and_then(|before| advice_on_serial(&before, &zone));
             let warning = warning.map(|message| self.at_soa(job.candidate, &read, message));
             read.diagnostics.extend(warning);
@@ -116,7 +116,7 @@ impl Load<'_> {
     /// Serves the copy of a zone whose file has errors and that has no version in the table.
     fn serve_copy(&mut self, job: &Job, slot: &mut Slot) -> Fallback {
         let name = self.candidates.name(job.candidate);
-        let Some(zone) = self.publisher.last_good(name) else {
+        let Some(zone) = self.publisher.target.last_good(name) else {
             return Fallback::NotReady;
         };
         let (serial, rank) = (zone.serial(), self.candidates.rank(job.candidate));

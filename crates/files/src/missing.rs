@@ -224,7 +224,7 @@ impl FileBackend {
         sources: &[FileSource],
         spared: &[u16],
     ) {
-        let table = load.publisher.table();
+        let table = load.publisher.target.table();
         for zone in table.offered() {
             let (name, rank) = (zone.id(), zone.rank());
             if !self.known.is_gone(name, rank, spared) {
@@ -256,7 +256,8 @@ impl FileBackend {
     pub(super) fn serve_lost_directory(&mut self, load: &mut Load<'_>, sources: &[FileSource]) {
         let lost = sources.iter().find(|source| {
             let directory = source.directory.as_deref();
-            let before = directory.map_or(0, |directory| load.publisher.zones_before(directory));
+            let before =
+                directory.map_or(0, |directory| load.publisher.target.zones_before(directory));
             let now = self.known.found_of(source.rank);
             is_loss(before.saturating_sub(now), before)
         });
@@ -264,9 +265,9 @@ impl FileBackend {
             return;
         };
         load.publish();
-        for name in load.publisher.zones_without_source() {
+        for name in load.publisher.target.zones_without_source() {
             let name = name.as_name();
-            let Some(zone) = load.publisher.last_good(name) else {
+            let Some(zone) = load.publisher.target.last_good(name) else {
                 continue;
             };
             let Some(slot) = self.known.see(name) else {

@@ -90,7 +90,7 @@ impl ZoneTarget for ArcSwap<ZoneTable> {
 
 /// Collects table changes and publishes them in groups.
 pub(super) struct Publisher<'t> {
-    target: &'t dyn ZoneTarget,
+    pub(super) target: &'t dyn ZoneTarget,
     changes: Vec<TableChange>,
     last: Instant,
     interval: Duration,
@@ -115,39 +115,9 @@ impl<'t> Publisher<'t> {
         });
     }
 
-    /// As [`ZoneTarget::zones_before`].
-    pub(super) fn zones_before(&self, directory: &Path) -> usize {
-        self.target.zones_before(directory)
-    }
-
-    /// As [`ZoneTarget::zones_without_source`].
-    pub(super) fn zones_without_source(&self) -> Vec<NameBuf> {
-        self.target.zones_without_source()
-    }
-
     pub(super) fn withdraw(&mut self, name: Name<'_>, rank: u16) {
         let name = name.as_wire().into();
         self.changes.push(TableChange::Withdraw(name, rank));
-    }
-
-    /// Returns why a zone that was read is rejected.
-    pub(super) fn objection(&self, zone: &Zone) -> Option<String> {
-        self.target.objection(zone)
-    }
-
-    /// Returns the last version of a zone's file without errors.
-    pub(super) fn last_good(&self, name: Name<'_>) -> Option<Zone> {
-        self.target.last_good(name)
-    }
-
-    /// Returns the previous version of a zone's file.
-    pub(super) fn file_version(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
-        self.target.file_version(zone, rank)
-    }
-
-    /// Returns the current table.
-    pub(super) fn table(&self) -> Arc<ZoneTable> {
-        self.target.table()
     }
 
     pub(super) fn is_due(&mut self, now: Instant) -> bool {

@@ -219,19 +219,15 @@ fn may_be_torn(path: &Path, before: &Metadata) -> bool {
     }
 }
 
-/// Parses a zone from text that is not in a file.
-pub(super) fn from_text(
-    name: Name<'_>,
-    label: &Path,
-    text: &[u8],
-) -> Result<Zone, Vec<Diagnostic>> {
-    from_labelled(name, label, text, &ScriptCheck::default()).map(|(zone, _)| zone)
+/// Parses a zone from text that is part of the program; `label` is used as its file name.
+pub fn zone_from_text(name: Name<'_>, label: &str, text: &[u8]) -> Result<Zone, Vec<Diagnostic>> {
+    zone_from_text_with_warnings(name, label, text, &ScriptCheck::default()).map(|(zone, _)| zone)
 }
 
-/// Like [`from_text`], with the warnings.
-pub(super) fn from_labelled(
+/// Parses a zone from text, with its warnings; `label` is used as its file name.
+pub fn zone_from_text_with_warnings(
     name: Name<'_>,
-    label: &Path,
+    label: &str,
     text: &[u8],
     scripts: &ScriptCheck,
 ) -> Result<(Zone, Vec<Diagnostic>), Vec<Diagnostic>> {
@@ -249,8 +245,8 @@ fn with_warnings(read: ZoneRead) -> Result<(Zone, Vec<Diagnostic>), Vec<Diagnost
     }
 }
 
-/// Reads one zone from a file and its includes, with warnings.
-pub(super) fn from_file(
+/// Reads a zone from a file and its includes; returns the zone with warnings, or errors.
+pub fn zone_from_file(
     name: Name<'_>,
     path: &Path,
     scripts: &ScriptCheck,
