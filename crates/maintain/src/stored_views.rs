@@ -26,6 +26,7 @@ const VIEWS_MAX: usize = 10_000;
 const NETWORKS_MAX: usize = 100_000;
 
 /// Why views and networks cannot be changed.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoredViewError {
     /// There is no state store, or it failed.
@@ -42,7 +43,6 @@ pub enum StoredViewError {
     /// The configuration has another version of the zone for the view.
     #[error("view {view}: the configuration has {version} for this zone: change it there")]
     ConfiguredZone {
-        /// The view.
         view: String,
         /// The configured version.
         version: Box<NameBuf>,
@@ -50,7 +50,6 @@ pub enum StoredViewError {
     /// The configuration has the network.
     #[error("network {network} is in view {view} of the configuration: change it there")]
     ConfiguredNetwork {
-        /// The network.
         network: IpNet,
         /// The configured view.
         view: String,

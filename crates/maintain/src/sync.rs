@@ -46,6 +46,7 @@ pub enum SyncOutcome {
 }
 
 /// Why a zone file was not written.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
     /// The zone has no file here.
@@ -64,19 +65,13 @@ pub enum SyncError {
         "{path}: cannot keep the file layout: {fault}; use --rewrite to write the whole zone without comments"
     )]
     Layout {
-        /// The file.
         path: PathBuf,
         /// The reason.
         fault: LayoutFault,
     },
     /// The file cannot be read or written.
     #[error("{path}: {error}{}", hint(error))]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        error: io::Error,
-    },
+    File { path: PathBuf, error: io::Error },
 }
 
 /// Returns advice about a file that cannot be written.

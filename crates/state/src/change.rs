@@ -23,13 +23,12 @@ pub struct RebasedVersion {
 }
 
 /// A change of the state.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone)]
 pub enum StateChange {
     /// Appends a difference to the journal of a zone.
     Append {
-        /// The zone.
         zone: NameBuf,
-        /// Where its contents are stored.
         storage: ZoneStorage,
         /// The origin of the difference.
         origin: JournalOrigin,
@@ -42,23 +41,18 @@ pub enum StateChange {
     },
     /// Drops the journal of a zone: it does not lead to the zone's current version.
     RestartJournal {
-        /// The zone.
         zone: NameBuf,
-        /// Where its contents are stored.
         storage: ZoneStorage,
         /// The zone's current serial.
         serial: Serial,
     },
     /// Continues the journal of a zone with a version based on its edited file, and keeps what the file lacks.
     Rebase {
-        /// The zone.
         zone: NameBuf,
-        /// The version.
         version: RebasedVersion,
     },
     /// Records that a zone's storage has all changes up to this serial.
     Settle {
-        /// The zone.
         zone: NameBuf,
         /// The serial in its storage.
         serial: Serial,
@@ -66,17 +60,14 @@ pub enum StateChange {
     /// Sets the digest of the contents that a zone had at a serial of its journal. Appending a difference updates it,
     /// restarting the journal drops it.
     SetDigest {
-        /// The zone.
         zone: NameBuf,
         /// The serial of these contents.
         serial: Serial,
-        /// Their digest.
         digest: ContentsDigest,
     },
     /// Sets the contents of a zone that is stored nowhere else. If they match the end of the journal, it continues,
     /// otherwise it restarts.
     SetContents {
-        /// The zone.
         zone: NameBuf,
         /// The serial of the contents.
         serial: Serial,
@@ -86,7 +77,6 @@ pub enum StateChange {
     /// Writes the contents of a zone stored here as of a serial of its journal, so that the entries up to there can
     /// be dropped. Later entries stay; a journal that no longer has the serial is left alone.
     RefreshContents {
-        /// The zone.
         zone: NameBuf,
         /// The serial of the contents.
         serial: Serial,
@@ -94,39 +84,25 @@ pub enum StateChange {
         parts: Arc<Vec<RecordList>>,
     },
     /// Sets the timers of a zone that is known here.
-    SetTimers {
-        /// The zone.
-        zone: NameBuf,
-        /// The timers.
-        timers: ZoneTimers,
-    },
+    SetTimers { zone: NameBuf, timers: ZoneTimers },
     /// Deletes a zone with all its state.
-    RemoveZone {
-        /// The zone.
-        zone: NameBuf,
-    },
+    RemoveZone { zone: NameBuf },
     /// Deletes a zone that its storage no longer has, unless its journal has changes that the storage lacks: these
     /// are kept, and [`Written::unsettled`] names the zone.
     RemoveVanished {
-        /// The zone.
         zone: NameBuf,
         /// The storage that it vanished from; a zone that is now stored elsewhere is kept.
         storage: ZoneStorage,
     },
     /// Stores the copy of a zone that is about to be deleted. [`Written::copy`] is its number.
     KeepCopy {
-        /// The zone.
         zone: DeletedZone,
-        /// The copy.
         rows: Arc<Vec<u8>>,
         /// The limits; the oldest copies are dropped.
         bounds: CopyBounds,
     },
     /// Deletes the copy of a deleted zone.
-    RemoveCopy {
-        /// Its number.
-        number: i64,
-    },
+    RemoveCopy { number: i64 },
     /// Deletes copies of zones that were deleted before a time.
     DropCopies {
         /// Seconds since 1970.
@@ -134,7 +110,6 @@ pub enum StateChange {
     },
     /// Writes one chunk of the copy of a zone file; it takes effect with [`StateChange::KeepFileCopy`].
     KeepFileCopyPart {
-        /// The zone.
         zone: NameBuf,
         /// The digest of the whole version.
         digest: ContentsDigest,
@@ -144,24 +119,15 @@ pub enum StateChange {
         records: Arc<RecordList>,
     },
     /// Activates the copy of a zone file whose chunks are written, replacing the previous one.
-    KeepFileCopy {
-        /// The zone.
-        zone: NameBuf,
-        /// The copy.
-        copy: FileCopy,
-    },
+    KeepFileCopy { zone: NameBuf, copy: FileCopy },
     /// Deletes the copy of a zone file.
-    RemoveFileCopy {
-        /// The zone.
-        zone: NameBuf,
-    },
+    RemoveFileCopy { zone: NameBuf },
     /// Adds an entry to the audit log; the oldest one is dropped at the limit.
     Audit(Box<AuditEntry>),
     /// Sets a value.
     SetItem {
         /// The kind of value, such as `tsig`.
         kind: &'static str,
-        /// Its name.
         name: Vec<u8>,
         /// The value, which may be a secret.
         value: Secret<Vec<u8>>,
@@ -170,7 +136,6 @@ pub enum StateChange {
     RemoveItem {
         /// The kind of value.
         kind: &'static str,
-        /// Its name.
         name: Vec<u8>,
     },
 }

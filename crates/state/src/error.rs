@@ -15,6 +15,7 @@ pub enum StoreUser {
 }
 
 /// Why something cannot be read from the state store or written to it.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
     /// The file or its directory is not writable.
@@ -34,7 +35,6 @@ pub enum StateError {
          one"
     )]
     Corrupt {
-        /// The file.
         path: PathBuf,
         /// The message from SQLite.
         reason: String,
@@ -45,7 +45,6 @@ pub enum StateError {
          restore a backup"
     )]
     Newer {
-        /// The file.
         path: PathBuf,
         /// The version of its schema.
         found: i64,
@@ -67,7 +66,6 @@ pub enum StateError {
         None => String::new(),
     })]
     Lost {
-        /// The file.
         path: PathBuf,
         /// How it was lost.
         how: LossCause,
@@ -80,7 +78,6 @@ pub enum StateError {
          new keys, delete {register}"
     )]
     KeysLost {
-        /// The file.
         path: PathBuf,
         /// The first of these zones.
         zones: String,
@@ -95,7 +92,6 @@ pub enum StateError {
         "zone {zone}: the journal ends at serial {tip}, but the difference starts at serial {from}"
     )]
     Gap {
-        /// The zone.
         zone: String,
         /// The serial the journal ends at.
         tip: Serial,
@@ -113,12 +109,7 @@ pub enum StateError {
     Closed,
     /// Any other error from SQLite or the system.
     #[error("state store {path}: {reason}")]
-    Other {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
+    Other { path: PathBuf, reason: String },
 }
 
 /// How the file of an open store was lost.

@@ -64,6 +64,7 @@ impl CommittedVersion {
 }
 
 /// Why a change was not made.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
     /// The source does not publish the zone, or has withdrawn it.
@@ -86,7 +87,6 @@ pub enum CommitError {
     Clash {
         /// The owner of the RRset.
         owner: String,
-        /// Its type.
         rtype: Type,
     },
     /// A difference starts at another version than the one in memory.

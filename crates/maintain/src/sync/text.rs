@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 /// Why the text of a zone file cannot take a difference.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TextFault {
     /// A record to remove comes from a directive.
@@ -21,27 +22,15 @@ pub enum TextFault {
     Directive {
         /// The line of the directive.
         line: usize,
-        /// The owner of the record.
         owner: String,
-        /// Its type.
         rtype: Type,
     },
     /// A record to remove is in another file.
     #[error("{owner} {rtype} is in an included file")]
-    Included {
-        /// The owner of the record.
-        owner: String,
-        /// Its type.
-        rtype: Type,
-    },
+    Included { owner: String, rtype: Type },
     /// A record to remove was not found.
     #[error("{owner} {rtype} is not in the file")]
-    NotThere {
-        /// The owner of the record.
-        owner: String,
-        /// Its type.
-        rtype: Type,
-    },
+    NotThere { owner: String, rtype: Type },
 }
 
 /// Where new records are inserted in a file.

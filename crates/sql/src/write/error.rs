@@ -11,22 +11,17 @@ use nameward_zone::change::{ChangeError, ChangeRefused};
 pub(super) const MAX_NAME_TEXT: usize = 255;
 
 /// The rule that a change would violate.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidChange {
     /// An owner is outside the zone.
     #[error("{name} is outside zone {apex}")]
-    OutsideZone {
-        /// The owner.
-        name: String,
-        /// The zone.
-        apex: String,
-    },
+    OutsideZone { name: String, apex: String },
     /// An owner does not fit into its column.
     #[error(
         "{name} is too long for the database: {characters} characters, at most {MAX_NAME_TEXT}"
     )]
     NameTooLong {
-        /// The owner.
         name: String,
         /// Its length as text.
         characters: usize,
@@ -49,7 +44,6 @@ pub enum InvalidChange {
     /// Nothing may exist below a DNAME (RFC 6672 section 2.4).
     #[error("{name} is below the DNAME at {above} and would not be served")]
     BelowDname {
-        /// The owner.
         name: String,
         /// The owner of the DNAME.
         above: String,
@@ -67,9 +61,7 @@ pub enum InvalidChange {
         "{name} {rtype} would have {octets} octets; a response holds at most {MAX_RRSET_OCTETS}"
     )]
     RrsetTooLarge {
-        /// The owner.
         name: String,
-        /// The record type.
         rtype: Type,
         /// Its size in octets.
         octets: usize,

@@ -42,6 +42,7 @@ const COPY_NAMES_MAX: u32 = 100;
 pub type StoreVersion = Box<dyn FnOnce(&Zone) -> Result<(), StoredPolicyError> + Send>;
 
 /// Why a zone file was not created, removed or set aside.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, thiserror::Error)]
 pub enum ZoneFileError {
     /// No file backend has a directory, or not the named one.
@@ -69,20 +70,10 @@ pub enum ZoneFileError {
     NotStored(StoredPolicyError),
     /// The zone is a secondary, but its file is still in the directory.
     #[error("the zone is a secondary now, but its file could not be removed, remove it: {}: {error}", path.display())]
-    NotRemoved {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        error: io::Error,
-    },
+    NotRemoved { path: PathBuf, error: io::Error },
     /// The file cannot be written or removed.
     #[error("{}: {error}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        error: io::Error,
-    },
+    File { path: PathBuf, error: io::Error },
 }
 
 fn no_directory(rank: Option<u16>) -> String {
