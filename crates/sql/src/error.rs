@@ -13,6 +13,16 @@ pub struct RowError {
     pub reason: String,
 }
 
+impl RowError {
+    pub(crate) fn new(table: &'static str, id: i64, reason: impl Into<String>) -> Self {
+        RowError {
+            table,
+            id,
+            reason: reason.into(),
+        }
+    }
+}
+
 impl fmt::Display for RowError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "table {}, id {}: {}", self.table, self.id, self.reason)
@@ -75,10 +85,6 @@ impl SqlError {
     }
 
     pub(crate) fn row(table: &'static str, id: i64, reason: impl Into<String>) -> Self {
-        SqlError::Row(RowError {
-            table,
-            id,
-            reason: reason.into(),
-        })
+        SqlError::Row(RowError::new(table, id, reason))
     }
 }

@@ -445,11 +445,7 @@ impl SqlBackend {
 
 fn read_zone(row: &dyn Cells) -> Result<ZoneRow, RowError> {
     let id = row.int(0).unwrap_or(0);
-    let bad = |reason| RowError {
-        table: "domains",
-        id,
-        reason,
-    };
+    let bad = |reason: String| RowError::new("domains", id, reason);
     let mut name = NameBuf::root();
     read_zone_name(row.text(1).unwrap_or_default(), &mut name)
         .map_err(|fault| bad(fault.to_string()))?;

@@ -202,11 +202,8 @@ impl<'b> Loader<'b> {
     fn note(&mut self, id: i64, reason: String) {
         self.report.bad_count += 1;
         if self.report.bad.len() < MAX_REPORTED {
-            self.report.bad.push(RowError {
-                table: "records",
-                id,
-                reason,
-            });
+            let error = RowError::new("records", id, reason);
+            self.report.bad.push(error);
         }
     }
 

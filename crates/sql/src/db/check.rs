@@ -194,11 +194,7 @@ async fn check_zones(
             match read_zone(row) {
                 Ok(zone) => {
                     if let Some(reason) = unfindable(engine, row.text(1).unwrap_or_default()) {
-                        let error = RowError {
-                            table: "domains",
-                            id: zone.id,
-                            reason: reason.to_string(),
-                        };
+                        let error = RowError::new("domains", zone.id, reason.to_string());
                         report.note(Some(&zone.name), error);
                     }
                     let checked = CheckedZone {
@@ -241,11 +237,8 @@ async fn check_signing(
             report.checked_rows += 1;
             let text = |column| String::from_utf8_lossy(row.text(column).unwrap_or_default());
             if let Err(error) = SigningPolicy::default().take(&text(1), &text(2)) {
-                let error = RowError {
-                    table: "domainmetadata",
-                    id: row.int(0).unwrap_or(0),
-                    reason: error.to_string(),
-                };
+                let id = row.int(0).unwrap_or(0);
+                let error = RowError::new("domainmetadata", id, error.to_string());
                 let zone = row.int(3).and_then(|zone| zones.get(&zone));
                 report.note(zone.map(|zone| &zone.name), error);
             }
@@ -266,10 +259,9 @@ async fn check_records(
         .rows(&all_records(engine), &[], &mut |row| {
             report.checked_rows += 1;
             let id = row.int(6).unwrap_or(0);
-            let error = |reason| RowError {
-                table: "records",
-                id: row.int(0).unwrap_or(0),
-                reason,
+            let error = |reason: String| {
+                let id = row.int(0).unwrap_or(0);
+                RowError::new("records", id, reason)
             };
             let Some(zone) = zones.get_mut(&id) else {
                 return report.note(None, error("no zone has this domain_id".into()));
@@ -317,11 +309,7 @@ fn finish(id: i64, builder: ZoneBuilder, zones: &CheckedZones, report: &mut Chec
         }
         report.bad_rows += finding.unlisted as u64;
         if let Some(id) = finding.location.row_id() {
-            let error = RowError {
-                table: "records",
-                id,
-                reason: finding.message,
-            };
+            let error = RowError::new("records", id, finding.message);
             report.note(Some(&zone.name), error);
         }
     }
@@ -330,12 +318,7 @@ fn finish(id: i64, builder: ZoneBuilder, zones: &CheckedZones, report: &mut Chec
 
 fn note_missing(id: i64, zone: &CheckedZone, report: &mut CheckReport) {
     let mut note = |reason: &str| {
-        let error = RowError {
-            table: "domains",
-            id,
-            reason: reason.into(),
-        };
-        report.note(Some(&zone.name), error);
+        report.note(Some(&zone.name), RowError::new("domains", id, reason));
     };
     if !zone.has_soa {
         note("no SOA record: all queries for the zone are answered SERVFAIL");

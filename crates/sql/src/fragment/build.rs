@@ -297,11 +297,7 @@ pub fn row_error(zone_id: i64, finding: &Finding) -> RowError {
         None => ("domains", zone_id),
         Some(id) => ("records", id),
     };
-    RowError {
-        table,
-        id,
-        reason: shown(finding.message.as_bytes()),
-    }
+    RowError::new(table, id, shown(finding.message.as_bytes()))
 }
 
 fn first_error(zone_id: i64, findings: &[Finding]) -> SqlError {

@@ -49,21 +49,14 @@ fn is_idle_and_unknown(row: &dyn Cells) -> bool {
 
 /// Returns the error for too many keys: signing with some of them could mean signing with the wrong ones.
 fn too_many(row: &dyn Cells) -> RowError {
-    RowError {
-        table: "cryptokeys",
-        id: row.int(0).unwrap_or(0),
-        reason: format!("more than {MAX_KEYS} keys"),
-    }
+    let id = row.int(0).unwrap_or(0);
+    RowError::new("cryptokeys", id, format!("more than {MAX_KEYS} keys"))
 }
 
 /// Reads a row: id, flags, active, published, content.
 pub(crate) fn read_key(row: &dyn Cells) -> Result<SigningKey, RowError> {
     let id = row.int(0).unwrap_or(0);
-    let bad = |reason| RowError {
-        table: "cryptokeys",
-        id,
-        reason,
-    };
+    let bad = |reason: String| RowError::new("cryptokeys", id, reason);
     let flags = row.int(1).unwrap_or(0);
     let flags = u16::try_from(flags)
         .map_err(|_| bad(format!("expected flags 256 or 257, found {flags}")))?;

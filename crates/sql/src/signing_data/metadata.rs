@@ -78,11 +78,8 @@ impl SqlBackend {
             if let Ok(policy) = of
                 && let Err(PolicyItemError::Unusable(reason)) = policy.take(&text(1), &text(2))
             {
-                *of = Err(RowError {
-                    table: "domainmetadata",
-                    id: row.int(0).unwrap_or(0),
-                    reason: reason.to_string(),
-                });
+                let id = row.int(0).unwrap_or(0);
+                *of = Err(RowError::new("domainmetadata", id, reason.to_string()));
             }
         })
         .await?;
