@@ -6,9 +6,7 @@ use super::derive::{CachedDenial, CanonicalName, ancestors, key};
 use super::rows::Rows;
 use super::session::{Failure, Session};
 use super::work::Work;
-use nameward_dnssec::MadeTypes;
-use nameward_zone::SerialRule;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 /// Sets `auth`, `ordername` and the rows of empty non-terminals as the zone's denial requires; the caller ends the
 /// transaction.
@@ -27,17 +25,8 @@ pub(super) async fn rectify(
     // All names below each were read.
     let explored = above.map(CanonicalName::from).collect::<BTreeSet<_>>();
     let mut work = Work {
-        before: rows.facts(),
         explored: explored.union(&touched).cloned().collect(),
-        apex,
-        denial,
-        // Nothing is served from this.
-        made: MadeTypes::ALL,
-        api_serial: SerialRule::Keep,
-        rows,
-        touched,
-        flipped: BTreeSet::new(),
-        glimpsed: HashMap::new(),
+        ..Work::new(apex, denial, rows, touched)
     };
     let empties = work.empties();
     work.derive_rows();

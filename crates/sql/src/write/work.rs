@@ -48,6 +48,27 @@ pub(super) struct Empty {
 }
 
 impl Work {
+    /// Starts the work on rows of touched names, from which nothing is served.
+    pub(super) fn new(
+        apex: CanonicalName,
+        denial: CachedDenial,
+        rows: Rows,
+        touched: BTreeSet<CanonicalName>,
+    ) -> Self {
+        Work {
+            before: rows.facts(),
+            apex,
+            denial,
+            made: MadeTypes::ALL,
+            api_serial: SerialRule::Keep,
+            rows,
+            touched,
+            flipped: BTreeSet::new(),
+            explored: BTreeSet::new(),
+            glimpsed: HashMap::new(),
+        }
+    }
+
     pub(super) async fn read(
         session: &mut Session,
         zone: &ZoneRow,
@@ -65,16 +86,9 @@ impl Work {
         rows.load_names(session, &names.into_iter().collect::<Vec<_>>())
             .await?;
         Ok(Work {
-            before: rows.facts(),
-            apex,
-            denial: signing.denial.clone(),
             made: signing.made,
             api_serial: signing.api_serial,
-            rows,
-            touched,
-            flipped: BTreeSet::new(),
-            explored: BTreeSet::new(),
-            glimpsed: HashMap::new(),
+            ..Work::new(apex, signing.denial.clone(), rows, touched)
         })
     }
 
