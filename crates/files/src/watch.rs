@@ -8,7 +8,7 @@ mod listed;
 mod pending;
 mod sys;
 
-use nameward_base::sync::{Mutex, MutexGuard};
+use nameward_base::sync::Mutex;
 use nameward_base::worker::{self, panic_guard};
 use std::{
     collections::HashMap,
@@ -127,7 +127,7 @@ impl Watcher {
 
     /// Starts a full scan: files not named until its [end](Self::end) are no longer watched.
     pub(super) fn begin(&self) {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         state.round = state.round.wrapping_add(1);
     }
 
@@ -138,7 +138,7 @@ impl Watcher {
         } else {
             path
         };
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         let Some(inotify) = &self.0.inotify else {
             return;
         };
@@ -189,7 +189,7 @@ impl Watcher {
         let key = self.0.key(path);
         let parent = path.parent().unwrap_or(Path::new(""));
         let (is_new, needs_parent) = {
-            let mut state = self.0.lock();
+            let mut state = self.0.state.lock();
             let round = state.round;
             let before = state.files.insert(key, (interest, round));
             // Thousands of files of one directory need one watch.
@@ -210,7 +210,7 @@ impl Watcher {
 
     /// Watches a link target: a change there is a change of the link.
     pub(super) fn link_target(&self, target: &Path) {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         let round = state.round;
         let key = self.0.key(target);
         state.files.insert(key, (Interest::All, round));
@@ -222,7 +222,7 @@ impl Watcher {
 
     /// Finishes a full scan, which took this long.
     pub(super) fn end(&self, took: Duration) {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         let round = state.round;
         state.files.retain(|_, (_, seen)| *seen == round);
         state.parents.retain(|_, seen| *seen == round);
@@ -249,10 +249,6 @@ impl Watcher {
 }
 
 impl WatcherInner {
-    fn lock(&self) -> MutexGuard<'_, WatchState> {
-        self.state.lock()
-    }
-
     fn key(&self, path: &Path) -> u64 {
         let parent = path.parent().unwrap_or(Path::new(""));
         let file = path.file_name().unwrap_or_default();
@@ -275,7 +271,7 @@ impl WatcherInner {
     }
 
     fn fall_back(&self, reason: &str) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.poll.is_none() {
             let seconds = POLL.as_secs();
             tracing::warn!(
@@ -291,7 +287,7 @@ impl WatcherInner {
         let Some(inotify) = &self.inotify else {
             return;
         };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // Bounded: an endless stream of events is as bad as a lost one.
         for _ in 0..1000 {
             let read = inotify.read(|event| self.take(event, &mut state, pending));
@@ -369,7 +365,7 @@ fn run(weak: &Weak<WatcherInner>, scan: impl Fn(&ScanScope) -> bool) {
         }
         inner.take_events(&mut pending);
         let now = Instant::now();
-        let poll = inner.lock().poll;
+        let poll = inner.state.lock().poll;
         let is_poll = poll.is_some_and(|poll| now - polled >= poll);
         if is_poll || inner.is_requested.swap(false, Ordering::Relaxed) {
             pending.all(now);

@@ -11,20 +11,16 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZoneStorage {
     /// In a database, which has every change.
-    Database,
+    Database = 0,
     /// In a zone file, which may lack the last changes of the journal.
-    File,
+    File = 1,
     /// In this store: contents as of some position of the journal, and the journal from there.
-    Store,
+    Store = 2,
 }
 
 impl ZoneStorage {
     pub(super) fn number(self) -> i64 {
-        match self {
-            ZoneStorage::Database => 0,
-            ZoneStorage::File => 1,
-            ZoneStorage::Store => 2,
-        }
+        self as i64
     }
 
     pub(super) fn from_number(number: i64) -> Option<Self> {
@@ -38,20 +34,16 @@ impl ZoneStorage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JournalOrigin {
     /// The zone's storage was changed directly: a zone file was edited. It already has the change.
-    Storage,
+    Storage = 0,
     /// A change through this server: by an operator or DNS UPDATE.
-    Change,
+    Change = 1,
     /// A transfer from the primary.
-    Transfer,
+    Transfer = 2,
 }
 
 impl JournalOrigin {
     pub(super) fn number(self) -> i64 {
-        match self {
-            JournalOrigin::Storage => 0,
-            JournalOrigin::Change => 1,
-            JournalOrigin::Transfer => 2,
-        }
+        self as i64
     }
 
     pub(super) fn from_number(number: i64) -> Option<Self> {

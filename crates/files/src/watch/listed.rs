@@ -60,7 +60,7 @@ impl Watcher {
             .map(|file| self.0.name_hash(file.as_bytes()))
             .collect();
         let parent = self.0.directory_key(directory);
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         let round = state.round;
         state.parents.insert(parent, round);
         let mut known = state.directories.values_mut().flatten();

@@ -115,8 +115,8 @@ fn what_a_load_does_not_name_is_watched_no_longer() {
     watcher.begin();
     watcher.directory(two.path(), WatchedFiles::Zones);
     watcher.end(Duration::ZERO);
-    assert_eq!(watcher.0.lock().directories.len(), 1);
-    assert!(watcher.0.lock().files.is_empty() && watcher.0.lock().parents.is_empty());
+    assert_eq!(watcher.0.state.lock().directories.len(), 1);
+    assert!(watcher.0.state.lock().files.is_empty() && watcher.0.state.lock().parents.is_empty());
     fs::write(one.path().join("a.zone"), "x").unwrap();
     fs::write(two.path().join("db"), "x").unwrap();
     let path = two.path().join("b.zone");
@@ -131,14 +131,14 @@ fn what_a_load_does_not_name_is_watched_no_longer() {
 fn without_watches_everything_is_looked_at_from_time_to_time() {
     let (watcher, scopes) = watcher(|| true);
     watcher.0.fall_back("a test");
-    watcher.0.lock().poll = Some(Duration::from_millis(400));
+    watcher.0.state.lock().poll = Some(Duration::from_millis(400));
     for _ in 0..2 {
         assert_eq!(scopes.recv_timeout(TIMEOUT).unwrap(), ScanScope::All);
     }
     // A check that takes long makes them rarer.
     watcher.begin();
     watcher.end(Duration::from_secs(10));
-    assert_eq!(watcher.0.lock().poll, Some(Duration::from_secs(500)));
+    assert_eq!(watcher.0.state.lock().poll, Some(Duration::from_secs(500)));
 }
 
 #[test]
