@@ -10,7 +10,6 @@ use nameward_base::worker::{self, Mailbox, panic_guard};
 use nameward_wire::NameBuf;
 use nameward_zone::{RrsetName, SigningState, StoredInspection, Zone, ZoneTable};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -25,34 +24,27 @@ const PAUSE_FACTOR: u32 = 100;
 /// Maximum number of log lines per check.
 const LINES_MAX: usize = 100;
 
-/// The zones that need an operator: how many, and the first, for the page and metrics.
-#[derive(Default)]
-pub struct SignatureSums {
-    broken: AtomicU64,
-    ending: AtomicU64,
-    first_broken: Mutex<Option<String>>,
-    first_ending: Mutex<Option<String>>,
+/// The zones that need an operator, for the page and metrics.
+#[derive(Debug, Clone, Default)]
+pub struct SignatureTotals {
+    /// Number of zones with stored signatures that validators reject, all of them or some.
+    pub broken: usize,
+    /// Number of zones with signatures that expire soon.
+    pub ending: usize,
+    /// The fault of one of the broken zones, with its name.
+    pub first_broken: Option<String>,
+    /// The RRset of a zone whose signatures expire soon, with the name of the zone.
+    pub first_ending: Option<String>,
 }
 
+/// The totals as of the last check.
+#[derive(Default)]
+pub struct SignatureSums(Mutex<SignatureTotals>);
+
 impl SignatureSums {
-    /// Returns the number of zones with stored signatures that validators reject, all of them or some.
-    pub fn broken(&self) -> u64 {
-        self.broken.load(Ordering::Relaxed)
-    }
-
-    /// Returns the number of zones with signatures that expire soon.
-    pub fn ending(&self) -> u64 {
-        self.ending.load(Ordering::Relaxed)
-    }
-
-    /// Returns the fault of one of the broken zones, with its name.
-    pub fn first_broken(&self) -> Option<String> {
-        self.first_broken.lock().clone()
-    }
-
-    /// Returns the RRset of a zone whose signatures expire soon, with the name of the zone.
-    pub fn first_ending(&self) -> Option<String> {
-        self.first_ending.lock().clone()
+    /// Returns the totals.
+    pub fn now(&self) -> SignatureTotals {
+        self.0.lock().clone()
     }
 }
 
@@ -167,22 +159,20 @@ impl SignatureWatch {
 
 impl SignatureWatch {
     fn sum_up(&self) {
-        let (mut broken, mut ending) = (0, 0);
-        let (mut first_broken, mut first_ending) = (None, None);
+        let mut totals = SignatureTotals::default();
         for (name, zone) in &self.zones {
             if let Some(fault) = zone.health.faults.first() {
-                broken += 1;
-                first_broken.get_or_insert_with(|| format!("zone {name}: {fault}"));
+                totals.broken += 1;
+                let first = &mut totals.first_broken;
+                first.get_or_insert_with(|| format!("zone {name}: {fault}"));
             }
             if let Some((_, rrset)) = &zone.health.ends_soon {
-                ending += 1;
-                first_ending.get_or_insert_with(|| format!("zone {name}: {rrset}"));
+                totals.ending += 1;
+                let first = &mut totals.first_ending;
+                first.get_or_insert_with(|| format!("zone {name}: {rrset}"));
             }
         }
-        self.sums.broken.store(broken, Ordering::Relaxed);
-        self.sums.ending.store(ending, Ordering::Relaxed);
-        *self.sums.first_broken.lock() = first_broken;
-        *self.sums.first_ending.lock() = first_ending;
+        *self.sums.0.lock() = totals;
     }
 }
 

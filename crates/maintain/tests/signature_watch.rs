@@ -40,7 +40,7 @@ fn signatures_that_nobody_renews_are_seen_soon_and_when_they_end() {
     let mut numbers = move |table: &Arc<ZoneTable>, days: u64| {
         let time = begin + Duration::from_secs(days * DAY);
         let lines = watch.check(table, time, NOW + days * DAY);
-        (lines, sums.ending(), sums.broken())
+        (lines, sums.now().ending, sums.now().broken)
     };
     let old = table(zone(1, "20260105000000"));
     assert_eq!(numbers(&old, 0), (vec![], 0, 0));

@@ -104,8 +104,12 @@ fn watch_signatures(
     let watch = SignatureWatch::new(Arc::clone(sums));
     let (broken, ending) = (Arc::clone(sums), Arc::clone(sums));
     let stats = &shared.stats;
-    stats.gauge_from(Gauge::StoredSignaturesBroken, move || broken.broken());
-    stats.gauge_from(Gauge::StoredSignaturesEnding, move || ending.ending());
+    stats.gauge_from(Gauge::StoredSignaturesBroken, move || {
+        broken.now().broken as u64
+    });
+    stats.gauge_from(Gauge::StoredSignaturesEnding, move || {
+        ending.now().ending as u64
+    });
     let zones = Arc::clone(&shared.zones);
     signature_watch::start(watch, move || zones.load_full())
 }

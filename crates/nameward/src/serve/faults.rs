@@ -267,8 +267,9 @@ impl FaultSources<'_> {
     }
 
     fn broken_signatures(&self) -> Option<ServerFault> {
-        let first = self.signatures.first_broken()?;
-        let more = and_more(self.signatures.broken().saturating_sub(1) as usize);
+        let totals = self.signatures.now();
+        let first = totals.first_broken?;
+        let more = and_more(totals.broken.saturating_sub(1));
         Some(fault(
             FaultKind::SignaturesBroken,
             format!("Invalid signatures in a presigned zone: {first}{more}."),
@@ -278,8 +279,9 @@ impl FaultSources<'_> {
     }
 
     fn ending_signatures(&self) -> Option<ServerFault> {
-        let first = self.signatures.first_ending()?;
-        let more = and_more(self.signatures.ending().saturating_sub(1) as usize);
+        let totals = self.signatures.now();
+        let first = totals.first_ending?;
+        let more = and_more(totals.ending.saturating_sub(1));
         Some(fault(
             FaultKind::SignaturesEnding,
             format!("Signatures expire within two days and were not renewed: {first}{more}."),
