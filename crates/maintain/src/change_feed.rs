@@ -169,26 +169,22 @@ impl ChangeFeed {
     }
 
     pub(crate) fn record_commit(&self, committed: &CommittedVersion) {
-        self.record(|| {
-            FeedKind::Zone(Box::new(FeedZoneChange {
-                zone: committed.zone.id().into(),
-                change: ChangeKind::Changed,
-                serial: Some(committed.zone.serial().0),
-                origin: Some(committed.origin),
-                author: committed.author.clone(),
-            }))
+        self.record_zone(|| FeedZoneChange {
+            zone: committed.zone.id().into(),
+            change: ChangeKind::Changed,
+            serial: Some(committed.zone.serial().0),
+            origin: Some(committed.origin),
+            author: committed.author.clone(),
         });
     }
 
     pub(crate) fn record_live(&self, zone: Name<'_>, change: LiveChange) {
-        self.record(|| {
-            FeedKind::Zone(Box::new(FeedZoneChange {
-                zone: zone.into(),
-                change: ChangeKind::Changed,
-                serial: change.serial,
-                origin: change.origin,
-                author: change.author,
-            }))
+        self.record_zone(|| FeedZoneChange {
+            zone: zone.into(),
+            change: ChangeKind::Changed,
+            serial: change.serial,
+            origin: change.origin,
+            author: change.author,
         });
     }
 
@@ -219,15 +215,17 @@ impl ChangeFeed {
             _ => return,
         };
         let with_contents = after.filter(|zone| !zone.is_stub());
-        self.record(|| {
-            FeedKind::Zone(Box::new(FeedZoneChange {
-                zone: name.into(),
-                change,
-                serial: with_contents.map(|zone| zone.serial().0),
-                origin: None,
-                author: None,
-            }))
+        self.record_zone(|| FeedZoneChange {
+            zone: name.into(),
+            change,
+            serial: with_contents.map(|zone| zone.serial().0),
+            origin: None,
+            author: None,
         });
+    }
+
+    fn record_zone(&self, change: impl FnOnce() -> FeedZoneChange) {
+        self.record(|| FeedKind::Zone(Box::new(change())));
     }
 
     fn record(&self, kind: impl FnOnce() -> FeedKind) {

@@ -12,7 +12,6 @@
 //! continues from the published version. Nothing is ever read again.
 
 mod background;
-mod background_jobs;
 mod conflicts;
 mod load;
 mod memory;

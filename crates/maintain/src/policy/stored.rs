@@ -87,10 +87,8 @@ impl From<&AutoprimarySecondary> for DeclaredSettings {
         DeclaredSettings {
             kind: ZoneKind::Secondary,
             primaries: vec![RemoteServer {
-                address: secondary.primary,
                 key: secondary.key,
-                source: None,
-                tls: None,
+                ..RemoteServer::plain(secondary.primary)
             }],
             template: secondary.template.clone(),
             ..DeclaredSettings::default()

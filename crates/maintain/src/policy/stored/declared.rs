@@ -106,10 +106,8 @@ impl DeclaredSettings {
                         None => (server, None),
                     };
                     settings.primaries.push(RemoteServer {
-                        address: address.parse().ok()?,
                         key,
-                        source: None,
-                        tls: None,
+                        ..RemoteServer::plain(address.parse().ok()?)
                     });
                 }
                 ("template", name) => settings.template = name.into(),
