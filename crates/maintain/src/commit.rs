@@ -180,28 +180,17 @@ impl Commits {
         self.advance(source, None, make, Box::new(done));
     }
 
-    /// Replaces the version of the source by a whole new one, as after a file was read again.
+    /// Replaces the version of the source by a whole new one, as after a file was read again. `contents` has its records
+    /// in the format of the state store, if they are listed already.
     pub fn version(
         self: &Arc<Self>,
         source: VersionSource,
         mut zone: Zone,
+        contents: Option<Vec<RecordList>>,
         done: impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static,
     ) {
         zone.set_rank(source.rank);
-        self.shared_version(source, Arc::new(zone), None, Box::new(done));
-    }
-
-    /// Like [`Commits::version`], with the records of the zone in the format of the state store, so that they are not
-    /// listed again.
-    pub fn version_with_contents(
-        self: &Arc<Self>,
-        source: VersionSource,
-        mut zone: Zone,
-        contents: Vec<RecordList>,
-        done: impl FnOnce(Result<CommittedVersion, CommitError>) + Send + 'static,
-    ) {
-        zone.set_rank(source.rank);
-        self.shared_version(source, Arc::new(zone), Some(contents), Box::new(done));
+        self.shared_version(source, Arc::new(zone), contents, Box::new(done));
     }
 
     /// Returns the zone under its own lock, so that work on a large one does not delay others.
@@ -262,7 +251,13 @@ impl Commits {
         self.want_digest(&source, &mut under_way, &changes);
         let is_first = tip.is_stub() && zone.is_some();
         let zone = zone.unwrap_or(tip);
-        let committed = CommittedVersion::new(zone, difference, is_first, &source);
+        let committed = CommittedVersion {
+            zone,
+            difference: Arc::new(difference),
+            is_first,
+            origin: source.origin,
+            author: source.author.clone(),
+        };
         // A version that its storage already has is served at once, unless older versions are still pending.
         let is_published = is_storage_first && under_way.count == 0;
         if is_published {

@@ -42,31 +42,11 @@ pub(crate) struct Reconciler {
 impl Reconciler {
     /// Reads which zones have a journal.
     pub(crate) fn new(commits: &Arc<Commits>, storage: ZoneStorage) -> Self {
-        let reconciler = Reconciler {
+        Reconciler {
             commits: Arc::clone(commits),
             storage,
-            journaled: Mutex::default(),
+            journaled: Mutex::new(read_all(commits, storage)),
             is_started: AtomicBool::new(false),
-        };
-        *reconciler.journaled.lock() = reconciler.read_all();
-        reconciler
-    }
-
-    /// Reads the list of all journals.
-    fn read_all(&self) -> JournaledByName {
-        match self.commits.store().map(|store| store.zones()) {
-            Some(Ok(zones)) => {
-                let own = zones
-                    .into_iter()
-                    .filter(|zone| zone.storage == self.storage);
-                own.map(|zone| (lower_case(zone.name.as_name()), zone))
-                    .collect()
-            }
-            Some(Err(error)) => {
-                tracing::error!("cannot read the journals: {error}");
-                JournaledByName::new()
-            }
-            None => JournaledByName::new(),
         }
     }
 
@@ -97,7 +77,7 @@ impl Reconciler {
             return JournaledByName::new();
         }
         if new.len() > FEW {
-            return self.read_all();
+            return read_all(&self.commits, self.storage);
         }
         let mut journaled = JournaledByName::new();
         for name in &new {
@@ -253,6 +233,22 @@ impl Reconciler {
         let gone = journaled.into_values().map(|zone| zone.name);
         let gone = gone.filter(|name| table.exact(name.as_name()).is_none());
         self.commits.forget_vanished(gone, storage);
+    }
+}
+
+/// Reads the list of all journals of zones with this storage.
+fn read_all(commits: &Commits, storage: ZoneStorage) -> JournaledByName {
+    match commits.store().map(|store| store.zones()) {
+        Some(Ok(zones)) => {
+            let own = zones.into_iter().filter(|zone| zone.storage == storage);
+            own.map(|zone| (lower_case(zone.name.as_name()), zone))
+                .collect()
+        }
+        Some(Err(error)) => {
+            tracing::error!("cannot read the journals: {error}");
+            JournaledByName::new()
+        }
+        None => JournaledByName::new(),
     }
 }
 

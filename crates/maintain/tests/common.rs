@@ -30,7 +30,7 @@ impl CommitAndWait for Arc<Commits> {
     }
 
     fn version_and_wait(&self, source: VersionSource, zone: Zone) -> Committed {
-        wait(|done| self.version(source, zone, done))
+        wait(|done| self.version(source, zone, None, done))
     }
 }
 

@@ -193,7 +193,7 @@ fn transfer(records: usize) {
         author: None,
     };
     let (done, is_done) = std::sync::mpsc::channel();
-    commits.version_with_contents(source, whole.zone, whole.contents, move |result| {
+    commits.version(source, whole.zone, Some(whole.contents), move |result| {
         let _ = done.send(result.map(|committed| committed.zone.name_count()));
     });
     let names = is_done.recv().expect("an end").expect("a commit");

@@ -100,21 +100,18 @@ impl Tls {
         let Some(path) = authorities else {
             return Ok(Tls(None));
         };
-        let unusable = |error: &dyn std::fmt::Display| {
-            SqlError::Address(format!("{}: {error}", path.display()))
-        };
-        let roots = read_authorities(path).map_err(|error| unusable(&error))?;
+        let roots = read_authorities(path).map_err(|error| unusable(path, &error))?;
         let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
-            .map_err(|error| unusable(&error))?
+            .map_err(|error| unusable(path, &error))?
             .with_root_certificates(roots);
         let config = match identity {
             None => config.with_no_client_auth(),
             Some(files) => {
                 let (chain, key) = files.read()?;
-                config.with_client_auth_cert(chain, key).map_err(|error| {
-                    SqlError::Address(format!("{}: {error}", files.certificate.display()))
-                })?
+                config
+                    .with_client_auth_cert(chain, key)
+                    .map_err(|error| unusable(&files.certificate, &error))?
             }
         };
         Ok(Tls(Some(Arc::new(config))))
@@ -123,9 +120,6 @@ impl Tls {
 
 impl ClientFiles {
     fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), SqlError> {
-        let unusable = |path: &Path, error: &dyn std::fmt::Display| {
-            SqlError::Address(format!("{}: {error}", path.display()))
-        };
         let certificates = CertificateDer::pem_file_iter(&self.certificate)
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
             .map_err(|error| unusable(&self.certificate, &error))?;
@@ -133,6 +127,10 @@ impl ClientFiles {
         let key = key.map_err(|error| unusable(&self.key, &error))?;
         Ok((certificates, key))
     }
+}
+
+fn unusable(path: &Path, error: &dyn std::fmt::Display) -> SqlError {
+    SqlError::Address(format!("{}: {error}", path.display()))
 }
 
 /// The connector for one connection to a host.

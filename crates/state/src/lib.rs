@@ -64,7 +64,7 @@ pub use journal_rows::{JournalBounds, JournalEntry, JournalOrigin, ZoneStorage, 
 use key_register::KeyRegister;
 pub use key_register::{KEY_ELSEWHERE, ZONE_KEY_ITEM};
 use lock::StoreLock;
-pub use read::{JournalVersion, JournaledZone, JournaledZones, StoredItem};
+pub use read::{JournalVersion, JournaledZone, StoredItem};
 pub use stored_zones::StoredZoneSink;
 pub use upkeep::{CompactReport, StateCheckReport};
 use writer::StateWriter;

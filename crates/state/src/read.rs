@@ -40,16 +40,13 @@ pub type StoredItem = (Vec<u8>, Secret<Vec<u8>>);
 /// A journalled difference, with its author and reason, if known.
 pub type JournalVersion = (JournalEntry, Option<Arc<ChangeAuthor>>);
 
-/// All zones with stored state.
-pub type JournaledZones = Vec<JournaledZone>;
-
 /// The columns that [`journaled_zone`] reads.
 const KEPT_ZONE: &str = "SELECT name, home, serial, entries, octets, refreshed, next_check, expires, digest \
                          FROM zone LEFT JOIN timer ON timer.zone = zone.id";
 
 impl StateStore {
     /// Lists the zones with stored state.
-    pub fn zones(&self) -> Result<JournaledZones, StateError> {
+    pub fn zones(&self) -> Result<Vec<JournaledZone>, StateError> {
         self.read(|connection| {
             let sql = format!("{KEPT_ZONE} ORDER BY zone.id");
             let mut statement = connection.prepare_cached(&sql)?;

@@ -85,7 +85,7 @@ impl CatalogFollower {
         let (handle, key) = (self.handle.clone(), Box::<[u8]>::from(catalog));
         self.failed.remove(catalog);
         self.committing.insert(catalog.into());
-        commits.version(source, zone, move |result| {
+        commits.version(source, zone, None, move |result| {
             let is_made = result.is_ok();
             match result {
                 Ok(_) => {

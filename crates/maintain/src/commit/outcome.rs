@@ -46,23 +46,6 @@ pub struct CommittedVersion {
     pub author: Option<Arc<ChangeAuthor>>,
 }
 
-impl CommittedVersion {
-    pub(super) fn new(
-        zone: Arc<Zone>,
-        difference: Difference,
-        is_first: bool,
-        source: &VersionSource,
-    ) -> Self {
-        CommittedVersion {
-            zone,
-            difference: Arc::new(difference),
-            is_first,
-            origin: source.origin,
-            author: source.author.clone(),
-        }
-    }
-}
-
 /// Why a change was not made.
 #[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

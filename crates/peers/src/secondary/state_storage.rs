@@ -158,7 +158,7 @@ impl SecondaryStorage for StateStorage {
             };
             match rule.objection(&version).or_else(no_memory) {
                 Some(error) => ended(Err(CommitError::Unusable(error))),
-                None => commits.version_with_contents(source, version, contents, ended),
+                None => commits.version(source, version, Some(contents), ended),
             }
         };
         self.run(&zone.settings.name, is_large, commit);

@@ -114,6 +114,15 @@ pub(super) struct NameEffect {
 }
 
 impl NameEffect {
+    /// Returns the effect of a name with rows that have these derived columns.
+    pub(super) fn stored(derived: Option<&Derived>) -> Self {
+        NameEffect {
+            exists: true,
+            auth: derived.is_some_and(|derived| derived.auth),
+            ordered: derived.is_some_and(|derived| derived.ordername.is_some()),
+        }
+    }
+
     pub(super) fn or(self, other: NameEffect) -> NameEffect {
         NameEffect {
             exists: self.exists || other.exists,

@@ -295,11 +295,7 @@ impl Work {
                 known
             } else {
                 // Data that is not looked up is as stored in the table.
-                let stored = stored.map(|row| NameEffect {
-                    exists: true,
-                    auth: row.derived.as_ref().is_some_and(|d| d.auth),
-                    ordered: row.derived.as_ref().is_some_and(|d| d.ordername.is_some()),
-                });
+                let stored = stored.map(|row| NameEffect::stored(row.derived.as_ref()));
                 match self.glimpsed.get(&name) {
                     Some(glimpse) => known.or(*glimpse).or(stored.unwrap_or_default()),
                     None => known.or(stored.unwrap_or_default()),
@@ -361,11 +357,10 @@ impl Work {
 fn glimpse<'r>(rows: impl Iterator<Item = &'r Row>) -> NameEffect {
     let mut standing = NameEffect::default();
     for row in rows.filter(|row| row.is_served()) {
-        let stored = row.derived.as_ref();
+        let stored = NameEffect::stored(row.derived.as_ref());
         standing = standing.or(NameEffect {
-            exists: true,
-            auth: row.rtype() != Some(Type::DS) && stored.is_some_and(|d| d.auth),
-            ordered: stored.is_some_and(|d| d.ordername.is_some()),
+            auth: row.rtype() != Some(Type::DS) && stored.auth,
+            ..stored
         });
     }
     standing
