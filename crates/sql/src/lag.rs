@@ -5,7 +5,7 @@
 //! what it received. MySQL counts changes without a time for each: there the time is how long this server has known of a change that
 //! reads do not show.
 
-use super::connection::Value;
+use super::connection::{ConnectTarget, Value};
 use super::dialect::{SqlEngine, Statement};
 use super::hosts::Hosts;
 use super::write::WriteError;
@@ -145,11 +145,12 @@ impl SqlBackend {
         })
     }
 
+    /// Returns the engine of the primary.
     pub(super) fn engine(&self) -> SqlEngine {
-        match &self.inner.reads {
-            Driver::Sqlite(_) => SqlEngine::Sqlite,
-            Driver::Postgres(_) => SqlEngine::Postgres,
-            Driver::Mysql(_) => SqlEngine::Mysql,
+        match &self.inner.primary {
+            ConnectTarget::Sqlite(_) => SqlEngine::Sqlite,
+            ConnectTarget::Postgres(_) => SqlEngine::Postgres,
+            ConnectTarget::Mysql(_) => SqlEngine::Mysql,
         }
     }
 }

@@ -4,7 +4,7 @@ use super::super::dialect::SqlEngine;
 use super::content::write_content;
 use super::derive::Derived;
 use super::rows::{Row, What, text_of};
-use super::session::{Failure, RowWrites, Session, Value};
+use super::session::{Failure, Session, Value};
 use super::work::{Empty, Work};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +20,23 @@ const FEW_ALIKE: usize = 4;
 
 /// Row IDs by the desired values of their derived columns.
 type AlikeRows<'r> = BTreeMap<(bool, Option<&'r str>), Vec<i64>>;
+
+/// Writes to rows of a zone, as counted by triggers: an update counts once for the row before and once for the row
+/// after.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct RowWrites {
+    pub(super) inserts: usize,
+    pub(super) updates: usize,
+    pub(super) deletes: usize,
+}
+
+impl RowWrites {
+    /// Returns by how many versions a change advances its zone: one for each write, and one that the writer adds
+    /// itself.
+    pub(super) fn versions(self) -> i64 {
+        (self.inserts + self.deletes + 2 * self.updates + 1) as i64
+    }
+}
 
 impl Work {
     /// Writes all rows that are new, changed or deleted.

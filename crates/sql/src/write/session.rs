@@ -14,6 +14,7 @@ use super::super::error::SqlError;
 use super::super::hosts::{SILENCE_MAX, Server};
 use super::super::row::Cells;
 use super::super::schema::COUNTER;
+use super::insert::RowWrites;
 use super::local_changes::CommitMark;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -73,23 +74,6 @@ pub(super) struct Session {
     /// The log index shows who committed the current transaction.
     is_logged: bool,
     pub(super) history: HistoryTable,
-}
-
-/// Writes to rows of a zone, as counted by triggers: an update counts once for the row before and once for the row
-/// after.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct RowWrites {
-    pub(super) inserts: usize,
-    pub(super) updates: usize,
-    pub(super) deletes: usize,
-}
-
-impl RowWrites {
-    /// Returns by how many versions a change advances its zone: one for each write, and one that the writer adds
-    /// itself.
-    fn versions(self) -> i64 {
-        (self.inserts + self.deletes + 2 * self.updates + 1) as i64
-    }
 }
 
 /// The table of the history, as a connection has found it.
