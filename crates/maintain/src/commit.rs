@@ -244,10 +244,8 @@ impl Commits {
         let NewVersion {
             difference, zone, ..
         } = made;
-        under_way.note(
-            &difference,
-            zone.as_ref().is_some_and(|zone| zone.is_packed()),
-        );
+        let is_packed = zone.as_ref().is_some_and(|zone| zone.is_packed());
+        under_way.note(&difference, is_packed);
         self.want_digest(&source, &mut under_way, &changes);
         let is_first = tip.is_stub() && zone.is_some();
         let zone = zone.unwrap_or(tip);
