@@ -25,8 +25,8 @@ pub trait StoredZoneSink {
     );
 }
 
-/// The chunks of zones in order, with the zone columns that `journaled_zone` reads and three more.
-const PARTS: &str = "SELECT name, home, serial, zone.entries, zone.octets, refreshed, next_check, expires, \
+/// The chunks of zones in order, with the zone columns that `journaled_zone` reads and four more.
+const PARTS: &str = "SELECT name, home, serial, zone.entries, zone.octets, refreshed, next_check, expires, digest, \
                      zone.id, base, last, records FROM zone JOIN contents ON contents.zone = zone.id \
                      LEFT JOIN timer ON timer.zone = zone.id WHERE home = ?1";
 
@@ -66,7 +66,7 @@ impl StateStore {
     ) -> Result<(), StateError> {
         let mut current: Option<StoredZone> = None;
         while let Some(row) = rows.next()? {
-            let id: i64 = row.get(8)?;
+            let id: i64 = row.get(9)?;
             if current.as_ref().is_none_or(|zone| zone.id != id) {
                 if let Some(zone) = current.take() {
                     self.end(connection, zone, taker);
@@ -74,8 +74,8 @@ impl StateStore {
                 let journaled = journaled_zone(row)?;
                 current = Some(StoredZone {
                     id,
-                    base: row.get(9)?,
-                    last: row.get(10)?,
+                    base: row.get(10)?,
+                    last: row.get(11)?,
                     is_wanted: taker.begin(&journaled),
                     journaled,
                     failed: None,
@@ -85,7 +85,7 @@ impl StateStore {
                 continue;
             };
             if zone.is_wanted && zone.failed.is_none() {
-                match list(row, 11) {
+                match list(row, 12) {
                     Ok(records) => taker.records(records),
                     Err(error) => zone.failed = Some(error),
                 }

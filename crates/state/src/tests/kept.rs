@@ -136,6 +136,45 @@ fn contents_are_written_anew_while_the_journal_goes_on() {
     assert_eq!(missing(&store), []);
 }
 
+/// The digests of stored zones, as their readers get them.
+#[derive(Default)]
+struct Digests(Vec<Option<ContentsDigest>>);
+
+impl StoredZoneSink for Digests {
+    fn begin(&mut self, zone: &JournaledZone) -> bool {
+        self.0.push(zone.digest);
+        false
+    }
+
+    fn records(&mut self, _: RecordList) {}
+
+    fn end(&mut self, _: &StateStore, _: &JournaledZone, _: Result<Vec<JournalEntry>, StateError>) {
+    }
+}
+
+#[test]
+fn stored_zones_are_read_with_their_digests() {
+    let directory = TempDir::new().unwrap();
+    let store = open(&directory);
+    let records = list("example.", 1, &[b"\x01x"]);
+    let digest = ContentsDigest::from_zone(&zone(std::slice::from_ref(&records)));
+    let contents = |apex| StateChange::SetContents {
+        zone: name(apex),
+        serial: Serial(1),
+        parts: Arc::new(vec![records.clone()]),
+    };
+    let with_digest = StateChange::SetDigest {
+        zone: name("example."),
+        serial: Serial(1),
+        digest,
+    };
+    let changes = vec![contents("other."), contents("example."), with_digest];
+    store.write(changes).unwrap();
+    let mut found = Digests::default();
+    store.stored_zones(&mut found).unwrap();
+    assert_eq!(found.0, [None, Some(digest)]);
+}
+
 #[test]
 fn a_journal_goes_on_over_an_edited_file_and_keeps_what_the_file_lacks() {
     let directory = TempDir::new().unwrap();
