@@ -3,12 +3,9 @@
 use super::StateStore;
 use super::change::{StateChange, Written};
 use super::error::StateError;
-use super::writer::{WAITING, WriteRequest, WriterMessage};
+use super::writer::{WAITING, WriteRequest, WriterMessage, WrittenDone};
 use nameward_base::worker::PushError;
 use std::sync::mpsc::sync_channel;
-
-/// Called with the result when it is on disk, or was rejected.
-pub type WrittenDone = Box<dyn FnOnce(Result<Written, StateError>) + Send>;
 
 /// Makes changes durable. A simulation injects faults between the commits and their store.
 pub trait Durable: Send + Sync {

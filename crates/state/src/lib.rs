@@ -57,7 +57,7 @@ use condition::StoreCondition;
 pub use condition::StoreFault;
 pub use deleted::{CopyBounds, CopyBoundsInForce, DeletedCopy, DeletedZone};
 pub use digest::ContentsDigest;
-pub use durable::{Durable, WrittenDone};
+pub use durable::Durable;
 pub use error::{LossCause, StateError, StoreUser};
 pub use file_copy::{FileCopy, ListedFileCopy};
 pub use journal_rows::{JournalBounds, JournalEntry, JournalOrigin, ZoneStorage, ZoneTimers};
@@ -68,6 +68,7 @@ pub use read::{JournalVersion, JournaledZone, StoredItem};
 pub use stored_zones::StoredZoneSink;
 pub use upkeep::{CompactReport, StateCheckReport};
 use writer::StateWriter;
+pub use writer::WrittenDone;
 
 /// The file name of the store in the state directory.
 const FILE: &str = "state.db";

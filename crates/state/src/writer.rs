@@ -7,7 +7,6 @@
 
 use super::change::{StateChange, Written};
 use super::condition::{StoreCondition, StoreFile};
-use super::durable::WrittenDone;
 use super::error::LossCause;
 use super::error::StateError;
 use super::journal_rows::{JournalBounds, run};
@@ -32,6 +31,9 @@ const GROUP_OCTETS: usize = 16 << 20;
 pub(super) const WAITING: usize = 1 << 20;
 /// The thread's work, for the log.
 const WRITING: &str = "writing to the state store";
+
+/// Called with the result when it is on disk, or was rejected.
+pub type WrittenDone = Box<dyn FnOnce(Result<Written, StateError>) + Send>;
 
 /// The changes of one caller.
 pub(super) struct WriteRequest {
