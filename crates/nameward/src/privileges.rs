@@ -274,11 +274,16 @@ impl Drop for BorrowedIdentity {
 /// Maximum size of a user database entry.
 const ENTRY_MAX: usize = 1 << 20;
 
-/// An entry of the user database: a plain C struct, for which all-zero is a valid value.
-trait UserEntry {}
+/// An entry of the user database.
+///
+/// # Safety
+/// All-zero must be a valid value of the type.
+unsafe trait UserEntry {}
 
-impl UserEntry for libc::passwd {}
-impl UserEntry for libc::group {}
+// SAFETY: a plain C struct of numbers and pointers that may be null.
+unsafe impl UserEntry for libc::passwd {}
+// SAFETY: as for users.
+unsafe impl UserEntry for libc::group {}
 
 /// Calls a user database look-up with a buffer that grows until the entry fits, and reads the entry.
 fn look_up<E: UserEntry, T>(
@@ -287,7 +292,7 @@ fn look_up<E: UserEntry, T>(
 ) -> Result<Option<T>, IdentityError> {
     let mut buffer = vec![0_u8; 4096];
     loop {
-        // SAFETY: all-zero is a valid value of these types.
+        // SAFETY: all-zero is a valid value, as the trait requires.
         let mut entry: E = unsafe { std::mem::zeroed() };
         let mut found = ptr::null_mut();
         match call(&mut entry, &mut buffer, &mut found) {
