@@ -1,4 +1,4 @@
-//! What readers add to the converted server, each with its line in the report.
+//! Additions of readers to the converted server, each with its line in the report.
 
 use super::{
     ConfigLocation, ImportVerdict, ImportedKey, ImportedPolicy, ImportedServer, ImportedSetting,

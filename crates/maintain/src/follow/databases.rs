@@ -130,7 +130,7 @@ pub struct FollowedDatabase {
     link: Arc<FollowerLink>,
 }
 
-/// What a database shares with the thread that follows it.
+/// The state that a database shares with the thread that follows it.
 #[derive(Default)]
 struct FollowerLink {
     refresh: Notify,
