@@ -314,7 +314,7 @@ fn find_user(name: &str) -> Result<Option<UserAndGroup>, IdentityError> {
         return Ok(None);
     };
     look_up(
-        // SAFETY: as for names of users.
+        // SAFETY: every pointer is to memory that lives through the call, and the length is that of the buffer.
         |entry, buffer, found| unsafe {
             let length = buffer.len();
             libc::getpwnam_r(
@@ -337,7 +337,7 @@ fn find_group(name: &str) -> Result<Option<libc::gid_t>, IdentityError> {
         return Ok(None);
     };
     look_up(
-        // SAFETY: as for names of users.
+        // SAFETY: every pointer is to memory that lives through the call, and the length is that of the buffer.
         |entry, buffer, found| unsafe {
             let length = buffer.len();
             libc::getgrnam_r(

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 /// Zones whose contradiction is described; of more, the number alone.
 const DESCRIBED_MAX: usize = 1000;
+
 /// The version of a zone that is served while its file and the changes contradict each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConflictSide {
