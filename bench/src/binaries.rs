@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use nameward_testkit::TestFailure;
+use nameward_testkit::peers::{PeerError, PeerKind};
 
 /// Flags for the programs.
 #[derive(Args, Default)]
@@ -76,6 +77,20 @@ impl BinaryArguments {
             bind: named(&self.bind, "BENCH_BIND")?,
             pdns: named(&self.pdns, "BENCH_PDNS")?,
         })
+    }
+}
+
+impl Binaries {
+    /// Returns the program of a peer: the given one, or the installed one.
+    pub fn peer(&self, kind: PeerKind) -> Result<PathBuf, PeerError> {
+        let given = match kind {
+            PeerKind::Nsd => &self.nsd,
+            PeerKind::Knot => &self.knot,
+            PeerKind::Bind => &self.bind,
+            PeerKind::PowerDns => &self.pdns,
+        };
+        let program = given.clone().or_else(|| kind.find_program());
+        program.ok_or(PeerError::NotInstalled(kind.program()))
     }
 }
 

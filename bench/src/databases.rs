@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use nameward_testkit::TestFailure;
 use nameward_testkit::databases::{Database, DatabaseKind};
-use nameward_testkit::peers::{Peer, PeerError, PeerKind, PeerOptions};
+use nameward_testkit::peers::{Peer, PeerConfig, PeerError, PeerKind, PeerOptions};
 use nameward_testkit::wire::QuestionEdns;
 use tempfile::TempDir;
 
@@ -290,22 +290,15 @@ impl Server {
                 Ok(command)
             }
             Self::Pdns => {
-                let given = plan.binaries.pdns.clone();
-                let program = given.or_else(|| PeerKind::PowerDns.find_program());
-                let program = program.ok_or_else(|| io::Error::other("pdns_server is missing"))?;
-                let text = format!(
-                    "{}local-address={}\nlocal-port={}\nsocket-dir={}\nsecurity-poll-suffix=\n\
-                     daemon=no\nguardian=no\nwrite-pid=no\ndisable-syslog=yes\nloglevel=3\n\
-                     webserver=no\napi=no\ndisable-axfr=yes\nreceiver-threads=1\n",
-                    filled.powerdns(),
-                    addr.ip(),
-                    addr.port(),
-                    directory.display()
-                );
-                fs::write(directory.join("pdns.conf"), text)?;
-                let mut command = Command::new(program);
-                command.arg(format!("--config-dir={}", directory.display()));
-                Ok(command)
+                let kind = PeerKind::PowerDns;
+                let program = plan.binaries.peer(kind).map_err(io::Error::other)?;
+                let config = PeerConfig {
+                    logs_events: false,
+                    main: &filled.powerdns(),
+                    rest: "webserver=no\napi=no\ndisable-axfr=yes\n",
+                    ..PeerConfig::default()
+                };
+                kind.prepare(&program, directory, addr, &config)
             }
         })
     }

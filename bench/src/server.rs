@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use nameward_testkit::peers::{EncryptedListeners, Peer, PeerError, PeerKind, PeerOptions};
@@ -38,7 +38,8 @@ impl Server {
         Self::Pdns,
     ];
 
-    fn peer(self) -> Option<PeerKind> {
+    /// Returns its brand, unless it is ours.
+    pub fn peer(self) -> Option<PeerKind> {
         match self {
             Self::Nameward | Self::Before => None,
             Self::Nsd => Some(PeerKind::Nsd),
@@ -48,16 +49,20 @@ impl Server {
         }
     }
 
-    /// The program that was given for it.
-    fn program(self, binaries: &Binaries) -> Option<&Path> {
-        match self {
-            Self::Nameward => Some(&binaries.nameward),
+    /// Returns the program of a server of ours.
+    pub fn our_program(self, binaries: &Binaries) -> Result<&Path, PeerError> {
+        let program = match self {
             Self::Before => binaries.before.as_deref(),
-            Self::Nsd => binaries.nsd.as_deref(),
-            Self::Knot => binaries.knot.as_deref(),
-            Self::Bind => binaries.bind.as_deref(),
-            Self::Pdns => binaries.pdns.as_deref(),
-        }
+            _ => Some(binaries.nameward.as_path()),
+        };
+        let Some(program) = program.filter(|program| program.is_file()) else {
+            let reason = match program {
+                Some(path) => format!("{}: not built; bench/run builds it", path.display()),
+                None => "no binary is given; --before PATH names it".to_string(),
+            };
+            return Err(io::Error::new(io::ErrorKind::NotFound, reason).into());
+        };
+        Ok(program)
     }
 
     /// Starts it with the zones and waits until it answers for them.
@@ -67,24 +72,16 @@ impl Server {
         files: &ZoneFiles,
         mut options: PeerOptions,
     ) -> Result<Peer, PeerError> {
-        let program = self.program(binaries);
-        options.program = program.map(PathBuf::from);
-        let options = &options;
         if let Some(kind) = self.peer() {
             let zones: Vec<(&str, &Path)> = files
                 .zones
                 .iter()
                 .map(|(name, file)| (name.as_str(), file.as_path()))
                 .collect();
-            return Peer::start(kind, &zones, options);
+            options.program = Some(binaries.peer(kind)?);
+            return Peer::start(kind, &zones, &options);
         }
-        let Some(program) = program.filter(|program| program.is_file()) else {
-            let reason = match program {
-                Some(path) => format!("{}: not built; bench/run builds it", path.display()),
-                None => "no binary is given; --before PATH names it".to_string(),
-            };
-            return Err(io::Error::new(io::ErrorKind::NotFound, reason).into());
-        };
+        let (program, options) = (self.our_program(binaries)?, &options);
         // Loopback is exempt by default, and the flood comes from there.
         let limit = options
             .responses_per_second

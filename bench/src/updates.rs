@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nameward_testkit::TestFailure;
-use nameward_testkit::peers::{Peer, PeerError, PeerKind, PeerOptions};
+use nameward_testkit::peers::{Peer, PeerConfig, PeerError, PeerKind, PeerOptions};
 
 use crate::binaries::Binaries;
 use crate::process;
@@ -87,14 +87,22 @@ impl UpdatedServer {
         Peer::launch(&[ZONE], &options, |directory, addr| {
             let file = directory.join("bench.zone");
             fs::write(&file, zone_text(records))?;
-            match self {
+            let (kind, threads, (main, rest)) = match self {
                 Self::Nameward | Self::NamewardSqlite => {
-                    self.nameward(binaries, (directory, records), addr)
+                    return self.nameward(binaries, (directory, records), addr);
                 }
-                Self::Bind => bind(binaries, directory, addr),
-                Self::Knot => knot(binaries, directory, addr),
-                Self::Pdns => pdns(binaries, (directory, records), addr),
-            }
+                Self::Bind => (PeerKind::Bind, 1, bind(directory)),
+                Self::Knot => (PeerKind::Knot, 2, knot(directory)),
+                Self::Pdns => (PeerKind::PowerDns, 1, pdns(binaries, (directory, records))?),
+            };
+            let program = binaries.peer(kind).map_err(io::Error::other)?;
+            let config = PeerConfig {
+                threads,
+                logs_events: false,
+                main: &main,
+                rest: &rest,
+            };
+            kind.prepare(&program, directory, addr, &config)
         })
     }
 
@@ -157,67 +165,32 @@ fn fill(nameward: &Path, file: &Path, records: usize) -> io::Result<()> {
     }
 }
 
-fn program(given: Option<&Path>, kind: PeerKind) -> io::Result<Command> {
-    let found = given.map(Path::to_path_buf).or_else(|| kind.find_program());
-    found.map(Command::new).ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::NotFound,
-            format!("{} is not installed", kind.program()),
-        )
-    })
+fn bind(directory: &Path) -> (String, String) {
+    let at = directory.display();
+    let main = "    recursion no;\n    allow-transfer { none; };\n".into();
+    let rest = format!(
+        "zone \"{ZONE}\" {{ type primary; file \"{at}/bench.zone\"; allow-update {{ 127.0.0.1; }}; }};\n"
+    );
+    (main, rest)
 }
 
-fn bind(binaries: &Binaries, directory: &Path, addr: SocketAddr) -> io::Result<Command> {
-    let (at, ip, port) = (directory.display(), addr.ip(), addr.port());
-    let config = directory.join("named.conf");
-    fs::write(
-        &config,
-        format!(
-            "options {{ directory \"{at}\"; listen-on port {port} {{ {ip}; }}; listen-on-v6 {{ none; }}; recursion no; \
-             pid-file \"{at}/pid\"; session-keyfile \"{at}/session.key\"; allow-transfer {{ none; }}; }};\n\
-             controls {{ }};\nlogging {{ category default {{ null; }}; }};\n\
-             zone \"{ZONE}\" {{ type primary; file \"{at}/bench.zone\"; allow-update {{ 127.0.0.1; }}; }};\n"
-        ),
-    )?;
-    let mut command = program(binaries.bind.as_deref(), PeerKind::Bind)?;
-    command.args(["-g", "-n", "1", "-c"]).arg(config);
-    Ok(command)
+fn knot(directory: &Path) -> (String, String) {
+    let at = directory.display();
+    let rest = format!(
+        "acl:\n  - id: loopback\n    address: 127.0.0.1\n    action: update\n\
+         zone:\n  - domain: {ZONE}\n    storage: \"{at}\"\n    file: bench.zone\n    zonefile-sync: -1\n    acl: loopback\n"
+    );
+    (String::new(), rest)
 }
 
-fn knot(binaries: &Binaries, directory: &Path, addr: SocketAddr) -> io::Result<Command> {
-    let (at, ip, port) = (directory.display(), addr.ip(), addr.port());
-    let config = directory.join("knot.conf");
-    fs::write(
-        &config,
-        format!(
-            "server:\n    rundir: \"{at}\"\n    listen: {ip}@{port}\nlog:\n  - target: stderr\n    any: error\n\
-             database:\n    storage: \"{at}\"\nacl:\n  - id: loopback\n    address: 127.0.0.1\n    action: update\n\
-             zone:\n  - domain: {ZONE}\n    storage: \"{at}\"\n    file: bench.zone\n    zonefile-sync: -1\n    acl: loopback\n"
-        ),
-    )?;
-    let mut command = program(binaries.knot.as_deref(), PeerKind::Knot)?;
-    command.arg("-c").arg(config);
-    Ok(command)
-}
-
-fn pdns(
-    binaries: &Binaries,
-    (directory, records): (&Path, usize),
-    addr: SocketAddr,
-) -> io::Result<Command> {
-    let (at, ip, port) = (directory.display(), addr.ip(), addr.port());
+fn pdns(binaries: &Binaries, (directory, records): (&Path, usize)) -> io::Result<(String, String)> {
     fill(&binaries.nameward, &directory.join("bench.db"), records)?;
-    fs::write(
-        directory.join("pdns.conf"),
-        format!(
-            "launch=gsqlite3\ngsqlite3-database={at}/bench.db\ngsqlite3-pragma-synchronous=2\nlocal-address={ip}\n\
-             local-port={port}\nsocket-dir={at}\ndnsupdate=yes\nallow-dnsupdate-from=127.0.0.1\nloglevel=3\n\
-             daemon=no\nguardian=no\ndisable-syslog=yes\n"
-        ),
-    )?;
-    let mut command = program(binaries.pdns.as_deref(), PeerKind::PowerDns)?;
-    command.arg(format!("--config-dir={at}"));
-    Ok(command)
+    let main = format!(
+        "launch=gsqlite3\ngsqlite3-database={}/bench.db\ngsqlite3-pragma-synchronous=2\ndnsupdate=yes\n\
+         allow-dnsupdate-from=127.0.0.1\n",
+        directory.display()
+    );
+    Ok((main, String::new()))
 }
 
 /// The figures of one measurement.

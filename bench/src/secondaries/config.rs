@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use nameward_testkit::peers::{Peer, PeerError, PeerOptions};
+use nameward_testkit::peers::{Peer, PeerConfig, PeerError, PeerKind, PeerOptions};
 
 use crate::binaries::Binaries;
 use crate::server::Server;
@@ -18,35 +18,36 @@ pub fn start(
     (zone, primary): (&str, SocketAddr),
     options: &PeerOptions,
 ) -> Result<Peer, PeerError> {
-    let program = match server {
-        Server::Nameward => Some(binaries.nameward.as_path()),
-        Server::Before => binaries.before.as_deref(),
-        Server::Nsd => Some(binaries.nsd.as_deref().unwrap_or(Path::new("nsd"))),
-        Server::Knot => Some(binaries.knot.as_deref().unwrap_or(Path::new("knotd"))),
-        Server::Bind => Some(binaries.bind.as_deref().unwrap_or(Path::new("named"))),
-        Server::Pdns => None,
+    let Some(kind) = server.peer() else {
+        let program = server.our_program(binaries)?;
+        return Peer::launch(&[], options, |directory, addr| {
+            let more = format!(
+                "[[zone]]\nname = \"{zone}\"\nkind = \"secondary\"\nprimaries = [{{ address = \"{primary}\" }}]\n"
+            );
+            let conf = directory.join("conf");
+            fs::write(&conf, ours(directory, addr, &more)?)?;
+            let mut command = Command::new(program);
+            command.args(["serve", "--config"]).arg(conf);
+            Ok(command)
+        });
     };
-    let program = program.ok_or(PeerError::NotInstalled("a secondary of this brand"))?;
+    let settings = match kind {
+        PeerKind::Nsd => nsd,
+        PeerKind::Knot => knot,
+        PeerKind::Bind => bind,
+        PeerKind::PowerDns => {
+            return Err(PeerError::NotInstalled("a secondary of this brand"));
+        }
+    };
+    let program = binaries.peer(kind)?;
     Peer::launch(&[], options, |directory, addr| {
-        let conf = directory.join("conf");
-        let (text, arguments) = match server {
-            Server::Nsd => (nsd(directory, addr, (zone, primary)), vec!["-d", "-c"]),
-            Server::Knot => (knot(directory, addr, (zone, primary)), vec!["-c"]),
-            Server::Bind => {
-                let arguments = vec!["-g", "-4", "-n", "1", "-c"];
-                (bind(directory, addr, (zone, primary)), arguments)
-            }
-            _ => {
-                let more = format!(
-                    "[[zone]]\nname = \"{zone}\"\nkind = \"secondary\"\nprimaries = [{{ address = \"{primary}\" }}]\n"
-                );
-                (ours(directory, addr, &more)?, vec!["serve", "--config"])
-            }
+        let (main, rest) = settings(directory, (zone, primary));
+        let config = PeerConfig {
+            main: &main,
+            rest: &rest,
+            ..PeerConfig::default()
         };
-        fs::write(&conf, text)?;
-        let mut command = Command::new(program);
-        command.args(arguments).arg(conf);
-        Ok(command)
+        kind.prepare(&program, directory, addr, &config)
     })
 }
 
@@ -60,53 +61,26 @@ pub fn ours(directory: &Path, addr: SocketAddr, more: &str) -> io::Result<String
     ))
 }
 
-fn nsd(directory: &Path, addr: SocketAddr, (zone, primary): (&str, SocketAddr)) -> String {
-    let (at, ip, port) = (directory.display(), addr.ip(), addr.port());
-    let primary = format!("{}@{}", primary.ip(), primary.port());
-    format!(
-        "server:
-    server-count: 1
-    ip-address: {ip}@{port}
-    username: \"\"
-    chroot: \"\"
-    database: \"\"
-    zonesdir: \"{at}\"
-    pidfile: \"{at}/pid\"
-    zonelistfile: \"{at}/zone.list\"
-    xfrdfile: \"{at}/xfrd.state\"
-    xfrdir: \"{at}\"
-    xfrd-reload-timeout: 0
-    rrl-ratelimit: 0
-remote-control:
-    control-enable: no
-zone:
+fn nsd(directory: &Path, (zone, primary): (&str, SocketAddr)) -> (String, String) {
+    let (at, ip, port) = (directory.display(), primary.ip(), primary.port());
+    let main = "    xfrd-reload-timeout: 0\n    rrl-ratelimit: 0\n".into();
+    let rest = format!(
+        "zone:
     name: \"{zone}\"
     zonefile: \"{at}/zone\"
-    request-xfr: {primary} NOKEY
+    request-xfr: {ip}@{port} NOKEY
     allow-notify: 127.0.0.1 NOKEY
 "
-    )
+    );
+    (main, rest)
 }
 
-fn knot(directory: &Path, addr: SocketAddr, (zone, primary): (&str, SocketAddr)) -> String {
-    let (at, ip, port) = (directory.display(), addr.ip(), addr.port());
-    let primary = format!("{}@{}", primary.ip(), primary.port());
-    format!(
-        "server:
-    rundir: \"{at}\"
-    listen: {ip}@{port}
-    udp-workers: 1
-    tcp-workers: 1
-    background-workers: 1
-log:
-  - target: stderr
-    any: warning
-database:
-    storage: \"{at}\"
-    journal-db-max-size: 1G
-remote:
+fn knot(directory: &Path, (zone, primary): (&str, SocketAddr)) -> (String, String) {
+    let (at, ip, port) = (directory.display(), primary.ip(), primary.port());
+    let rest = format!(
+        "remote:
   - id: primary
-    address: {primary}
+    address: {ip}@{port}
 acl:
   - id: primary
     address: 127.0.0.1
@@ -118,26 +92,15 @@ zone:
     master: primary
     acl: primary
 "
-    )
+    );
+    (String::new(), rest)
 }
 
-fn bind(directory: &Path, addr: SocketAddr, (zone, primary): (&str, SocketAddr)) -> String {
-    let (at, ip, port) = (directory.display(), addr.ip(), addr.port());
-    let primary = format!("{{ {} port {}; }}", primary.ip(), primary.port());
-    format!(
-        "options {{
-    directory \"{at}\";
-    managed-keys-directory \"{at}\";
-    listen-on port {port} {{ {ip}; }};
-    listen-on-v6 {{ none; }};
-    pid-file none;
-    session-keyfile none;
-    recursion no;
-    empty-zones-enable no;
-    dnssec-validation no;
-}};
-controls {{ }};
-zone \"{zone}\" {{ type secondary; file \"{at}/zone\"; primaries {primary}; notify no; }};
-"
-    )
+fn bind(directory: &Path, (zone, primary): (&str, SocketAddr)) -> (String, String) {
+    let (at, ip, port) = (directory.display(), primary.ip(), primary.port());
+    let main = "    recursion no;\n    dnssec-validation no;\n".into();
+    let rest = format!(
+        "zone \"{zone}\" {{ type secondary; file \"{at}/zone\"; primaries {{ {ip} port {port}; }}; notify no; }};\n"
+    );
+    (main, rest)
 }

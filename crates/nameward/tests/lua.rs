@@ -9,7 +9,7 @@ mod pools;
 use std::{fs, net::SocketAddr, path::Path, process::Command};
 
 use nameward_testkit::mmdb::{GeoValue, geo_database};
-use nameward_testkit::peers::{Peer, PeerKind, PeerOptions};
+use nameward_testkit::peers::{Peer, PeerConfig, PeerKind, PeerOptions};
 use nameward_testkit::{Setup, TestServer};
 
 use crate::operation::secure::{delv, done, write_anchor};
@@ -63,15 +63,16 @@ fn powerdns() -> Option<Peer> {
             zones += &format!("zone \"{name}\" {{ type native; file {path:?}; }};\n");
         }
         fs::write(directory.join("named.conf"), zones)?;
-        let config = format!(
-            "launch=bind\nbind-config={0}/named.conf\nsocket-dir={0}\nlocal-address={address}\nenable-lua-records=yes\n\
-             cache-ttl=0\nquery-cache-ttl=0\nnegquery-cache-ttl=0\nguardian=no\ndaemon=no\n",
+        let main = format!(
+            "launch=bind\nbind-config={}/named.conf\nenable-lua-records=yes\ncache-ttl=0\nquery-cache-ttl=0\n\
+             negquery-cache-ttl=0\n",
             directory.display()
         );
-        fs::write(directory.join("pdns.conf"), config)?;
-        let mut command = Command::new(&program);
-        command.arg(format!("--config-dir={}", directory.display()));
-        Ok(command)
+        let config = PeerConfig {
+            main: &main,
+            ..PeerConfig::default()
+        };
+        PeerKind::PowerDns.prepare(&program, directory, address, &config)
     });
     Some(peer.expect("pdns_server starts"))
 }

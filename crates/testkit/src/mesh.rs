@@ -84,10 +84,7 @@ impl MeshPeer {
             MeshRole::Secondary => &[],
         };
         let peer = Peer::launch(ready, &options, |directory, _| {
-            config::write(setup, directory, &file)?;
-            let mut command = Command::new(&program);
-            command.args(config::arguments(setup.kind, directory));
-            Ok(command)
+            config::prepare(setup, &program, directory, &file)
         })?;
         Ok(MeshPeer {
             peer,

@@ -7,6 +7,7 @@
 
 mod config;
 mod probe;
+mod settings;
 
 use std::fmt;
 use std::fs::{self, File};
@@ -21,6 +22,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
 use crate::missing::require;
+
+pub use settings::PeerConfig;
 
 /// How often a start is retried on another port if the server ended at once, which happens when a parallel test took
 /// the port between our check and the server's bind.
@@ -197,10 +200,7 @@ impl Peer {
             .ok_or(PeerError::NotInstalled(kind.program()))?;
         let zone_names: Vec<&str> = zones.iter().map(|(name, _)| *name).collect();
         Self::launch(&zone_names, options, |directory, addr| {
-            config::write(kind, directory, addr, zones, options)?;
-            let mut command = Command::new(&program);
-            command.args(config::arguments(kind, directory, options));
-            Ok(command)
+            config::prepare((kind, &program), directory, addr, zones, options)
         })
     }
 

@@ -4,7 +4,7 @@ use super::operation::wait_for_code;
 use nameward_testkit::databases::{Database, DatabaseKind};
 use nameward_testkit::differential::answers::{Answer, Server};
 use nameward_testkit::differential::queries::TestQuery;
-use nameward_testkit::peers::{Peer, PeerKind, PeerOptions};
+use nameward_testkit::peers::{Peer, PeerConfig, PeerKind, PeerOptions};
 use nameward_testkit::wire::{Name, Question, QuestionEdns, type_from_text, type_text};
 use nameward_testkit::{Setup, TestServer, require};
 use std::collections::BTreeSet;
@@ -252,19 +252,13 @@ pub(crate) fn powerdns(store: &Store, zones: &[&str]) -> Option<Peer> {
 pub(crate) fn powerdns_with(store: &Store, zones: &[&str], more: &str) -> Option<Peer> {
     let program = PeerKind::PowerDns.require()?;
     let peer = Peer::launch(zones, &PeerOptions::default(), |directory, address| {
-        let (ip, port, here) = (address.ip(), address.port(), directory.display());
-        let settings = store.powerdns();
-        std::fs::write(
-            directory.join("pdns.conf"),
-            format!(
-                "{settings}local-address={ip}\nlocal-port={port}\nsocket-dir={here}\nsecurity-poll-suffix=\n\
-                 dname-processing=yes\ndaemon=no\nguardian=no\nwrite-pid=no\ndisable-syslog=yes\nloglevel=4\n\
-                 webserver=no\napi=no\n{more}"
-            ),
-        )?;
-        let mut command = Command::new(&program);
-        command.arg(format!("--config-dir={here}"));
-        Ok(command)
+        let config = PeerConfig {
+            logs_events: false,
+            main: &store.powerdns(),
+            rest: &format!("dname-processing=yes\n{more}"),
+            ..PeerConfig::default()
+        };
+        PeerKind::PowerDns.prepare(&program, directory, address, &config)
     });
     Some(peer.unwrap_or_else(|error| panic!("{error}")))
 }

@@ -5,7 +5,7 @@ use nameward_testkit::mesh::{
     ChangingZone, KEY_ALGORITHM, KEY_NAME, KEY_SECRET, MeshPeer, MeshRole, MeshSetup, compare,
     serial_at, wait_for_serial,
 };
-use nameward_testkit::peers::{Peer, PeerKind, PeerOptions, free_address};
+use nameward_testkit::peers::{Peer, PeerConfig, PeerKind, PeerOptions, free_address};
 use nameward_testkit::wait_with_log;
 use nameward_testkit::{Setup, TestServer};
 use std::net::SocketAddr;
@@ -62,23 +62,19 @@ impl PowerDns {
             address: Some(self.address),
             ..PeerOptions::default()
         };
-        let (ip, port) = (self.address.ip(), self.address.port());
-        let transfers_to = self.transfers_to;
-        let peer = Peer::launch(ready, &options, |directory, _| {
-            let here = directory.display();
-            std::fs::write(
-                directory.join("pdns.conf"),
-                format!(
-                    "{settings}local-address={ip}\nlocal-port={port}\nsocket-dir={here}\nsecurity-poll-suffix=\n\
-                     xfr-cycle-interval=1\nzone-cache-refresh-interval=0\nzone-metadata-cache-ttl=0\nquery-cache-ttl=0\n\
-                     negquery-cache-ttl=0\ncache-ttl=0\nprimary=yes\nsecondary=yes\nallow-axfr-ips={transfers_to}\n\
-                     only-notify=127.0.0.0/8\nallow-notify-from=127.0.0.0/8\ndaemon=no\nguardian=no\nwrite-pid=no\n\
-                     disable-syslog=yes\nloglevel=6\nwebserver=no\napi=no\n"
-                ),
-            )?;
-            let mut command = Command::new(&program);
-            command.arg(format!("--config-dir={here}"));
-            Ok(command)
+        let rest = format!(
+            "xfr-cycle-interval=1\nzone-cache-refresh-interval=0\nzone-metadata-cache-ttl=0\nquery-cache-ttl=0\n\
+             negquery-cache-ttl=0\ncache-ttl=0\nprimary=yes\nsecondary=yes\nallow-axfr-ips={}\n\
+             only-notify=127.0.0.0/8\nallow-notify-from=127.0.0.0/8\n",
+            self.transfers_to
+        );
+        let config = PeerConfig {
+            main: &settings,
+            rest: &rest,
+            ..PeerConfig::default()
+        };
+        let peer = Peer::launch(ready, &options, |directory, address| {
+            PeerKind::PowerDns.prepare(&program, directory, address, &config)
         });
         self.running = Some(peer.unwrap_or_else(|error| panic!("{error}")));
     }

@@ -5,7 +5,7 @@
 use std::{fs, path::Path, process::Command};
 
 use nameward_testkit::Setup;
-use nameward_testkit::peers::{Peer, PeerKind, PeerOptions};
+use nameward_testkit::peers::{Peer, PeerConfig, PeerKind, PeerOptions};
 
 use super::{GEO_ZONE, ask, write_databases};
 use crate::operation::secure::{delv, done, write_anchor};
@@ -43,15 +43,15 @@ fn powerdns(zones: &[(&str, &str)], settings: &str) -> Option<Peer> {
         fs::write(directory.join("named.conf"), conf)?;
         fs::write(directory.join("none.yaml"), "domains: []\n")?;
         let dir = directory.display();
-        let config = format!(
-            "bind-config={dir}/named.conf\nsocket-dir={dir}\nlocal-address={address}\nenable-lua-records=yes\ncache-ttl=0\n\
-             query-cache-ttl=0\nnegquery-cache-ttl=0\nguardian=no\ndaemon=no\n{}",
-            settings.replace("{DIR}", &dir.to_string())
+        let main = format!(
+            "bind-config={dir}/named.conf\nenable-lua-records=yes\ncache-ttl=0\nquery-cache-ttl=0\nnegquery-cache-ttl=0\n"
         );
-        fs::write(directory.join("pdns.conf"), config)?;
-        let mut command = Command::new(&program);
-        command.arg(format!("--config-dir={dir}"));
-        Ok(command)
+        let config = PeerConfig {
+            main: &main,
+            rest: &settings.replace("{DIR}", &dir.to_string()),
+            ..PeerConfig::default()
+        };
+        PeerKind::PowerDns.prepare(&program, directory, address, &config)
     });
     Some(peer.expect("pdns_server starts"))
 }

@@ -10,7 +10,7 @@ use std::{
 
 use nameward_testkit::{
     Setup, TestServer,
-    peers::{Peer, PeerKind, PeerOptions},
+    peers::{Peer, PeerConfig, PeerKind, PeerOptions},
     wait_until,
 };
 use tempfile::TempDir;
@@ -151,20 +151,16 @@ fn bind_takes_the_zones_over_with_their_keys() {
     let (out, text) = ours.export("bind");
     assert!(!text.contains("warning"), "{text}");
     let bind = start(PeerKind::Bind, |dir, address| {
-        let (at, port) = (dir.display(), address.port());
-        let conf = format!(
-            "options {{ directory \"{at}\"; listen-on port {port} {{ 127.0.0.1; }}; listen-on-v6 {{ none; }}; pid-file none;\n\
-             session-keyfile none; managed-keys-directory \"{at}\"; recursion no; dnssec-validation no; notify no;\n\
-             minimal-responses no; empty-zones-enable no; zero-no-soa-ttl no; rrset-order {{ order none; }}; }};\ncontrols {{ }};\n\
-             include \"{}/named.conf.nameward\";\n",
-            out.display()
-        );
-        let file = dir.join("named.conf");
-        fs::write(&file, conf)?;
+        let config = PeerConfig {
+            main: "recursion no; dnssec-validation no; notify no; minimal-responses no; zero-no-soa-ttl no;\n\
+                   rrset-order { order none; };\n",
+            rest: &format!("include \"{}/named.conf.nameward\";\n", out.display()),
+            ..PeerConfig::default()
+        };
+        let command = PeerKind::Bind.prepare(&program, dir, address, &config)?;
+        let file = PeerKind::Bind.config_file(dir);
         let checked = Command::new("named-checkconf").arg(&file).output()?;
         assert!(checked.status.success(), "{checked:?}");
-        let mut command = Command::new(&program);
-        command.args(["-g", "-4", "-n", "1", "-c"]).arg(file);
         Ok(command)
     });
     compare_all(ours.address(), bind.addr());
@@ -183,19 +179,13 @@ fn knot_takes_the_zones_over_with_their_keys() {
     let (out, text) = ours.export("knot");
     assert!(!text.contains("warning"), "{text}");
     let knot = start(PeerKind::Knot, |dir, address| {
-        let (at, port) = (dir.display(), address.port());
-        fs::create_dir_all(dir.join("db"))?;
-        let conf = format!(
-            "server:\n    rundir: {at}\n    listen: 127.0.0.1@{port}\n    udp-workers: 1\n    tcp-workers: 1\n    \
-             background-workers: 1\nlog:\n  - target: stderr\n    any: info\ndatabase:\n    storage: {at}/db\n\
-             include: {}/knot.conf.nameward\n",
-            out.display()
-        );
-        let file = dir.join("knot.conf");
-        fs::write(&file, conf)?;
+        let config = PeerConfig {
+            rest: &format!("include: {}/knot.conf.nameward\n", out.display()),
+            ..PeerConfig::default()
+        };
+        let command = PeerKind::Knot.prepare(&program, dir, address, &config)?;
+        let file = PeerKind::Knot.config_file(dir);
         script(&out.join("import-keys"), &[file.to_str().unwrap()]);
-        let mut command = Command::new(&program);
-        command.arg("-c").arg(file);
         Ok(command)
     });
     compare_all(ours.address(), knot.addr());
@@ -221,18 +211,12 @@ fn nsd_serves_the_zones_that_the_script_signs() {
     );
     script(&out.join("sign-zones"), &[]);
     let nsd = start(PeerKind::Nsd, |dir, address| {
-        let (at, port) = (dir.display(), address.port());
-        let conf = format!(
-            "server:\n    server-count: 1\n    ip-address: 127.0.0.1@{port}\n    username: \"\"\n    chroot: \"\"\n    database: \"\"\n    \
-             zonesdir: \"{at}\"\n    zonelistfile: \"{at}/zone.list\"\n    pidfile: \"{at}/nsd.pid\"\n    xfrdfile: \"{at}/xfrd.state\"\n    \
-             xfrdir: \"{at}\"\n    minimal-responses: no\nremote-control:\n    control-enable: no\ninclude: \"{}/nsd.conf.nameward\"\n",
-            out.display()
-        );
-        let file = dir.join("nsd.conf");
-        fs::write(&file, conf)?;
-        let mut command = Command::new(&program);
-        command.args(["-d", "-c"]).arg(file);
-        Ok(command)
+        let config = PeerConfig {
+            main: "    minimal-responses: no\n",
+            rest: &format!("include: \"{}/nsd.conf.nameward\"\n", out.display()),
+            ..PeerConfig::default()
+        };
+        PeerKind::Nsd.prepare(&program, dir, address, &config)
     });
     compare_all(ours.address(), nsd.addr());
     let signed = transfer(ours.address(), "one.example", true);
@@ -253,27 +237,24 @@ fn powerdns_takes_the_zones_over_with_their_keys() {
         "{text}"
     );
     let pdns = start(PeerKind::PowerDns, |dir, address| {
-        let (at, port) = (dir.display(), address.port());
         let database = dir.join("pdns.sqlite3");
-        let conf = format!(
-            "launch=gsqlite3\ngsqlite3-database={}\ngsqlite3-dnssec\nlocal-address=127.0.0.1\nlocal-port={port}\nsocket-dir={at}\n\
-             daemon=no\nguardian=no\nsecurity-poll-suffix=\nsetuid=0\nreceiver-threads=1\ndistributor-threads=1\n",
-            database.display()
-        );
-        fs::write(dir.join("pdns.conf"), conf)?;
+        let config = PeerConfig {
+            main: &format!(
+                "launch=gsqlite3\ngsqlite3-database={}\ngsqlite3-dnssec\nsetuid=0\ndistributor-threads=1\n",
+                database.display()
+            ),
+            ..PeerConfig::default()
+        };
+        let command = PeerKind::PowerDns.prepare(&program, dir, address, &config)?;
         if !database.exists() {
             let schema = "/usr/share/pdns-backend-sqlite3/schema/schema.sqlite3.sql";
             let schema = fs::read_to_string(schema).expect("pdns-backend-sqlite3 is installed");
             let connection = rusqlite::Connection::open(&database).unwrap();
             connection.execute_batch(&schema).unwrap();
             drop(connection);
-            script(
-                &out.join("load-into-pdns"),
-                &[&format!("--config-dir={at}")],
-            );
+            let argument = format!("--config-dir={}", dir.display());
+            script(&out.join("load-into-pdns"), &[&argument]);
         }
-        let mut command = Command::new(&program);
-        command.arg(format!("--config-dir={at}"));
         Ok(command)
     });
     compare_all(ours.address(), pdns.addr());

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use nameward_testkit::peers::{Peer, PeerKind, PeerOptions};
+use nameward_testkit::peers::{Peer, PeerConfig, PeerKind, PeerOptions};
 use nameward_testkit::wire::{Client, Transport, question};
 use nameward_testkit::{Setup, TestServer};
 
@@ -117,35 +117,32 @@ fn start_peer(kind: PeerKind) -> Option<Peer> {
         &["example.org"],
         &PeerOptions::default(),
         |directory, address| {
-            let (ip, port) = (address.ip(), address.port());
             fs::write(directory.join("example.org.zone"), zone("www"))?;
-            let (here, mut command) = (directory.display(), Command::new(&program));
-            let config = match kind {
-                PeerKind::Bind => {
-                    command.args(["-g", "-4", "-n", "1", "-c", "conf"]);
+            let (main, rest) = match kind {
+                PeerKind::Bind => (
                     format!(
-                        "options {{ directory \"{here}\"; listen-on port {port} {{ {ip}; }}; listen-on-v6 {{ none; }}; \
-                     recursion no; dnssec-validation no; pid-file none; session-keyfile none; notify no;\n\
-                     answer-cookie yes; cookie-algorithm siphash24; cookie-secret \"{SECRET}\"; \
-                     require-server-cookie yes; }};\ncontrols {{ }};\n\
-                     zone \"example.org\" {{ type primary; file \"example.org.zone\"; }};\n"
-                    )
-                }
-                _ => {
-                    command.args(["-c", "conf"]);
+                        "recursion no; dnssec-validation no; notify no;\n\
+                         answer-cookie yes; cookie-algorithm siphash24; cookie-secret \"{SECRET}\"; \
+                         require-server-cookie yes;\n"
+                    ),
+                    "zone \"example.org\" { type primary; file \"example.org.zone\"; };\n".into(),
+                ),
+                _ => (
+                    String::new(),
                     format!(
-                        "server:\n    rundir: \"{here}\"\n    listen: {ip}@{port}\n    udp-workers: 1\n    tcp-workers: 1\n\
-                     database:\n    storage: \"{here}\"\n    journal-db-max-size: 16M\n    kasp-db-max-size: 8M\n\
-                     \u{20}   timer-db-max-size: 64M\n\
-                     mod-cookies:\n  - id: shared\n    secret: 0x{SECRET}\n    badcookie-slip: 1\n\
-                     template:\n  - id: default\n    global-module: mod-cookies/shared\n\
-                     zone:\n  - domain: example.org\n    file: \"{here}/example.org.zone\"\n"
-                    )
-                }
+                        "mod-cookies:\n  - id: shared\n    secret: 0x{SECRET}\n    badcookie-slip: 1\n\
+                         template:\n  - id: default\n    global-module: mod-cookies/shared\n\
+                         zone:\n  - domain: example.org\n    file: \"{}/example.org.zone\"\n",
+                        directory.display()
+                    ),
+                ),
             };
-            fs::write(directory.join("conf"), config)?;
-            command.current_dir(directory);
-            Ok(command)
+            let config = PeerConfig {
+                main: &main,
+                rest: &rest,
+                ..PeerConfig::default()
+            };
+            kind.prepare(&program, directory, address, &config)
         },
     );
     Some(peer.expect("the peer starts"))

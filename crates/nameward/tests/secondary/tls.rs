@@ -4,7 +4,7 @@
 use super::{address, serial, status};
 use nameward_testkit::certificates::{Authority, IssuedCertificate, Validity};
 use nameward_testkit::mesh::{KEY_ALGORITHM, KEY_NAME, KEY_SECRET};
-use nameward_testkit::peers::{Peer, PeerKind, PeerOptions, free_address};
+use nameward_testkit::peers::{Peer, PeerConfig, PeerKind, PeerOptions, free_address};
 use nameward_testkit::{Setup, TestServer};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -64,6 +64,25 @@ impl BindPeer {
     fn messages(&self) -> String {
         std::fs::read_to_string(self.peer.directory().join("messages")).unwrap_or_default()
     }
+}
+
+/// Prepares NSD with the key and one zone: more lines of `server`, more sections, and more lines of the zone.
+fn prepare_nsd(
+    directory: &Path,
+    address: SocketAddr,
+    (main, sections, zone): (&str, &str, &str),
+) -> std::io::Result<Command> {
+    let rest = format!(
+        "key:\n    name: \"{KEY_NAME}\"\n    algorithm: {KEY_ALGORITHM}\n    secret: \"{KEY_SECRET}\"\n{sections}\
+         zone:\n    name: \"{ZONE}\"\n    zonefile: \"fleet.zone\"\n{zone}"
+    );
+    let config = PeerConfig {
+        main,
+        rest: &rest,
+        ..PeerConfig::default()
+    };
+    let program = PeerKind::Nsd.find_program().unwrap();
+    PeerKind::Nsd.prepare(&program, directory, address, &config)
 }
 
 /// Contents of a BIND `tls` statement.
@@ -322,20 +341,13 @@ fn nsd_is_a_primary_over_tls_without_alpn_only_by_setting() {
     let tls = free_address().unwrap();
     let peer = Peer::launch(&[ZONE], &PeerOptions::default(), |directory, address| {
         std::fs::write(directory.join("fleet.zone"), zone_text(1))?;
-        let (plain, port) = (address.port(), tls.port());
-        let conf = format!(
-            "server:\n server-count: 1\n ip-address: 127.0.0.1@{plain}\n ip-address: 127.0.0.1@{port}\n username: \"\"\n \
-             chroot: \"\"\n database: \"\"\n zonesdir: {directory:?}\n pidfile: \"\"\n zonelistfile: \"zone.list\"\n \
-             xfrdfile: \"xfrd.state\"\n xfrdir: {directory:?}\n verbosity: 2\n tls-service-key: {:?}\n tls-service-pem: {:?}\n \
-             tls-port: {port}\nremote-control:\n control-enable: no\nkey:\n name: \"{KEY_NAME}\"\n algorithm: \
-             {KEY_ALGORITHM}\n secret: \"{KEY_SECRET}\"\nzone:\n name: \"{ZONE}\"\n zonefile: \"fleet.zone\"\n \
-             provide-xfr: 127.0.0.1 {KEY_NAME}\n",
+        let port = tls.port();
+        let main = format!(
+            "    ip-address: 127.0.0.1@{port}\n    tls-service-key: {:?}\n    tls-service-pem: {:?}\n    tls-port: {port}\n",
             issued.key, issued.certificate
         );
-        std::fs::write(directory.join("conf"), conf)?;
-        let mut command = Command::new(PeerKind::Nsd.find_program().unwrap());
-        command.args(["-d", "-c"]).arg(directory.join("conf"));
-        Ok(command)
+        let zone = format!("    provide-xfr: 127.0.0.1 {KEY_NAME}\n");
+        prepare_nsd(directory, address, (&main, "", &zone))
     });
     let _peer = peer.unwrap_or_else(|error| panic!("{error}"));
     let settings = strict(tls, authority.path());
@@ -502,19 +514,10 @@ fn bind_and_nsd_are_secondaries_over_tls() {
     );
     let bind = BindPeer::start(&zone, &[tls]);
     let peer = Peer::launch(&[ZONE], &PeerOptions::default(), |directory, address| {
-        let conf = format!(
-            "server:\n server-count: 1\n ip-address: 127.0.0.1@{}\n username: \"\"\n chroot: \"\"\n database: \"\"\n \
-             zonesdir: {directory:?}\n pidfile: \"\"\n zonelistfile: \"zone.list\"\n xfrdfile: \"xfrd.state\"\n \
-             xfrdir: {directory:?}\n verbosity: 2\n tls-cert-bundle: {ca:?}\nremote-control:\n control-enable: no\nkey:\n \
-             name: \"{KEY_NAME}\"\n algorithm: {KEY_ALGORITHM}\n secret: \"{KEY_SECRET}\"\ntls-auth:\n name: auth\n \
-             auth-domain-name: {NAME}\nzone:\n name: \"{ZONE}\"\n zonefile: \"fleet.zone\"\n request-xfr: AXFR \
-             127.0.0.1@{port} {KEY_NAME} auth\n",
-            address.port()
-        );
-        std::fs::write(directory.join("conf"), conf)?;
-        let mut command = Command::new(PeerKind::Nsd.find_program().unwrap());
-        command.args(["-d", "-c"]).arg(directory.join("conf"));
-        Ok(command)
+        let main = format!("    tls-cert-bundle: {ca:?}\n");
+        let auth = format!("tls-auth:\n    name: auth\n    auth-domain-name: {NAME}\n");
+        let zone = format!("    request-xfr: AXFR 127.0.0.1@{port} {KEY_NAME} auth\n");
+        prepare_nsd(directory, address, (&main, &auth, &zone))
     });
     let nsd = peer.unwrap_or_else(|error| panic!("{error}\n{}", server.log()));
     server.wait_until("BIND", || serial(bind.peer.addr(), ZONE) == Some(1));

@@ -8,8 +8,8 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use super::{KEY_ALGORITHM, KEY_NAME, KEY_SECRET, config};
-use crate::peers::{Peer, PeerError, PeerKind, PeerOptions};
+use super::{KEY_NAME, config};
+use crate::peers::{Peer, PeerConfig, PeerError, PeerKind, PeerOptions};
 
 /// The template for members of the group with this name, whose zones 127.0.0.1 may transfer without a key.
 pub const OPEN_GROUP: &str = "open";
@@ -102,14 +102,9 @@ impl CatalogPeer {
             PeerKind::Bind => &ready[..],
             _ => &[],
         };
-        let peer = launch(kind, address, ready, |directory| {
-            let text = match kind {
-                PeerKind::Bind => {
-                    bind_producer(directory, (address, other), files.path(), members, catalogs)
-                }
-                _ => knot_producer(directory, (address, other), files.path(), members, catalogs),
-            };
-            fs::write(directory.join("conf"), text)
+        let peer = launch(kind, address, ready, |program, directory| {
+            let (main, rest) = produced(kind, directory, other, files.path(), members, catalogs);
+            kind.prepare(program, directory, address, &with(&main, &rest))
         })?;
         Ok(CatalogPeer {
             peer,
@@ -129,12 +124,10 @@ impl CatalogPeer {
     ) -> io::Result<()> {
         let files = self.files.path();
         write_zones(files, catalogs, version, members)?;
-        let (directory, ends) = (self.peer.directory(), (self.address, self.other));
-        let text = match self.kind {
-            PeerKind::Bind => bind_producer(directory, ends, files, members, catalogs),
-            _ => knot_producer(directory, ends, files, members, catalogs),
-        };
-        fs::write(directory.join("conf"), text)?;
+        let directory = self.peer.directory();
+        let (main, rest) = produced(self.kind, directory, self.other, files, members, catalogs);
+        self.kind
+            .configure(directory, self.address, &with(&main, &rest))?;
         self.peer.signal("HUP")
     }
 
@@ -145,17 +138,15 @@ impl CatalogPeer {
         catalog: &str,
     ) -> Result<Self, PeerError> {
         let files = tempfile::Builder::new().prefix("catalog-").tempdir()?;
-        let ends = (address, other);
-        let peer = launch(kind, address, &[], |directory| match kind {
-            PeerKind::Bind => fs::write(
-                directory.join("conf"),
-                bind_consumer(directory, ends, catalog),
-            ),
-            PeerKind::PowerDns => config::fill_consumer(directory, ends, catalog),
-            _ => fs::write(
-                directory.join("conf"),
-                knot_consumer(directory, ends, catalog),
-            ),
+        let peer = launch(kind, address, &[], |program, directory| {
+            let (main, rest) = match kind {
+                PeerKind::Bind => bind_consumer(directory, other, catalog),
+                PeerKind::PowerDns => {
+                    return config::prepare_consumer(program, directory, (address, other), catalog);
+                }
+                _ => knot_consumer(directory, other, catalog),
+            };
+            kind.prepare(program, directory, address, &with(&main, &rest))
         })?;
         Ok(CatalogPeer {
             peer,
@@ -181,7 +172,7 @@ fn launch(
     kind: PeerKind,
     address: SocketAddr,
     ready: &[&str],
-    mut write: impl FnMut(&Path) -> io::Result<()>,
+    prepare: impl Fn(&Path, &Path) -> io::Result<Command>,
 ) -> Result<Peer, PeerError> {
     let program = kind.find_program();
     let program = program.ok_or(PeerError::NotInstalled(kind.program()))?;
@@ -189,12 +180,30 @@ fn launch(
         address: Some(address),
         ..PeerOptions::default()
     };
-    Peer::launch(ready, &options, |directory, _| {
-        write(directory)?;
-        let mut command = Command::new(&program);
-        command.args(config::arguments(kind, directory));
-        Ok(command)
-    })
+    Peer::launch(ready, &options, |directory, _| prepare(&program, directory))
+}
+
+fn with<'a>(main: &'a str, rest: &'a str) -> PeerConfig<'a> {
+    PeerConfig {
+        main,
+        rest,
+        ..PeerConfig::default()
+    }
+}
+
+/// Returns the settings of a producer, BIND or Knot: in its main section, and after it.
+fn produced(
+    kind: PeerKind,
+    directory: &Path,
+    other: SocketAddr,
+    files: &Path,
+    members: &[MemberZone],
+    catalogs: &[(&str, u32)],
+) -> (String, String) {
+    match kind {
+        PeerKind::Bind => bind_producer(other, files, members, catalogs),
+        _ => knot_producer(directory, other, files, members, catalogs),
+    }
 }
 
 fn write_zones(
@@ -222,13 +231,12 @@ fn zones(members: &[MemberZone]) -> Vec<&MemberZone> {
 }
 
 fn bind_producer(
-    directory: &Path,
-    (address, other): (SocketAddr, SocketAddr),
+    other: SocketAddr,
     files: &Path,
     members: &[MemberZone],
     catalogs: &[(&str, u32)],
-) -> String {
-    let mut text = bind_options(directory, address, "");
+) -> (String, String) {
+    let mut rest = config::bind_key();
     let notified = format!("{{ {} port {} key {KEY_NAME}; }}", other.ip(), other.port());
     let of_members = zones(members)
         .into_iter()
@@ -236,150 +244,79 @@ fn bind_producer(
     let of_catalogs = catalogs.iter().map(|(catalog, _)| *catalog);
     for zone in of_catalogs.chain(of_members) {
         let file = files.join(zone);
-        text += &format!(
+        rest += &format!(
             "zone \"{zone}\" {{ type primary; file \"{}\"; notify explicit; also-notify {notified}; notify-delay 0; \
              check-names ignore; check-integrity no; ixfr-from-differences yes; }};\n",
             file.display()
         );
     }
-    text
+    (config::bind_options(), rest)
 }
 
-fn bind_consumer(
-    directory: &Path,
-    (address, other): (SocketAddr, SocketAddr),
-    catalog: &str,
-) -> String {
+fn bind_consumer(directory: &Path, other: SocketAddr, catalog: &str) -> (String, String) {
     let primary = format!("{{ {} port {} key {KEY_NAME}; }}", other.ip(), other.port());
     let follow = format!(
-        "catalog-zones {{ zone \"{catalog}\" default-primaries {primary} in-memory yes min-update-interval 0; }};"
+        "    catalog-zones {{ zone \"{catalog}\" default-primaries {primary} in-memory yes min-update-interval 0; }};\n"
     );
-    let mut text = bind_options(directory, address, &follow);
-    text += &format!(
-        "zone \"{catalog}\" {{ type secondary; file \"{}/catalog\"; primaries {primary}; notify no; }};\n",
+    let rest = format!(
+        "{}zone \"{catalog}\" {{ type secondary; file \"{}/catalog\"; primaries {primary}; notify no; }};\n",
+        config::bind_key(),
         directory.display()
     );
-    text
-}
-
-fn bind_options(directory: &Path, address: SocketAddr, follow: &str) -> String {
-    let (directory, ip, port) = (directory.display(), address.ip(), address.port());
-    format!(
-        "key {KEY_NAME} {{ algorithm {KEY_ALGORITHM}; secret \"{KEY_SECRET}\"; }};
-options {{
-    directory \"{directory}\";
-    managed-keys-directory \"{directory}\";
-    listen-on port {port} {{ {ip}; }};
-    listen-on-v6 {{ none; }};
-    pid-file none;
-    session-keyfile none;
-    recursion no;
-    empty-zones-enable no;
-    dnssec-validation no;
-    notify-rate 1000;
-    startup-notify-rate 1000;
-    serial-query-rate 1000;
-    allow-transfer {{ key {KEY_NAME}; }};
-    {follow}
-}};
-controls {{ }};
-logging {{
-    channel all {{ stderr; severity info; }};
-    category default {{ all; }};
-}};
-"
-    )
+    (config::bind_options() + &follow, rest)
 }
 
 fn knot_producer(
     directory: &Path,
-    ends: (SocketAddr, SocketAddr),
+    other: SocketAddr,
     files: &Path,
     members: &[MemberZone],
     catalogs: &[(&str, u32)],
-) -> String {
-    let mut text = knot_options(directory, ends);
+) -> (String, String) {
+    let mut rest = knot_lists(directory, other);
     let files = files.display();
     for (catalog, _) in catalogs {
-        text += &format!(
+        rest += &format!(
             "  - domain: \"{catalog}\"\n    catalog-role: generate\n    notify: other\n    acl: other\n"
         );
     }
     for member in zones(members) {
         let MemberZone { catalog, zone, .. } = member;
-        text += &format!(
+        rest += &format!(
             "  - domain: \"{zone}\"\n    file: \"{files}/{zone}\"\n    catalog-role: member\n    catalog-zone: \"{catalog}\"\n    \
              notify: other\n    acl: other\n"
         );
         if let Some(group) = &member.group {
-            text += &format!("    catalog-group: \"{group}\"\n");
+            rest += &format!("    catalog-group: \"{group}\"\n");
         }
     }
-    text
+    (String::new(), rest)
 }
 
-fn knot_consumer(directory: &Path, ends: (SocketAddr, SocketAddr), catalog: &str) -> String {
-    let mut text = knot_options(directory, ends);
-    text += &format!(
+fn knot_consumer(directory: &Path, other: SocketAddr, catalog: &str) -> (String, String) {
+    let mut rest = knot_lists(directory, other);
+    rest += &format!(
         "  - domain: \"{catalog}\"\n    master: other\n    acl: other\n    catalog-role: interpret\n    \
          catalog-template: [ member, {OPEN_GROUP} ]\n"
     );
-    text
+    (String::new(), rest)
 }
 
-fn knot_options(directory: &Path, (address, other): (SocketAddr, SocketAddr)) -> String {
-    let directory = directory.display();
-    let (ip, port) = (address.ip(), address.port());
-    let other = format!("{}@{}", other.ip(), other.port());
+/// Returns the lists of a Knot configuration, and the start of its zones.
+fn knot_lists(directory: &Path, other: SocketAddr) -> String {
+    let anybody = "  - id: anybody\n    address: 127.0.0.1\n    action: transfer\n";
+    let storage = config::knot_storage(directory);
     format!(
-        "server:
-    rundir: \"{directory}\"
-    listen: {ip}@{port}
-    udp-workers: 1
-    tcp-workers: 2
-    background-workers: 1
-    automatic-acl: off
-log:
-  - target: stderr
-    any: info
-database:
-    storage: \"{directory}\"
-    journal-db-max-size: 32M
-    kasp-db-max-size: 8M
-    timer-db-max-size: 8M
-    catalog-db-max-size: 8M
-key:
-  - id: {KEY_NAME}
-    algorithm: {KEY_ALGORITHM}
-    secret: {KEY_SECRET}
-remote:
-  - id: other
-    address: {other}
-    key: {KEY_NAME}
-acl:
-  - id: other
-    address: 127.0.0.1
-    key: {KEY_NAME}
-    action: [transfer, notify]
-  - id: anybody
-    address: 127.0.0.1
-    action: transfer
-template:
+        "{}template:
   - id: default
-    storage: \"{directory}\"
-    zonefile-sync: -1
-    semantic-checks: off
-  - id: member
-    storage: \"{directory}\"
-    zonefile-sync: -1
-    master: other
+{storage}  - id: member
+{storage}    master: other
     acl: other
   - id: {OPEN_GROUP}
-    storage: \"{directory}\"
-    zonefile-sync: -1
-    master: other
+{storage}    master: other
     acl: [other, anybody]
 zone:
-"
+",
+        config::knot_keys(other, anybody)
     )
 }

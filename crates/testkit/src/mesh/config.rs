@@ -1,55 +1,45 @@
 //! Configurations that make each brand a primary or a secondary of one zone, with a TSIG key.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::{KEY_ALGORITHM, KEY_NAME, KEY_SECRET, MeshRole, MeshSetup};
-use crate::peers::PeerKind;
+use crate::peers::{PeerConfig, PeerKind};
 
 /// The settings of PowerDNS as a secondary.
 const POWERDNS_SECONDARY: &str = "secondary=yes\nallow-notify-from=127.0.0.0/8";
 
-/// Writes the configuration of a peer, and creates the PowerDNS database.
-pub(super) fn write(setup: &MeshSetup<'_>, directory: &Path, file: &Path) -> io::Result<()> {
-    let text = match setup.kind {
-        PeerKind::Nsd => nsd(setup, directory, file),
+/// Writes the configuration of a peer, creates the PowerDNS database, and returns the command.
+pub(super) fn prepare(
+    setup: &MeshSetup<'_>,
+    program: &Path,
+    directory: &Path,
+    file: &Path,
+) -> io::Result<Command> {
+    let (main, rest) = match setup.kind {
+        PeerKind::Nsd => nsd(setup, file),
         PeerKind::Knot => knot(setup, directory, file),
-        PeerKind::Bind => bind(setup, directory, file),
-        PeerKind::PowerDns => powerdns(setup.address, &powerdns_role(setup), directory),
+        PeerKind::Bind => bind(setup, file),
+        PeerKind::PowerDns => (powerdns(&powerdns_role(setup), directory), String::new()),
     };
-    let name = match setup.kind {
-        PeerKind::PowerDns => "pdns.conf",
-        _ => "conf",
+    let config = PeerConfig {
+        main: &main,
+        rest: &rest,
+        ..PeerConfig::default()
     };
-    let mut out = fs::File::create(directory.join(name))?;
-    out.write_all(text.as_bytes())?;
-    match setup.kind {
-        PeerKind::PowerDns => fill_database(setup, directory, file),
-        _ => Ok(()),
+    let command = (setup.kind).prepare(program, directory, setup.address, &config)?;
+    if setup.kind == PeerKind::PowerDns {
+        fill_database(setup, directory, file)?;
     }
+    Ok(command)
 }
 
-/// Returns the arguments that run it in the foreground.
-pub(super) fn arguments(kind: PeerKind, directory: &Path) -> Vec<String> {
-    let conf = directory.join("conf").display().to_string();
-    let log = directory.join("log").display().to_string();
-    let arguments: Vec<&str> = match kind {
-        PeerKind::Nsd => vec!["-d", "-c", &conf],
-        PeerKind::Knot => vec!["-c", &conf],
-        PeerKind::Bind => vec!["-f", "-4", "-n", "1", "-L", &log, "-c", &conf],
-        PeerKind::PowerDns => return vec![format!("--config-dir={}", directory.display())],
-    };
-    arguments.into_iter().map(str::to_string).collect()
-}
-
-fn nsd(setup: &MeshSetup<'_>, directory: &Path, file: &Path) -> String {
-    let (directory, file) = (directory.display(), file.display());
-    let (ip, port) = (setup.address.ip(), setup.address.port());
+fn nsd(setup: &MeshSetup<'_>, file: &Path) -> (String, String) {
+    let (file, zone) = (file.display(), setup.zone);
     let other = format!("{}@{}", setup.other.ip(), setup.other.port());
-    let zone = setup.zone;
     let role = match setup.role {
         MeshRole::Primary => format!(
             "    notify: {other} {KEY_NAME}\n    notify-retry: 5\n    store-ixfr: yes\n    create-ixfr: yes\n    ixfr-number: 50\n"
@@ -58,24 +48,9 @@ fn nsd(setup: &MeshSetup<'_>, directory: &Path, file: &Path) -> String {
             format!("    request-xfr: {other} {KEY_NAME}\n    allow-notify: 127.0.0.1 {KEY_NAME}\n")
         }
     };
-    format!(
-        "server:
-    server-count: 1
-    ip-address: {ip}@{port}
-    username: \"\"
-    chroot: \"\"
-    database: \"\"
-    zonesdir: \"{directory}\"
-    pidfile: \"{directory}/pid\"
-    zonelistfile: \"{directory}/zone.list\"
-    xfrdfile: \"{directory}/xfrd.state\"
-    xfrdir: \"{directory}\"
-    verbosity: 2
-    tcp-count: 100
-    rrl-ratelimit: 0
-remote-control:
-    control-enable: no
-key:
+    let main = "    tcp-count: 100\n    rrl-ratelimit: 0\n".into();
+    let rest = format!(
+        "key:
     name: \"{KEY_NAME}\"
     algorithm: {KEY_ALGORITHM}
     secret: \"{KEY_SECRET}\"
@@ -84,14 +59,12 @@ zone:
     zonefile: \"{file}\"
     provide-xfr: 127.0.0.1 {KEY_NAME}
 {role}"
-    )
+    );
+    (main, rest)
 }
 
-fn knot(setup: &MeshSetup<'_>, directory: &Path, file: &Path) -> String {
-    let (directory, file) = (directory.display(), file.display());
-    let (ip, port) = (setup.address.ip(), setup.address.port());
-    let other = format!("{}@{}", setup.other.ip(), setup.other.port());
-    let zone = setup.zone;
+fn knot(setup: &MeshSetup<'_>, directory: &Path, file: &Path) -> (String, String) {
+    let (file, zone) = (file.display(), setup.zone);
     let role = match setup.role {
         MeshRole::Primary => {
             "    notify: other\n    zonefile-load: difference\n    journal-content: changes\n"
@@ -100,54 +73,51 @@ fn knot(setup: &MeshSetup<'_>, directory: &Path, file: &Path) -> String {
             "    master: other\n    zonefile-load: whole\n    journal-content: changes\n"
         }
     };
+    let storage = knot_storage(directory);
+    let rest = format!(
+        "{}template:
+  - id: default
+{storage}zone:
+  - domain: \"{zone}\"
+    file: \"{file}\"
+    acl: other
+{role}",
+        knot_keys(setup.other, "")
+    );
+    (String::new(), rest)
+}
+
+/// Returns the lists of a Knot configuration that refer to the other server, with `acl` entries.
+pub(super) fn knot_keys(other: SocketAddr, acl: &str) -> String {
+    let (ip, port) = (other.ip(), other.port());
     format!(
-        "server:
-    rundir: \"{directory}\"
-    listen: {ip}@{port}
-    udp-workers: 1
-    tcp-workers: 2
-    background-workers: 1
-    automatic-acl: off
-log:
-  - target: stderr
-    any: info
-database:
-    storage: \"{directory}\"
-    journal-db-max-size: 32M
-    kasp-db-max-size: 8M
-    timer-db-max-size: 8M
-key:
+        "key:
   - id: {KEY_NAME}
     algorithm: {KEY_ALGORITHM}
     secret: {KEY_SECRET}
 remote:
   - id: other
-    address: {other}
+    address: {ip}@{port}
     key: {KEY_NAME}
 acl:
   - id: other
     address: 127.0.0.1
     key: {KEY_NAME}
     action: [transfer, notify]
-template:
-  - id: default
-    storage: \"{directory}\"
-    zonefile-sync: -1
-    semantic-checks: off
-zone:
-  - domain: \"{zone}\"
-    file: \"{file}\"
-    acl: other
-{role}"
+{acl}"
     )
 }
 
-fn bind(setup: &MeshSetup<'_>, directory: &Path, file: &Path) -> String {
-    let (directory, file) = (directory.display(), file.display());
-    let (ip, port) = (setup.address.ip(), setup.address.port());
+/// Returns the settings of a Knot template that keep zones in the peer's directory.
+pub(super) fn knot_storage(directory: &Path) -> String {
+    let directory = directory.display();
+    format!("    storage: \"{directory}\"\n    zonefile-sync: -1\n    semantic-checks: off\n")
+}
+
+fn bind(setup: &MeshSetup<'_>, file: &Path) -> (String, String) {
+    let (file, zone) = (file.display(), setup.zone);
     let (other_ip, other_port) = (setup.other.ip(), setup.other.port());
     let other = format!("{{ {other_ip} port {other_port} key {KEY_NAME}; }}");
-    let zone = setup.zone;
     let role = match setup.role {
         MeshRole::Primary => format!(
             "type primary; notify explicit; also-notify {other}; notify-delay 0; ixfr-from-differences yes; check-integrity no; check-names ignore; check-mx ignore;"
@@ -156,31 +126,26 @@ fn bind(setup: &MeshSetup<'_>, directory: &Path, file: &Path) -> String {
             "type secondary; notify no; primaries {other}; masterfile-format text; check-names ignore; min-retry-time 1; min-refresh-time 1;"
         ),
     };
+    let rest = bind_key() + &format!("zone \"{zone}\" {{ {role} file \"{file}\"; }};\n");
+    (bind_options(), rest)
+}
+
+/// Returns the options of BIND as a server that transfers zones with the key.
+pub(super) fn bind_options() -> String {
     format!(
-        "key {KEY_NAME} {{ algorithm {KEY_ALGORITHM}; secret \"{KEY_SECRET}\"; }};
-options {{
-    directory \"{directory}\";
-    managed-keys-directory \"{directory}\";
-    listen-on port {port} {{ {ip}; }};
-    listen-on-v6 {{ none; }};
-    pid-file none;
-    session-keyfile none;
-    recursion no;
-    empty-zones-enable no;
+        "    recursion no;
     dnssec-validation no;
     notify-rate 1000;
     startup-notify-rate 1000;
     serial-query-rate 1000;
     allow-transfer {{ key {KEY_NAME}; }};
-}};
-controls {{ }};
-logging {{
-    channel all {{ stderr; severity info; }};
-    category default {{ all; }};
-}};
-zone \"{zone}\" {{ {role} file \"{file}\"; }};
 "
     )
+}
+
+/// Returns the statement of BIND with the key.
+pub(super) fn bind_key() -> String {
+    format!("key {KEY_NAME} {{ algorithm {KEY_ALGORITHM}; secret \"{KEY_SECRET}\"; }};\n")
 }
 
 fn powerdns_role(setup: &MeshSetup<'_>) -> String {
@@ -193,16 +158,11 @@ fn powerdns_role(setup: &MeshSetup<'_>) -> String {
     }
 }
 
-fn powerdns(address: SocketAddr, role: &str, directory: &Path) -> String {
-    let directory = directory.display();
-    let (ip, port) = (address.ip(), address.port());
+fn powerdns(role: &str, directory: &Path) -> String {
     format!(
         "launch=gsqlite3
-gsqlite3-database={directory}/pdns.db
+gsqlite3-database={}/pdns.db
 gsqlite3-dnssec=yes
-local-address={ip}
-local-port={port}
-socket-dir={directory}
 xfr-cycle-interval=1
 query-cache-ttl=0
 negquery-cache-ttl=0
@@ -210,29 +170,28 @@ cache-ttl=0
 zone-cache-refresh-interval=0
 zone-metadata-cache-ttl=0
 consistent-backends=no
-security-poll-suffix=
-daemon=no
-guardian=no
-write-pid=no
-disable-syslog=yes
-loglevel=6
 webserver=no
 api=no
 disable-axfr=no
 allow-axfr-ips=
 {role}
-"
+",
+        directory.display()
     )
 }
 
-/// Writes the configuration of PowerDNS as a catalog consumer, and creates its database.
-pub(super) fn fill_consumer(
+/// Writes the configuration of PowerDNS as a catalog consumer, creates its database, and returns the command.
+pub(super) fn prepare_consumer(
+    program: &Path,
     directory: &Path,
     (address, other): (SocketAddr, SocketAddr),
     catalog: &str,
-) -> io::Result<()> {
-    let text = powerdns(address, POWERDNS_SECONDARY, directory);
-    fs::write(directory.join("pdns.conf"), text)?;
+) -> io::Result<Command> {
+    let config = PeerConfig {
+        main: &powerdns(POWERDNS_SECONDARY, directory),
+        ..PeerConfig::default()
+    };
+    let command = PeerKind::PowerDns.prepare(program, directory, address, &config)?;
     make_database(directory)?;
     let other = other.to_string();
     pdnsutil(directory, &["create-secondary-zone", catalog, &other])?;
@@ -240,7 +199,8 @@ pub(super) fn fill_consumer(
     pdnsutil(
         directory,
         &["activate-tsig-key", catalog, KEY_NAME, "secondary"],
-    )
+    )?;
+    Ok(command)
 }
 
 /// Creates the PowerDNS database with the key.
