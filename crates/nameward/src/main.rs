@@ -13,6 +13,7 @@ mod control_location;
 mod db;
 mod example;
 mod export;
+mod huge_pages;
 mod import;
 mod logging;
 mod manual;
@@ -36,6 +37,6 @@ mod zones;
 
 fn main() -> std::process::ExitCode {
     signals::hold_hangup();
-    memory::restrict_huge_pages();
+    huge_pages::restrict();
     cli::run()
 }

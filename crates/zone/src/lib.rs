@@ -13,7 +13,6 @@ mod chain;
 pub mod change;
 mod draft;
 mod finding;
-mod huge_pages;
 mod inspect;
 pub mod key;
 mod kind;

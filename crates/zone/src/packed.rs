@@ -5,7 +5,6 @@
 //! Slots are chosen by the high bits of the hash, so the table can have any size.
 
 use crate::draft::{Draft, Keep};
-use crate::huge_pages::use_huge_pages;
 use crate::node::Node;
 use nameward_wire::Name;
 
@@ -21,13 +20,6 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// Takes finished contents; those of a large zone move into huge pages.
-    pub(crate) fn new(slots: Box<[u64]>, arena: Box<[u8]>) -> Self {
-        use_huge_pages(&slots);
-        use_huge_pages(&arena);
-        Packed { slots, arena }
-    }
-
     /// Creates contents with nothing but an apex without records, at location 1.
     pub(crate) fn with_apex(apex: Name<'_>) -> Self {
         let draft = Draft::default();

@@ -235,7 +235,7 @@ impl ZoneBuilder {
         let slots = fitting_slots(&mut self.slots, self.names);
         let packed = slots.and_then(|slots| {
             let arena = fitting_arena(&mut self.arena)?;
-            Ok(Packed::new(slots, arena))
+            Ok(Packed { slots, arena })
         });
         match packed {
             Ok(packed) => {

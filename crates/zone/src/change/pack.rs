@@ -64,7 +64,10 @@ impl Zone {
                 with_targets.push(place);
             }
         }
-        let mut packed = Packed::new(slots, arena.into_boxed_slice());
+        let mut packed = Packed {
+            slots,
+            arena: arena.into_boxed_slice(),
+        };
         connect(&mut packed, &with_targets, self.apex_name());
         let mut summary = *self.summary();
         // The apex is the first node in canonical order.
