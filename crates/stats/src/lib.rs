@@ -47,7 +47,7 @@ pub use rates::{
 pub use recorder::{Answered, Received, Recorder, Timing};
 pub use ring::{Ring, RingCapacities, RingView};
 pub use snapshot::{Histogram, Snapshot};
-pub use table::{FAMILIES, Family, Scope, Unit, VARIABLES, Variable, VariableKind, variable};
+pub use table::{FAMILIES, Family, Scope, VARIABLES, Variable, VariableKind, variable};
 pub use text::{EntryKind, Mnemonic, common_mnemonic, write_name, write_type};
 
 use messages::{MessageKind, Messages};

@@ -17,21 +17,6 @@ pub enum VariableKind {
     Gauge,
 }
 
-/// The unit of a variable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// A count of the things that the variable names.
-    None,
-    /// Bytes.
-    Bytes,
-    /// Microseconds.
-    Microseconds,
-    /// Milliseconds.
-    Milliseconds,
-    /// Seconds.
-    Seconds,
-}
-
 /// Whether the number covers this server or the whole host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -63,8 +48,6 @@ pub struct Variable {
     pub description: &'static str,
     /// Whether it only grows.
     pub kind: VariableKind,
-    /// Its unit.
-    pub unit: Unit,
     /// Whether the number covers this server or the whole host.
     pub scope: Scope,
     source: VariableSource,
@@ -97,7 +80,6 @@ const fn counter(
         name,
         description,
         kind: VariableKind::Counter,
-        unit: Unit::None,
         scope: Scope::Server,
         source,
     }
@@ -111,10 +93,6 @@ const fn gauge(name: &'static str, description: &'static str, source: VariableSo
 }
 
 impl Variable {
-    const fn unit(self, unit: Unit) -> Self {
-        Variable { unit, ..self }
-    }
-
     const fn host_scope(self) -> Self {
         Variable {
             scope: Scope::Host,
@@ -172,48 +150,48 @@ pub static VARIABLES: &[Variable] = &[
     counter("servfail-packets", "Server-failure packets sent", VariableSource::Counter(Counter::ServfailPackets)),
     counter("signatures", "DNSSEC signatures made", VariableSource::Counter(Counter::Signatures)),
     counter("tcp-answers", "Answers sent over TCP", VariableSource::Traffic(Protocol::Tcp, None, Traffic::Answers)),
-    counter("tcp-answers-bytes", "Total bytes of answers sent over TCP", VariableSource::Traffic(Protocol::Tcp, None, Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("tcp-answers-bytes", "Total bytes of answers sent over TCP", VariableSource::Traffic(Protocol::Tcp, None, Traffic::AnswerBytes)),
     counter("tcp-cookie-queries", "TCP queries received with the COOKIE option", VariableSource::Traffic(Protocol::Tcp, None, Traffic::CookieQueries)),
     counter("tcp-queries", "TCP queries received", VariableSource::Traffic(Protocol::Tcp, None, Traffic::Queries)),
     counter("tcp4-answers", "Answers sent over TCP on IPv4", VariableSource::Traffic(Protocol::Tcp, Some(IpVersion::V4), Traffic::Answers)),
-    counter("tcp4-answers-bytes", "Bytes of answers sent over TCP on IPv4", VariableSource::Traffic(Protocol::Tcp, Some(IpVersion::V4), Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("tcp4-answers-bytes", "Bytes of answers sent over TCP on IPv4", VariableSource::Traffic(Protocol::Tcp, Some(IpVersion::V4), Traffic::AnswerBytes)),
     counter("tcp4-queries", "TCP queries received on IPv4", VariableSource::Traffic(Protocol::Tcp, Some(IpVersion::V4), Traffic::Queries)),
     counter("tcp6-answers", "Answers sent over TCP on IPv6", VariableSource::Traffic(Protocol::Tcp, Some(IpVersion::V6), Traffic::Answers)),
-    counter("tcp6-answers-bytes", "Bytes of answers sent over TCP on IPv6", VariableSource::Traffic(Protocol::Tcp, Some(IpVersion::V6), Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("tcp6-answers-bytes", "Bytes of answers sent over TCP on IPv6", VariableSource::Traffic(Protocol::Tcp, Some(IpVersion::V6), Traffic::AnswerBytes)),
     counter("tcp6-queries", "TCP queries received on IPv6", VariableSource::Traffic(Protocol::Tcp, Some(IpVersion::V6), Traffic::Queries)),
     counter("timedout-packets", "Packets not answered within the configured timeout", VariableSource::Counter(Counter::TimedoutPackets)),
     counter("udp-answers", "Answers sent over UDP", VariableSource::Traffic(Protocol::Udp, None, Traffic::Answers)),
-    counter("udp-answers-bytes", "Total bytes of answers sent over UDP", VariableSource::Traffic(Protocol::Udp, None, Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("udp-answers-bytes", "Total bytes of answers sent over UDP", VariableSource::Traffic(Protocol::Udp, None, Traffic::AnswerBytes)),
     counter("udp-cookie-queries", "UDP queries received with the COOKIE EDNS option", VariableSource::Traffic(Protocol::Udp, None, Traffic::CookieQueries)),
     counter("udp-do-queries", "UDP queries received with the DO bit", VariableSource::Traffic(Protocol::Udp, None, Traffic::DoQueries)),
     counter("udp-queries", "UDP queries received", VariableSource::Traffic(Protocol::Udp, None, Traffic::Queries)),
     counter("udp4-answers", "Answers sent over UDP on IPv4", VariableSource::Traffic(Protocol::Udp, Some(IpVersion::V4), Traffic::Answers)),
-    counter("udp4-answers-bytes", "Bytes of answers sent over UDP on IPv4", VariableSource::Traffic(Protocol::Udp, Some(IpVersion::V4), Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("udp4-answers-bytes", "Bytes of answers sent over UDP on IPv4", VariableSource::Traffic(Protocol::Udp, Some(IpVersion::V4), Traffic::AnswerBytes)),
     counter("udp4-queries", "UDP queries received on IPv4", VariableSource::Traffic(Protocol::Udp, Some(IpVersion::V4), Traffic::Queries)),
     counter("udp6-answers", "Answers sent over UDP on IPv6", VariableSource::Traffic(Protocol::Udp, Some(IpVersion::V6), Traffic::Answers)),
-    counter("udp6-answers-bytes", "Bytes of answers sent over UDP on IPv6", VariableSource::Traffic(Protocol::Udp, Some(IpVersion::V6), Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("udp6-answers-bytes", "Bytes of answers sent over UDP on IPv6", VariableSource::Traffic(Protocol::Udp, Some(IpVersion::V6), Traffic::AnswerBytes)),
     counter("udp6-queries", "UDP queries received on IPv6", VariableSource::Traffic(Protocol::Udp, Some(IpVersion::V6), Traffic::Queries)),
     counter("unauth-packets", "Times a zone the server is not authoritative for was queried", VariableSource::Counter(Counter::UnauthPackets)),
     counter("zone-cache-hit", "Zone cache hits", VariableSource::Counter(Counter::ZoneCacheHit)),
     counter("zone-cache-miss", "Zone cache misses", VariableSource::Counter(Counter::ZoneCacheMiss)),
     gauge("zone-cache-size", "Entries in the zone cache", VariableSource::Gauge(Gauge::ZoneCacheSize)),
-    gauge("backend-latency", "Average microseconds per backend lookup", VariableSource::Latency(Latency::Backend)).unit(Unit::Microseconds),
-    gauge("cache-latency", "Average microseconds per packet cache lookup", VariableSource::Latency(Latency::Cache)).unit(Unit::Microseconds),
+    gauge("backend-latency", "Average microseconds per backend lookup", VariableSource::Latency(Latency::Backend)),
+    gauge("cache-latency", "Average microseconds per packet cache lookup", VariableSource::Latency(Latency::Cache)),
     counter("cpu-iowait", "Time the whole system waited for I/O, in USER_HZ units", VariableSource::Host(|host| host.cpu_iowait)).host_scope(),
     counter("cpu-steal", "Time stolen by other operating systems in a virtualized environment, in USER_HZ units", VariableSource::Host(|host| host.cpu_steal)).host_scope(),
     gauge("fd-usage", "Open file descriptors", VariableSource::Host(|host| host.fd_usage)),
     gauge("key-cache-size", "Entries in the key cache", VariableSource::Gauge(Gauge::KeyCacheSize)),
-    gauge("latency", "Average microseconds to answer a question", VariableSource::Latency(Latency::Answer)).unit(Unit::Microseconds),
+    gauge("latency", "Average microseconds to answer a question", VariableSource::Latency(Latency::Answer)),
     gauge("meta-cache-size", "Entries in the metadata cache", VariableSource::Gauge(Gauge::MetaCacheSize)),
     gauge("open-tcp-connections", "Currently open TCP connections", VariableSource::Gauge(Gauge::OpenTcpConnections)),
     gauge("qsize-q", "Questions waiting for database attention", VariableSource::Gauge(Gauge::QsizeQ)),
-    gauge("real-memory-usage", "Actual unique memory use in bytes (approximate)", VariableSource::Host(|host| host.real_memory_usage)).unit(Unit::Bytes),
-    gauge("receive-latency", "Average microseconds to receive a query", VariableSource::Latency(Latency::Receive)).unit(Unit::Microseconds),
-    gauge("send-latency", "Average microseconds to send an answer", VariableSource::Latency(Latency::Send)).unit(Unit::Microseconds),
+    gauge("real-memory-usage", "Actual unique memory use in bytes (approximate)", VariableSource::Host(|host| host.real_memory_usage)),
+    gauge("receive-latency", "Average microseconds to receive a query", VariableSource::Latency(Latency::Receive)),
+    gauge("send-latency", "Average microseconds to send an answer", VariableSource::Latency(Latency::Send)),
     gauge("signature-cache-size", "Entries in the signature cache", VariableSource::Gauge(Gauge::SignatureCacheSize)),
-    counter("sys-msec", "Milliseconds spent in system time", VariableSource::Host(|host| host.sys_msec)).unit(Unit::Milliseconds),
-    counter("user-msec", "Milliseconds spent in user time", VariableSource::Host(|host| host.user_msec)).unit(Unit::Milliseconds),
-    counter("uptime", "Process uptime in seconds", VariableSource::Uptime).unit(Unit::Seconds),
+    counter("sys-msec", "Milliseconds spent in system time", VariableSource::Host(|host| host.sys_msec)),
+    counter("user-msec", "Milliseconds spent in user time", VariableSource::Host(|host| host.user_msec)),
+    counter("uptime", "Process uptime in seconds", VariableSource::Uptime),
     gauge("xfr-queue", "Size of the queue of zones waiting for transfer", VariableSource::Gauge(Gauge::XfrQueue)),
     counter("udp-in-csum-errors", "UDP in-checksum errors", VariableSource::Host(|host| host.udp_in_csum_errors)).host_scope(),
     counter("udp-in-errors", "UDP in errors", VariableSource::Host(|host| host.udp_in_errors)).host_scope(),
@@ -232,30 +210,30 @@ pub static VARIABLES: &[Variable] = &[
     counter("cookies-invalid", "Queries with a server cookie that is not valid (any more)", VariableSource::Counter(Counter::CookiesInvalid)),
     counter("cookies-valid", "Queries with a valid server cookie", VariableSource::Counter(Counter::CookiesValid)),
     gauge("dnssec-signature-seconds-left", "Seconds until the first signature served from memory expires; 0 if no zone \
-                                            is signed", VariableSource::Gauge(Gauge::DnssecSignatureSecondsLeft)).unit(Unit::Seconds),
+                                            is signed", VariableSource::Gauge(Gauge::DnssecSignatureSecondsLeft)),
     gauge("dnssec-signed-zones", "Signed zones in memory", VariableSource::Gauge(Gauge::DnssecSignedZones)),
     gauge("dnssec-waiting-for-parent", "Zones whose rollover waits for a DS change at the parent", VariableSource::Gauge(Gauge::DnssecWaitingForParent)),
     counter("https-answers", "Answers sent over HTTPS", VariableSource::Traffic(Protocol::Https, None, Traffic::Answers)),
-    counter("https-answers-bytes", "Total bytes of answers sent over HTTPS", VariableSource::Traffic(Protocol::Https, None, Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("https-answers-bytes", "Total bytes of answers sent over HTTPS", VariableSource::Traffic(Protocol::Https, None, Traffic::AnswerBytes)),
     gauge("https-connections-open", "Currently open HTTPS connections", VariableSource::Gauge(Gauge::OpenHttpsConnections)),
     counter("https-queries", "Queries received over HTTPS", VariableSource::Traffic(Protocol::Https, None, Traffic::Queries)),
     counter("https4-answers", "Answers sent over HTTPS on IPv4", VariableSource::Traffic(Protocol::Https, Some(IpVersion::V4), Traffic::Answers)),
-    counter("https4-answers-bytes", "Bytes of answers sent over HTTPS on IPv4", VariableSource::Traffic(Protocol::Https, Some(IpVersion::V4), Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("https4-answers-bytes", "Bytes of answers sent over HTTPS on IPv4", VariableSource::Traffic(Protocol::Https, Some(IpVersion::V4), Traffic::AnswerBytes)),
     counter("https4-queries", "Queries received over HTTPS on IPv4", VariableSource::Traffic(Protocol::Https, Some(IpVersion::V4), Traffic::Queries)),
     counter("https6-answers", "Answers sent over HTTPS on IPv6", VariableSource::Traffic(Protocol::Https, Some(IpVersion::V6), Traffic::Answers)),
-    counter("https6-answers-bytes", "Bytes of answers sent over HTTPS on IPv6", VariableSource::Traffic(Protocol::Https, Some(IpVersion::V6), Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("https6-answers-bytes", "Bytes of answers sent over HTTPS on IPv6", VariableSource::Traffic(Protocol::Https, Some(IpVersion::V6), Traffic::AnswerBytes)),
     counter("https6-queries", "Queries received over HTTPS on IPv6", VariableSource::Traffic(Protocol::Https, Some(IpVersion::V6), Traffic::Queries)),
     gauge("notify-queue", "Outstanding NOTIFY messages: servers that have not responded yet, per zone", VariableSource::Gauge(Gauge::NotifyWaiting)),
     counter("notify-sent", "NOTIFY packets sent", VariableSource::Gauge(Gauge::NotifySent)),
     counter("quic-answers", "Answers sent over QUIC", VariableSource::Traffic(Protocol::Quic, None, Traffic::Answers)),
-    counter("quic-answers-bytes", "Total bytes of answers sent over QUIC", VariableSource::Traffic(Protocol::Quic, None, Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("quic-answers-bytes", "Total bytes of answers sent over QUIC", VariableSource::Traffic(Protocol::Quic, None, Traffic::AnswerBytes)),
     gauge("quic-connections-open", "Currently open QUIC connections", VariableSource::Gauge(Gauge::OpenQuicConnections)),
     counter("quic-queries", "Queries received over QUIC", VariableSource::Traffic(Protocol::Quic, None, Traffic::Queries)),
     counter("quic4-answers", "Answers sent over QUIC on IPv4", VariableSource::Traffic(Protocol::Quic, Some(IpVersion::V4), Traffic::Answers)),
-    counter("quic4-answers-bytes", "Bytes of answers sent over QUIC on IPv4", VariableSource::Traffic(Protocol::Quic, Some(IpVersion::V4), Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("quic4-answers-bytes", "Bytes of answers sent over QUIC on IPv4", VariableSource::Traffic(Protocol::Quic, Some(IpVersion::V4), Traffic::AnswerBytes)),
     counter("quic4-queries", "Queries received over QUIC on IPv4", VariableSource::Traffic(Protocol::Quic, Some(IpVersion::V4), Traffic::Queries)),
     counter("quic6-answers", "Answers sent over QUIC on IPv6", VariableSource::Traffic(Protocol::Quic, Some(IpVersion::V6), Traffic::Answers)),
-    counter("quic6-answers-bytes", "Bytes of answers sent over QUIC on IPv6", VariableSource::Traffic(Protocol::Quic, Some(IpVersion::V6), Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("quic6-answers-bytes", "Bytes of answers sent over QUIC on IPv6", VariableSource::Traffic(Protocol::Quic, Some(IpVersion::V6), Traffic::AnswerBytes)),
     counter("quic6-queries", "Queries received over QUIC on IPv6", VariableSource::Traffic(Protocol::Quic, Some(IpVersion::V6), Traffic::Queries)),
     counter("rate-limit-drops", "Answers dropped by response rate limiting", VariableSource::Counter(Counter::RateLimitDrops)),
     counter("rate-limit-logged", "Answers sent because of rate_limit.log_only that would have been dropped or truncated", VariableSource::Counter(Counter::RateLimitLogged)),
@@ -265,10 +243,10 @@ pub static VARIABLES: &[Variable] = &[
     gauge("database-lag-changes", "Changes of a database that the server that is read does not show, of the database with \
                                    the most", VariableSource::Gauge(Gauge::DatabaseLagChanges)),
     gauge("database-lag-seconds", "Seconds that a database server that is read is behind the one that accepts changes, \
-                                   of the database with the most", VariableSource::Gauge(Gauge::DatabaseLagSeconds)).unit(Unit::Seconds),
+                                   of the database with the most", VariableSource::Gauge(Gauge::DatabaseLagSeconds)),
     gauge("secondary-zones-expired", "Expired secondary zones", VariableSource::Gauge(Gauge::SecondariesExpired)),
     gauge("secondary-zones-refresh-age", "Seconds since the last successful refresh of the most outdated secondary \
-                                          zone", VariableSource::Gauge(Gauge::SecondariesRefreshAge)).unit(Unit::Seconds),
+                                          zone", VariableSource::Gauge(Gauge::SecondariesRefreshAge)),
     gauge("secondary-zones-stale", "Secondary zones whose last refresh failed and that are still served", VariableSource::Gauge(Gauge::SecondariesStale)),
     gauge("signing-queue", "Queries waiting for signatures", VariableSource::Gauge(Gauge::SigningQueue)),
     counter("lua-failures", "Queries answered SERVFAIL because a LUA record failed", VariableSource::Counter(Counter::LuaFailures)),
@@ -279,16 +257,16 @@ pub static VARIABLES: &[Variable] = &[
                                        chain", VariableSource::Gauge(Gauge::StoredSignaturesBroken)),
     gauge("stored-signatures-ending", "Presigned zones with signatures that expire within two days", VariableSource::Gauge(Gauge::StoredSignaturesEnding)),
     counter("tls-answers", "Answers sent over TLS", VariableSource::Traffic(Protocol::Tls, None, Traffic::Answers)),
-    counter("tls-answers-bytes", "Total bytes of answers sent over TLS", VariableSource::Traffic(Protocol::Tls, None, Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("tls-answers-bytes", "Total bytes of answers sent over TLS", VariableSource::Traffic(Protocol::Tls, None, Traffic::AnswerBytes)),
     gauge("tls-connections-open", "Currently open TLS connections", VariableSource::Gauge(Gauge::OpenTlsConnections)),
     counter("tls-handshakes", "TLS handshakes completed, for queries over TLS, HTTPS and QUIC", VariableSource::Counter(Counter::TlsHandshakes)),
     counter("tls-handshakes-failed", "TLS handshakes that failed or took too long, for queries over TLS, HTTPS and QUIC", VariableSource::Counter(Counter::TlsHandshakesFailed)),
     counter("tls-queries", "Queries received over TLS", VariableSource::Traffic(Protocol::Tls, None, Traffic::Queries)),
     counter("tls4-answers", "Answers sent over TLS on IPv4", VariableSource::Traffic(Protocol::Tls, Some(IpVersion::V4), Traffic::Answers)),
-    counter("tls4-answers-bytes", "Bytes of answers sent over TLS on IPv4", VariableSource::Traffic(Protocol::Tls, Some(IpVersion::V4), Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("tls4-answers-bytes", "Bytes of answers sent over TLS on IPv4", VariableSource::Traffic(Protocol::Tls, Some(IpVersion::V4), Traffic::AnswerBytes)),
     counter("tls4-queries", "Queries received over TLS on IPv4", VariableSource::Traffic(Protocol::Tls, Some(IpVersion::V4), Traffic::Queries)),
     counter("tls6-answers", "Answers sent over TLS on IPv6", VariableSource::Traffic(Protocol::Tls, Some(IpVersion::V6), Traffic::Answers)),
-    counter("tls6-answers-bytes", "Bytes of answers sent over TLS on IPv6", VariableSource::Traffic(Protocol::Tls, Some(IpVersion::V6), Traffic::AnswerBytes)).unit(Unit::Bytes),
+    counter("tls6-answers-bytes", "Bytes of answers sent over TLS on IPv6", VariableSource::Traffic(Protocol::Tls, Some(IpVersion::V6), Traffic::AnswerBytes)),
     counter("tls6-queries", "Queries received over TLS on IPv6", VariableSource::Traffic(Protocol::Tls, Some(IpVersion::V6), Traffic::Queries)),
     counter("transfers-in-failed", "Transfers from primaries that failed because of the network", VariableSource::Gauge(Gauge::TransfersInFailed)),
     counter("transfers-in-incremental", "Incremental transfers from primaries (IXFR)", VariableSource::Gauge(Gauge::TransfersInIncremental)),
