@@ -291,63 +291,28 @@ impl Family {
     }
 }
 
+const fn family(name: &'static str, description: &'static str, counter: Counter) -> Family {
+    Family {
+        name,
+        description,
+        counter,
+    }
+}
+
 /// Every counter that is not a row of the page.
+#[rustfmt::skip] // a table: one line per row
 pub static FAMILIES: &[Family] = &[
-    Family {
-        name: "query_denied",
-        description: "Queries refused by allow_query",
-        counter: Counter::QueryDenied,
-    },
-    Family {
-        name: "blackhole_drops",
-        description: "Packets dropped by blackhole",
-        counter: Counter::BlackholeDrops,
-    },
-    Family {
-        name: "proxy_header_errors",
-        description: "Datagrams and connections of proxies dropped for lack of a valid PROXY header",
-        counter: Counter::ProxyHeaderErrors,
-    },
-    Family {
-        name: "xdp_drops",
-        description: "Datagrams dropped because the XDP ring of their queue was full",
-        counter: Counter::XdpDrops,
-    },
-    Family {
-        name: "client_share_refusals",
-        description: "Queries refused because their client held its share of the queries that wait",
-        counter: Counter::ClientShareRefusals,
-    },
-    Family {
-        name: "tsig_failures",
-        description: "Requests with an invalid TSIG record: BADKEY, BADSIG, BADTIME or malformed",
-        counter: Counter::TsigFailures,
-    },
-    Family {
-        name: "transfers_out",
-        description: "Completed transfers to secondaries",
-        counter: Counter::TransfersOut,
-    },
-    Family {
-        name: "transfers_out_failed",
-        description: "Failed transfers to secondaries",
-        counter: Counter::TransfersOutFailed,
-    },
-    Family {
-        name: "transfers_out_refused",
-        description: "Refused transfer requests",
-        counter: Counter::TransfersOutRefused,
-    },
-    Family {
-        name: "query_log_drops",
-        description: "Dropped query log lines",
-        counter: Counter::QueryLogDrops,
-    },
-    Family {
-        name: "dnstap_drops",
-        description: "Dropped dnstap messages, including those while no collector was connected",
-        counter: Counter::DnstapDrops,
-    },
+    family("query_denied", "Queries refused by allow_query", Counter::QueryDenied),
+    family("blackhole_drops", "Packets dropped by blackhole", Counter::BlackholeDrops),
+    family("proxy_header_errors", "Datagrams and connections of proxies dropped for lack of a valid PROXY header", Counter::ProxyHeaderErrors),
+    family("xdp_drops", "Datagrams dropped because the XDP ring of their queue was full", Counter::XdpDrops),
+    family("client_share_refusals", "Queries refused because their client held its share of the queries that wait", Counter::ClientShareRefusals),
+    family("tsig_failures", "Requests with an invalid TSIG record: BADKEY, BADSIG, BADTIME or malformed", Counter::TsigFailures),
+    family("transfers_out", "Completed transfers to secondaries", Counter::TransfersOut),
+    family("transfers_out_failed", "Failed transfers to secondaries", Counter::TransfersOutFailed),
+    family("transfers_out_refused", "Refused transfer requests", Counter::TransfersOutRefused),
+    family("query_log_drops", "Dropped query log lines", Counter::QueryLogDrops),
+    family("dnstap_drops", "Dropped dnstap messages, including those while no collector was connected", Counter::DnstapDrops),
 ];
 
 /// Returns the variable with this name.
