@@ -29,9 +29,13 @@ pub struct Rate {
 }
 
 impl Rate {
-    fn tick(&mut self, total: u64, elapsed: f64) -> f64 {
-        let rate = total.saturating_sub(self.last) as f64 / elapsed;
-        self.last = total;
+    /// Follows a total, and returns its rate; 0 without an elapsed time.
+    fn tick(&mut self, total: u64, elapsed: Option<f64>) -> f64 {
+        let last = std::mem::replace(&mut self.last, total);
+        let Some(elapsed) = elapsed else {
+            return 0.0;
+        };
+        let rate = total.saturating_sub(last) as f64 / elapsed;
         self.max = self.max.max(rate);
         for (average, window) in self.averages.iter_mut().zip(WINDOWS) {
             *average += (rate - *average) * (elapsed / window).min(1.0);
@@ -96,20 +100,19 @@ impl Second {
 }
 
 impl Rates {
-    /// Computes the rates since the last tick. A tick within less than a quarter of a second is ignored: the interval
-    /// is too short for a meaningful rate.
+    /// Computes the rates since the last tick; the first one only sets the base values, because counts from before it
+    /// have no known duration. A tick within less than a quarter of a second is ignored: the interval is too short for a
+    /// meaningful rate.
     pub(crate) fn tick(&mut self, now: Stamp, totals: &Tally) {
-        let Some(last) = self.last else {
-            self.last = Some(now);
-            self.start(totals);
-            return;
-        };
-        let elapsed = now.0.saturating_sub(last.0) as f64 / 1e9;
-        if elapsed < 0.25 {
+        let last = self.last;
+        let elapsed = last.map(|last| now.0.saturating_sub(last.0) as f64 / 1e9);
+        if elapsed.is_some_and(|elapsed| elapsed < 0.25) {
             return;
         }
         self.last = Some(now);
         let of = |counter| totals.counter(counter);
+        let queries = |protocol| totals.traffic(protocol, None, Traffic::Queries);
+        let encrypted = [Protocol::Tls, Protocol::Https, Protocol::Quic].map(queries);
         let rcodes = charted_rcodes(totals);
         let mut answers = [0.0; CHARTED_RCODES.len()];
         for ((answers, rate), total) in answers.iter_mut().zip(&mut self.rcodes).zip(rcodes) {
@@ -118,11 +121,9 @@ impl Rates {
         let [samples, sample_ns] = timed(totals);
         let second = Second {
             at: now.0 / 1_000_000_000,
-            udp_queries: self.udp_queries.tick(udp_queries(totals), elapsed) as f32,
-            tcp_queries: self.tcp_queries.tick(tcp_queries(totals), elapsed) as f32,
-            encrypted_queries: self
-                .encrypted_queries
-                .tick(encrypted_queries(totals), elapsed) as f32,
+            udp_queries: self.udp_queries.tick(queries(Protocol::Udp), elapsed) as f32,
+            tcp_queries: self.tcp_queries.tick(queries(Protocol::Tcp), elapsed) as f32,
+            encrypted_queries: self.encrypted_queries.tick(encrypted.iter().sum(), elapsed) as f32,
             hits: self.packetcache[0].tick(of(Counter::PacketcacheHit), elapsed) as f32,
             misses: self.packetcache[1].tick(of(Counter::PacketcacheMiss), elapsed) as f32,
             rcodes: answers,
@@ -133,28 +134,13 @@ impl Rates {
             .tick(of(Counter::BackendQueries), elapsed);
         self.query_cache[0].tick(of(Counter::QueryCacheHit), elapsed);
         self.query_cache[1].tick(of(Counter::QueryCacheMiss), elapsed);
+        if elapsed.is_none() {
+            return;
+        }
         self.history.push_back(second);
         let first = first_of_chart(second.at);
         while self.history.front().is_some_and(|old| old.at < first) {
             self.history.pop_front();
-        }
-    }
-
-    /// Sets the base values: counts from before the first tick have no known duration and thus no rate.
-    fn start(&mut self, totals: &Tally) {
-        self.udp_queries.last = udp_queries(totals);
-        self.tcp_queries.last = tcp_queries(totals);
-        self.encrypted_queries.last = encrypted_queries(totals);
-        self.backend_queries.last = totals.counter(Counter::BackendQueries);
-        self.packetcache[0].last = totals.counter(Counter::PacketcacheHit);
-        self.packetcache[1].last = totals.counter(Counter::PacketcacheMiss);
-        self.query_cache[0].last = totals.counter(Counter::QueryCacheHit);
-        self.query_cache[1].last = totals.counter(Counter::QueryCacheMiss);
-        for (rate, total) in self.rcodes.iter_mut().zip(charted_rcodes(totals)) {
-            rate.last = total;
-        }
-        for (rate, total) in self.timed.iter_mut().zip(timed(totals)) {
-            rate.last = total;
         }
     }
 
@@ -196,20 +182,6 @@ fn charted_rcodes(totals: &Tally) -> [u64; CHARTED_RCODES.len()] {
 fn timed(totals: &Tally) -> [u64; 2] {
     let answer = Latency::Answer as usize;
     [totals.samples[answer], totals.sample_ns[answer]]
-}
-
-fn udp_queries(totals: &Tally) -> u64 {
-    totals.traffic(Protocol::Udp, None, Traffic::Queries)
-}
-
-fn tcp_queries(totals: &Tally) -> u64 {
-    totals.traffic(Protocol::Tcp, None, Traffic::Queries)
-}
-
-fn encrypted_queries(totals: &Tally) -> u64 {
-    let protocols = [Protocol::Tls, Protocol::Https, Protocol::Quic];
-    let queries = |protocol| totals.traffic(protocol, None, Traffic::Queries);
-    protocols.into_iter().map(queries).sum()
 }
 
 fn hitrates([hits, misses]: &[Rate; 2]) -> [f64; 3] {
