@@ -53,6 +53,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use nameward_stats::{Stamp, Stats};
+use nameward_wire::Type;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
@@ -75,9 +76,6 @@ pub use zone_page::{ZoneConfigSource, ZoneFacts, state_class};
 pub const STYLE: &str = include_str!("../assets/style.css");
 /// The icon of the server.
 pub const ICON: &str = include_str!("../assets/icon.svg");
-
-/// Returns the name of a record type; `None` for a type without a mnemonic.
-pub type Mnemonic = fn(u16) -> Option<&'static str>;
 
 /// Returns the current state of the server.
 type StatusSource = Box<dyn Fn() -> Arc<ServerStatus> + Send + Sync>;
@@ -108,8 +106,6 @@ pub struct Settings {
     pub host_names: Vec<String>,
     /// Limits on clients.
     pub limits: WebLimits,
-    /// Returns the names of record types.
-    pub mnemonic: Mnemonic,
     /// The requirements of `/readyz`.
     pub ready: ReadyRules,
 }
@@ -124,7 +120,6 @@ impl Settings {
             api_key: Secret::default(),
             host_names: Vec::new(),
             limits: WebLimits::new(max_held_bytes),
-            mnemonic: nameward_stats::common_mnemonic,
             ready: ReadyRules::default(),
         }
     }
@@ -370,6 +365,16 @@ impl WebState {
             || cut_first(&mut waiting.for_text)
             || self.replies.cut_slowest(Duration::ZERO, of)
     }
+}
+
+/// Returns the name of a record type; `None` for a type without a mnemonic.
+fn mnemonic(rtype: u16) -> Option<&'static str> {
+    Type(rtype).mnemonic()
+}
+
+/// Returns the name of a query type in statistics; `None` is the sum of the types without a count of their own.
+fn type_text(qtype: Option<u16>) -> String {
+    qtype.map_or_else(|| "other".into(), |qtype| Type(qtype).to_string())
 }
 
 /// Computes the rates once a second, for as long as the future is polled.

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use nameward_stats::{
     Answered, Outcome, Received, Ring, RingCapacities, Stamp, Stats, Timing, Transport,
-    common_mnemonic,
 };
 
 /// Nanoseconds this thread has run: other work on the machine does not count.
@@ -65,7 +64,7 @@ fn main() {
     println!("snapshot: {:?}", start.elapsed());
     for ring in Ring::ALL {
         let start = Instant::now();
-        let ranking = snapshot.ring(ring).rank(10, &common_mnemonic);
+        let ranking = snapshot.ring(ring).rank(10, &|_| None);
         println!(
             "{}: {} entries in {:?}",
             ring.name(),

@@ -48,7 +48,7 @@ pub use recorder::{Answered, Received, Recorder, Timing};
 pub use ring::{Ring, RingCapacities, RingView};
 pub use snapshot::{Histogram, Snapshot};
 pub use table::{FAMILIES, Family, Scope, VARIABLES, Variable, VariableKind, variable};
-pub use text::{EntryKind, Mnemonic, common_mnemonic, write_name, write_type};
+pub use text::{EntryKind, Mnemonic};
 
 use messages::{MessageKind, Messages};
 use recorder::{Block, SharedBlock};

@@ -9,8 +9,7 @@ use crate::response::{ApiError, ApiResponse, ApiResult};
 pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
     let rings = call.request.flag("includerings", true)?;
     let name = call.request.parameter("statistic");
-    let mnemonic = |rtype| nameward_wire::Type(rtype).mnemonic();
-    let items = statistics(&call.snapshot()?, name, rings, mnemonic);
+    let items = statistics(&call.snapshot()?, name, rings);
     let items = items.ok_or_else(|| ApiError::invalid("Unknown statistic name"))?;
     Ok(ApiResponse::list(items))
 }

@@ -5,13 +5,11 @@
 
 use std::fmt::Write as _;
 
-use nameward_stats::{
-    FAMILIES, Histogram, Scope, Snapshot, Transport, VARIABLES, VariableKind, write_type,
-};
+use nameward_stats::{FAMILIES, Histogram, Scope, Snapshot, Transport, VARIABLES, VariableKind};
 use nameward_wire::rcode_name;
 
 use super::exposition::{head, metric, one_label};
-use super::{Mnemonic, Settings, health};
+use super::{Settings, health, type_text};
 use crate::operations::ServerStatus;
 
 /// Renders all metrics.
@@ -38,7 +36,7 @@ pub(super) fn draw(snapshot: &Snapshot, status: &ServerStatus, settings: &Settin
         let value = [("", family.value(snapshot))];
         metric(&mut out, (&name, "counter"), family.description, value);
     }
-    families(&mut out, snapshot, settings.mnemonic);
+    families(&mut out, snapshot);
     health::write_metrics(&mut out, status, &settings.ready);
     let version = settings.title.rsplit(' ').next().unwrap_or_default();
     let info = [(one_label("version", version), 1)];
@@ -47,7 +45,7 @@ pub(super) fn draw(snapshot: &Snapshot, status: &ServerStatus, settings: &Settin
     out
 }
 
-fn families(out: &mut String, snapshot: &Snapshot, mnemonic: Mnemonic) {
+fn families(out: &mut String, snapshot: &Snapshot) {
     let queries = Transport::ALL.into_iter().map(|transport| {
         let (name, ip) = (transport.protocol.name(), transport.ip.number());
         let labels = format!("{{transport=\"{name}\",ip=\"{ip}\"}}");
@@ -59,14 +57,9 @@ fn families(out: &mut String, snapshot: &Snapshot, mnemonic: Mnemonic) {
     let answers = answers.map(|(rcode, count)| (one_label("rcode", rcode_name(rcode)), count));
     let help = "Responses sent by response code";
     metric(out, ("nameward_answers_total", "counter"), help, answers);
-    let answers = snapshot.answers_by_type().map(|(qtype, count)| {
-        let mut text = String::new();
-        match qtype {
-            Some(qtype) => write_type(qtype, &mnemonic, &mut text),
-            None => text.push_str("other"),
-        }
-        (one_label("type", &text), count)
-    });
+    let answers = snapshot
+        .answers_by_type()
+        .map(|(qtype, count)| (one_label("type", &type_text(qtype)), count));
     let name = ("nameward_answers_by_type_total", "counter");
     metric(out, name, "Responses sent by query type", answers);
     histogram(

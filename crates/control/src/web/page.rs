@@ -11,7 +11,7 @@ use nameward_stats::{Latency, Rate, Rates, Ring, RingView, VARIABLES, variable};
 use super::chart::{self, Chart};
 use super::checks::ChecksTable;
 use super::health::{PageFrame, PageView};
-use super::{RESIZE_CHOICES, WebState};
+use super::{RESIZE_CHOICES, WebState, mnemonic};
 use crate::operations::ServerStatus;
 
 /// Rows of a table on the status page.
@@ -193,11 +193,10 @@ fn charts(rates: &Rates, uses_caches: bool) -> Vec<Chart> {
 }
 
 fn table(view: &RingView, limit: usize, (shared, filter): (&WebState, &str)) -> PageTable {
-    let mnemonic = &shared.settings.mnemonic;
     let ranking = if filter.is_empty() {
-        view.rank(limit, mnemonic)
+        view.rank(limit, &mnemonic)
     } else {
-        view.rank_matching(limit, filter, mnemonic)
+        view.rank_matching(limit, filter, &mnemonic)
     };
     let total = ranking.total;
     let is_message = view.ring() == Ring::Logmessages;

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use nameward_stats::{RankedPosition, RankedRing, RingView};
 
-use super::Mnemonic;
+use super::mnemonic;
 use super::outgoing_replies::{PIECE_BYTES, Room};
 use super::page::percentage;
 
 /// The ranking of a ring, and the length of its text.
 pub struct RankedText {
     ranked: RankedRing,
-    mnemonic: Mnemonic,
     length: usize,
 }
 
@@ -33,10 +32,9 @@ pub struct RingTextPosition {
 
 impl RankedText {
     /// Ranks all entries of a ring, and renders them once to determine the length, which a reply states first.
-    pub fn new(view: &RingView, mnemonic: Mnemonic) -> Self {
+    pub fn new(view: &RingView) -> Self {
         let mut text = RankedText {
             ranked: view.ranked(usize::MAX),
-            mnemonic,
             length: 0,
         };
         let (mut piece, mut position) = (String::new(), RingTextPosition::default());
@@ -59,9 +57,7 @@ impl RankedText {
         let (total, mut entry) = (self.ranked.total(), String::new());
         while piece.len() < PIECE_BYTES && !position.is_at_end {
             entry.clear();
-            let row = self
-                .ranked
-                .next(&mut position.row, &self.mnemonic, &mut entry);
+            let row = self.ranked.next(&mut position.row, &mnemonic, &mut entry);
             let _ = match row {
                 Some(count) => writeln!(piece, "{count}\t{}\t{entry}", percentage(count, total)),
                 None => {

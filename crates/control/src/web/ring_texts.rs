@@ -102,12 +102,12 @@ impl RingTexts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nameward_stats::{RingCapacities, Stats, common_mnemonic};
+    use nameward_stats::{RingCapacities, Stats};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
 
     fn ranked(stats: &Stats) -> RankedText {
-        RankedText::new(stats.snapshot().ring(Ring::Logmessages), common_mnemonic)
+        RankedText::new(stats.snapshot().ring(Ring::Logmessages))
     }
 
     fn lines(text: &RingText) -> usize {

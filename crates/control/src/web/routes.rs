@@ -155,7 +155,7 @@ pub(super) fn ring_of_text(request: &HttpRequest, route: &Route) -> Option<Ring>
 
 /// Ranks a ring for its text form. Runs on a blocking thread.
 pub(super) fn rank(shared: &WebState, ring: Ring) -> RankedText {
-    RankedText::new(shared.stats.snapshot().ring(ring), shared.settings.mnemonic)
+    RankedText::new(shared.stats.snapshot().ring(ring))
 }
 
 /// Renders the reply to a request that neither [`respond_at_once`] nor [`ring_of_text`] handles. Runs on a blocking
@@ -167,9 +167,7 @@ pub(super) fn draw(shared: &WebState, request: &HttpRequest, route: &Route) -> R
             let text = metrics::draw(&snapshot, &status, &shared.settings);
             Response::new(200, media::METRICS, text)
         }
-        Route::Statistics => {
-            api::respond(request, &shared.stats.snapshot(), shared.settings.mnemonic)
-        }
+        Route::Statistics => api::respond(request, &shared.stats.snapshot()),
         _ => status_page(shared, request),
     }
 }

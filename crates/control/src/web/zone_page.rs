@@ -4,12 +4,12 @@
 //! have the last queries of all zones in bounded memory, and the page shows those answered from this zone.
 
 use askama::Template;
-use nameward_base::calendar::UtcTime;
+use nameward_base::text::utc_text;
 use nameward_stats::Ring;
 
-use super::WebState;
 use super::health::{PageFrame, PageView};
 use super::page::percentage;
+use super::{WebState, mnemonic};
 use crate::operations::{ListedSigning, ListedZoneStatus, ServerStatus};
 
 /// Names listed per ring.
@@ -101,7 +101,7 @@ pub(super) fn draw(
             // Comparing the texts first avoids the zone look-up for most entries.
             is_at_or_below(entry, zone) && shared.zones.is_answered_from(name_of(entry), zone)
         };
-        let ranking = view.rank_where(usize::MAX, &shared.settings.mnemonic, is_below);
+        let ranking = view.rank_where(usize::MAX, &mnemonic, is_below);
         let count = ranking.rows.iter().map(|row| row.count).sum();
         let rows = ranking.rows.into_iter().take(ROWS);
         RingShare {
@@ -166,7 +166,6 @@ fn signing_rows(signing: Option<&ListedSigning>) -> Vec<Fact> {
         let unknown = "unknown: its database does not respond";
         return vec![Fact::new("Signed", unknown)];
     };
-    let time = |seconds: u64| UtcTime::from_unix(seconds).to_string();
     let mut rows = vec![Fact::new(
         "Signed",
         match signing.signed.as_str() {
@@ -184,11 +183,11 @@ fn signing_rows(signing: Option<&ListedSigning>) -> Vec<Fact> {
     add("Denial of existence", signing.denial.clone());
     add(
         "First signature expires",
-        signing.signature_expires.map(time),
+        signing.signature_expires.map(utc_text),
     );
     let is_managed = signing.policy.is_some();
     let next = signing.next.as_ref().map(|next| match next.at {
-        Some(at) => format!("{}, {}", time(at), next.step),
+        Some(at) => format!("{}, {}", utc_text(at), next.step),
         None => next.step.clone(),
     });
     add(
@@ -201,7 +200,6 @@ fn signing_rows(signing: Option<&ListedSigning>) -> Vec<Fact> {
 /// Returns the state of a zone as rows of name and value.
 fn rows_of(facts: &ZoneFacts, server: &ServerStatus) -> Vec<Fact> {
     let status = &facts.status;
-    let time = |seconds: u64| UtcTime::from_unix(seconds).to_string();
     let state = Fact {
         class: format!(" zone-state {}", state_class(&status.state)),
         ..Fact::new("State", status.state.clone())
@@ -218,10 +216,10 @@ fn rows_of(facts: &ZoneFacts, server: &ServerStatus) -> Vec<Fact> {
         "Serial at the primary",
         serial_at_primary.map(|serial| serial.to_string()),
     );
-    add("Last check", status.last_check.map(time));
-    add("Last success", status.last_refresh.map(time));
-    add("Next check", status.next_check.map(time));
-    add("Expires", status.expires.map(time));
+    add("Last check", status.last_check.map(utc_text));
+    add("Last success", status.last_refresh.map(utc_text));
+    add("Next check", status.next_check.map(utc_text));
+    add("Expires", status.expires.map(utc_text));
     let failures = Some(status.failures).filter(|failures| *failures > 0);
     add(
         "Failures in a row",

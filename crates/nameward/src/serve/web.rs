@@ -27,7 +27,6 @@ pub fn prepare(
             faults: settings.ready_faults.clone(),
             zones_percent: settings.ready_zones_percent.get(),
         },
-        mnemonic: |rtype| nameward_wire::Type(rtype).mnemonic(),
         ..Settings::new(settings.allow_from.clone(), held)
     };
     let health = Arc::clone(health);
