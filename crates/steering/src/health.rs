@@ -14,10 +14,11 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use nameward_base::sync::Mutex;
+use nameward_base::time::now_seconds as now;
 
 /// Maximum number of checks.
 const CHECKS_MAX: usize = 20_000;
@@ -170,12 +171,6 @@ pub struct HealthChecks {
     authorities: ArcSwapOption<PathBuf>,
 }
 
-fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
-}
-
 impl CheckedTarget {
     fn new(check: &Arc<HealthCheck>) -> Self {
         CheckedTarget {
@@ -296,15 +291,13 @@ impl CheckedTarget {
 /// The target and how it is checked.
 impl fmt::Display for HealthCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.kind, self.address) {
-            (CheckKind::Port(port), Some(address)) => write!(f, "{address} port {port}"),
-            (CheckKind::Port(port), None) => write!(f, "port {port}"),
-            (CheckKind::Dns { port, name }, Some(address)) => {
-                write!(f, "{address} port {port} {name} SOA")
-            }
-            (CheckKind::Dns { port, name }, None) => write!(f, "port {port} {name} SOA"),
-            (CheckKind::Url { url, .. }, Some(address)) => write!(f, "{address} {url}"),
-            (CheckKind::Url { url, .. }, None) => f.write_str(url),
+        if let Some(address) = self.address {
+            write!(f, "{address} ")?;
+        }
+        match &self.kind {
+            CheckKind::Port(port) => write!(f, "port {port}"),
+            CheckKind::Dns { port, name } => write!(f, "port {port} {name} SOA"),
+            CheckKind::Url { url, .. } => f.write_str(url),
         }
     }
 }
