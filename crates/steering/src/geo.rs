@@ -52,7 +52,7 @@ pub enum GeoAttribute {
 }
 
 /// Latitude and longitude in degrees.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct GeoPoint {
     /// North is positive.
     pub latitude: f64,

@@ -1,8 +1,16 @@
 //! Reads arguments of functions.
 
+use std::net::IpAddr;
+
 use mlua::Table;
 
 use super::budget;
+
+/// Reads an address.
+pub(super) fn address(text: &str) -> mlua::Result<IpAddr> {
+    text.parse()
+        .map_err(|_| mlua::Error::runtime(format!("invalid address {text:?}")))
+}
 
 /// Reads a list of texts; numbers are converted.
 pub(super) fn texts(list: &Table) -> mlua::Result<Vec<String>> {

@@ -7,7 +7,7 @@ mod records;
 mod reverse;
 mod variables;
 
-use mlua::{Lua, Table, Value};
+use mlua::{FromLuaMulti, IntoLuaMulti, Lua, MaybeSend, Table, Value};
 
 use super::known_names::LUAU_NAMES;
 use super::{budget, objects, record_objects};
@@ -40,6 +40,34 @@ for _, name in { "concat", "find", "move", "insert", "remove", "clone", "clear",
 end
 "#;
 
+/// The table of everything that a script can use, while it is filled.
+pub(super) struct ScriptNames<'l> {
+    pub(super) lua: &'l Lua,
+    pub(super) table: Table,
+}
+
+impl ScriptNames<'_> {
+    /// Adds a function.
+    pub(super) fn function<A: FromLuaMulti, R: IntoLuaMulti>(
+        &self,
+        name: &str,
+        function: impl Fn(&Lua, A) -> mlua::Result<R> + MaybeSend + 'static,
+    ) -> mlua::Result<()> {
+        let function = self.lua.create_function(function)?;
+        self.table.raw_set(name, function)
+    }
+
+    /// Returns a read-only table of names with their positions in a list.
+    fn numbers<'n>(&self, list: impl IntoIterator<Item = &'n str>) -> mlua::Result<Table> {
+        let numbers = self.lua.create_table()?;
+        for (number, name) in list.into_iter().enumerate() {
+            numbers.raw_set(name, number)?;
+        }
+        numbers.set_readonly(true);
+        Ok(numbers)
+    }
+}
+
 /// Adds our functions and returns the read-only table of everything that a script can use.
 pub(super) fn install(lua: &Lua) -> mlua::Result<Table> {
     let globals = lua.globals();
@@ -52,16 +80,17 @@ pub(super) fn install(lua: &Lua) -> mlua::Result<Table> {
     base.raw_set("utf8", globals.raw_get::<Value>("utf8")?)?;
     let table: Table = globals.raw_get("table")?;
     base.raw_set("unpack", table.raw_get::<Value>("unpack")?)?;
-    pick::install(lua, &base)?;
-    reverse::install(lua, &base)?;
-    location::install(lua, &base)?;
-    checks::install(lua, &base)?;
-    records::install(lua, &base)?;
-    objects::install(lua, &base)?;
-    record_objects::install(lua, &base)?;
-    variables::install(lua, &base)?;
+    let names = ScriptNames { lua, table: base };
+    pick::install(&names)?;
+    reverse::install(&names)?;
+    location::install(&names)?;
+    checks::install(&names)?;
+    records::install(&names)?;
+    objects::install(&names)?;
+    record_objects::install(&names)?;
+    variables::install(&names)?;
     // Libraries, metatables of basic types and the globals become read-only.
     lua.sandbox(true)?;
-    base.set_readonly(true);
-    Ok(base)
+    names.table.set_readonly(true);
+    Ok(names.table)
 }

@@ -3,53 +3,45 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
-use mlua::{Lua, MetaMethod, Table, UserData, UserDataMethods, UserDataRef, Value};
+use mlua::{MetaMethod, Table, UserData, UserDataMethods, UserDataRef, Value};
 use nameward_wire::{Name, NameBuf};
 
 use super::arguments::texts;
 use super::budget;
+use super::functions::ScriptNames;
 
 /// Maximum number of networks in a group, or of addresses in a set.
 const MEMBERS_MAX: usize = 65_536;
 
-pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
-    base.raw_set(
-        "newDN",
-        lua.create_function(|_, text: mlua::LuaString| parse_name(&text.as_bytes()).map(DnsName))?,
-    )?;
-    base.raw_set(
-        "newCA",
-        lua.create_function(|_, text: String| parse_address(&text).map(ScriptAddress))?,
-    )?;
-    base.raw_set(
+pub(super) fn install(names: &ScriptNames<'_>) -> mlua::Result<()> {
+    names.function("newDN", |_, text: mlua::LuaString| {
+        parse_name(&text.as_bytes()).map(DnsName)
+    })?;
+    names.function("newCA", |_, text: String| {
+        parse_address(&text).map(ScriptAddress)
+    })?;
+    names.function(
         "newCAFromRaw",
-        lua.create_function(|_, (octets, port): (mlua::LuaString, Option<u16>)| {
+        |_, (octets, port): (mlua::LuaString, Option<u16>)| {
             let octets = octets.as_bytes();
             let ipv4 = <[u8; 4]>::try_from(&octets[..]).map(IpAddr::from);
             let address = ipv4.or_else(|_| <[u8; 16]>::try_from(&octets[..]).map(IpAddr::from));
             let address =
                 address.map_err(|_| mlua::Error::runtime("an address has 4 or 16 octets"))?;
             Ok(ScriptAddress(SocketAddr::new(address, port.unwrap_or(0))))
-        })?,
+        },
     )?;
-    base.raw_set(
-        "newNetmask",
-        lua.create_function(|_, text: String| parse_network(&text).map(ScriptNetwork))?,
-    )?;
-    base.raw_set(
-        "newNMG",
-        lua.create_function(|_, list: Option<Table>| {
-            let mut networks = ScriptNetworks(Vec::new());
-            if let Some(list) = list {
-                networks.add_all(&list)?;
-            }
-            Ok(networks)
-        })?,
-    )?;
-    base.raw_set(
-        "newCAS",
-        lua.create_function(|_, ()| Ok(ScriptAddresses(Vec::new())))?,
-    )
+    names.function("newNetmask", |_, text: String| {
+        parse_network(&text).map(ScriptNetwork)
+    })?;
+    names.function("newNMG", |_, list: Option<Table>| {
+        let mut networks = ScriptNetworks(Vec::new());
+        if let Some(list) = list {
+            networks.add_all(&list)?;
+        }
+        Ok(networks)
+    })?;
+    names.function("newCAS", |_, ()| Ok(ScriptAddresses(Vec::new())))
 }
 
 fn invalid(what: &str, text: &str) -> mlua::Error {

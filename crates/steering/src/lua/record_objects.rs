@@ -4,31 +4,29 @@
 use std::net::{IpAddr, SocketAddr};
 
 use mlua::{
-    IntoLua, Lua, MetaMethod, Table, UserData, UserDataFields, UserDataMethods, UserDataRef, Value,
+    IntoLua, Lua, MetaMethod, UserData, UserDataFields, UserDataMethods, UserDataRef, Value,
 };
 use nameward_wire::text::Fields;
 use nameward_wire::{Class, Name, Type, rdata};
 
 use super::budget;
+use super::functions::ScriptNames;
 use super::objects::{DnsName, ScriptAddress};
 
 /// The number of a zone that is not known.
 pub(super) const UNKNOWN_DOMAIN: i64 = -1;
 
-pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
-    base.raw_set("newDRR", lua.create_function(new_resource_record)?)?;
-    base.raw_set("newDR", lua.create_function(new_message_record)?)?;
-    base.raw_set(
-        "newQType",
-        lua.create_function(|_, text: String| {
-            let number = text.strip_prefix('#').and_then(|text| text.parse().ok());
-            let rtype = number.or_else(|| Type::from_text(text.as_bytes()).map(|rtype| rtype.0));
-            let unknown = || mlua::Error::runtime(format!("unknown record type {text:?}"));
-            rtype
-                .map(|rtype| RecordType(Type(rtype)))
-                .ok_or_else(unknown)
-        })?,
-    )
+pub(super) fn install(names: &ScriptNames<'_>) -> mlua::Result<()> {
+    names.function("newDRR", new_resource_record)?;
+    names.function("newDR", new_message_record)?;
+    names.function("newQType", |_, text: String| {
+        let number = text.strip_prefix('#').and_then(|text| text.parse().ok());
+        let rtype = number.or_else(|| Type::from_text(text.as_bytes()).map(|rtype| rtype.0));
+        let unknown = || mlua::Error::runtime(format!("unknown record type {text:?}"));
+        rtype
+            .map(|rtype| RecordType(Type(rtype)))
+            .ok_or_else(unknown)
+    })
 }
 
 /// Reads a record type that a script has as a number, as text or as an object.

@@ -6,9 +6,10 @@ use std::net::IpAddr;
 
 use mlua::{Lua, Table, Value};
 
-use super::super::arguments::texts;
+use super::super::arguments::{address, texts};
 use super::super::budget;
 use super::super::current::{best_address, with_current};
+use super::ScriptNames;
 use super::location::pick_closest;
 use crate::hash::hash_address;
 use crate::health::{CheckKind, HealthCheck, TargetHealth};
@@ -20,32 +21,28 @@ const TIMEOUT: u64 = 2;
 /// The User-Agent of requests, unless a script sets another one.
 const USER_AGENT: &str = "Nameward";
 
-pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
-    base.raw_set(
+pub(super) fn install(names: &ScriptNames<'_>) -> mlua::Result<()> {
+    names.function(
         "ifportup",
-        lua.create_function(
-            |lua, (port, addresses, options): (u16, Value, Option<Table>)| {
-                let options = CheckOptions::read(options.as_ref())?;
-                let groups = groups_of(&addresses)?;
-                let check = |address| options.check(Some(address), CheckKind::Port(port));
-                options.choose(lua, &groups, check)
-            },
-        )?,
+        |lua, (port, addresses, options): (u16, Value, Option<Table>)| {
+            let options = CheckOptions::read(options.as_ref())?;
+            let groups = groups_of(&addresses)?;
+            let check = |address| options.check(Some(address), CheckKind::Port(port));
+            options.choose(lua, &groups, check)
+        },
     )?;
-    base.raw_set(
+    names.function(
         "ifurlup",
-        lua.create_function(
-            |lua, (url, addresses, options): (String, Value, Option<Table>)| {
-                let options = CheckOptions::read(options.as_ref())?;
-                let groups = groups_of(&addresses)?;
-                let check = |address| options.check(Some(address), options.url(&url, false));
-                options.choose(lua, &groups, check)
-            },
-        )?,
+        |lua, (url, addresses, options): (String, Value, Option<Table>)| {
+            let options = CheckOptions::read(options.as_ref())?;
+            let groups = groups_of(&addresses)?;
+            let check = |address| options.check(Some(address), options.url(&url, false));
+            options.choose(lua, &groups, check)
+        },
     )?;
-    base.raw_set("pool", lua.create_function(pool)?)?;
-    base.raw_set("ifurlextup", lua.create_function(if_url_ext_up)?)?;
-    base.raw_set("pickselfweighted", lua.create_function(pick_self_weighted)?)
+    names.function("pool", pool)?;
+    names.function("ifurlextup", if_url_ext_up)?;
+    names.function("pickselfweighted", pick_self_weighted)
 }
 
 /// How one of several addresses is chosen.
@@ -203,8 +200,7 @@ impl CheckOptions {
         for group in groups {
             let mut up = Vec::new();
             for text in group {
-                let address = parse(text)?;
-                if matches!(self.health(&check(address))?, TargetHealth::Up(_)) {
+                if matches!(self.health(&check(address(text)?))?, TargetHealth::Up(_)) {
                     up.push(text.clone());
                 }
             }
@@ -219,11 +215,6 @@ impl CheckOptions {
         };
         lua.create_sequence_from(chosen)
     }
-}
-
-fn parse(text: &str) -> mlua::Result<IpAddr> {
-    text.parse()
-        .map_err(|_| mlua::Error::runtime(format!("invalid address {text:?}")))
 }
 
 /// Reads a list of addresses, or a list of such lists.
@@ -284,7 +275,7 @@ fn pick_self_weighted(
     let addresses = texts(&addresses)?;
     let (mut weighted, mut total) = (Vec::new(), 0u64);
     for text in &addresses {
-        let check = options.check(Some(parse(text)?), options.url(&url, true));
+        let check = options.check(Some(address(text)?), options.url(&url, true));
         if let TargetHealth::Up(weight) = options.health(&check)? {
             total += u64::from(weight);
             weighted.push((total, text));

@@ -4,9 +4,10 @@ use std::net::IpAddr;
 
 use mlua::{Lua, Table, Value};
 
-use super::super::arguments::texts;
+use super::super::arguments::{self, texts};
 use super::super::budget;
 use super::super::current::with_current;
+use super::ScriptNames;
 use crate::geo::{GeoAttribute, GeoPoint};
 use crate::random::random_below;
 
@@ -24,7 +25,7 @@ const ATTRIBUTES: [(&str, GeoAttribute); 8] = [
     ("Location", GeoAttribute::Location),
 ];
 
-pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
+pub(super) fn install(names: &ScriptNames<'_>) -> mlua::Result<()> {
     let matching = [
         ("asnum", GeoAttribute::AsNumber),
         ("continent", GeoAttribute::Continent),
@@ -33,7 +34,7 @@ pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
     ];
     for (name, attribute) in matching {
         let matches = move |_: &Lua, wanted: Value| matches(attribute, &wanted);
-        base.raw_set(name, lua.create_function(matches)?)?;
+        names.function(name, matches)?;
     }
     let codes = [
         ("continentCode", GeoAttribute::Continent),
@@ -45,55 +46,31 @@ pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
             let code = client_attribute(attribute)?;
             Ok(code.map_or_else(|| UNKNOWN.to_owned(), |code| code.to_lowercase()))
         };
-        base.raw_set(name, lua.create_function(code)?)?;
+        names.function(name, code)?;
     }
-    base.raw_set(
-        "latlon",
-        lua.create_function(|_, ()| Ok(coordinates(client_point()?)))?,
-    )?;
-    base.raw_set("latlonMagic", lua.create_function(|_, ()| latlon_magic())?)?;
-    base.raw_set(
-        "latlonloc",
-        lua.create_function(|_, ()| {
-            let point = client_point()?;
-            Ok(loc(point.unwrap_or(GeoPoint {
-                latitude: 0.0,
-                longitude: 0.0,
-            })))
-        })?,
-    )?;
-    base.raw_set(
-        "pickclosest",
-        lua.create_function(|_, list: Table| pick_closest(&texts(&list)?))?,
-    )?;
-    base.raw_set(
-        "closestMagic",
-        lua.create_function(|_, ()| closest_magic())?,
-    )?;
-    base.raw_set(
-        "geoiplookup",
-        lua.create_function(|_, (address, attribute): (String, usize)| {
-            let address: IpAddr = address
-                .parse()
-                .map_err(|_| mlua::Error::runtime(format!("invalid address {address:?}")))?;
-            let attribute = ATTRIBUTES.get(attribute).map(|(_, attribute)| *attribute);
-            let attribute = attribute.ok_or_else(|| mlua::Error::runtime("unknown attribute"))?;
-            let found = with_current(|run| {
-                let (value, scope) = run.steering.geo().find(address, attribute);
-                if address == run.query.client.best_address() {
-                    run.scope = run.scope.max(scope);
-                }
-                value
-            })?;
-            Ok(found.unwrap_or_default().to_lowercase())
-        })?,
-    )?;
-    let attributes = lua.create_table()?;
-    for (number, (name, _)) in ATTRIBUTES.into_iter().enumerate() {
-        attributes.raw_set(name, number)?;
-    }
-    attributes.set_readonly(true);
-    base.raw_set("GeoIPQueryAttribute", attributes)
+    names.function("latlon", |_, ()| Ok(coordinates(client_point()?)))?;
+    names.function("latlonMagic", |_, ()| latlon_magic())?;
+    names.function("latlonloc", |_, ()| {
+        let point = client_point()?;
+        Ok(loc(point.unwrap_or_default()))
+    })?;
+    names.function("pickclosest", |_, list: Table| pick_closest(&texts(&list)?))?;
+    names.function("closestMagic", |_, ()| closest_magic())?;
+    names.function("geoiplookup", |_, (address, attribute): (String, usize)| {
+        let address = arguments::address(&address)?;
+        let attribute = ATTRIBUTES.get(attribute).map(|(_, attribute)| *attribute);
+        let attribute = attribute.ok_or_else(|| mlua::Error::runtime("unknown attribute"))?;
+        let found = with_current(|run| {
+            let (value, scope) = run.steering.geo().find(address, attribute);
+            if address == run.query.client.best_address() {
+                run.scope = run.scope.max(scope);
+            }
+            value
+        })?;
+        Ok(found.unwrap_or_default().to_lowercase())
+    })?;
+    let attributes = names.numbers(ATTRIBUTES.map(|(name, _)| name))?;
+    names.table.raw_set("GeoIPQueryAttribute", attributes)
 }
 
 /// Returns a property of the client; notes how many bits of its address decided.
@@ -199,10 +176,7 @@ fn latlon_magic() -> mlua::Result<String> {
 
 /// Returns latitude and longitude as text; zeros for an unknown point, as in PowerDNS.
 fn coordinates(point: Option<GeoPoint>) -> String {
-    let point = point.unwrap_or(GeoPoint {
-        latitude: 0.0,
-        longitude: 0.0,
-    });
+    let point = point.unwrap_or_default();
     format!("{:.6} {:.6}", point.latitude, point.longitude)
 }
 

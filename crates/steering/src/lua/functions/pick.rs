@@ -9,67 +9,45 @@ use super::super::arguments::texts;
 use super::super::budget;
 use super::super::current::{best_address, with_current};
 use super::super::objects::parse_network;
+use super::ScriptNames;
 use crate::hash::{hash_address, lookup2, rendezvous_score};
 use crate::random::{random_below, shuffle_first};
 
-pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
-    base.raw_set(
-        "pickrandom",
-        lua.create_function(|_, list: Table| pick_random(&list))?,
-    )?;
-    base.raw_set(
-        "pickrandomsample",
-        lua.create_function(|lua, (count, list): (usize, Table)| pick_sample(lua, count, &list))?,
-    )?;
-    base.raw_set(
-        "pickhashed",
-        lua.create_function(|_, list: Table| pick_hashed(&list))?,
-    )?;
-    base.raw_set(
-        "pickwrandom",
-        lua.create_function(|_, list: Table| {
-            let weighted = Weighted::read(&list)?;
-            let point = random_below(weighted.total);
-            weighted.at(point)
-        })?,
-    )?;
-    base.raw_set(
-        "pickwhashed",
-        lua.create_function(|_, list: Table| {
-            let weighted = Weighted::read(&list)?;
-            let point = u64::from(hash_address(best_address()?)) % weighted.total;
-            weighted.at(point)
-        })?,
-    )?;
-    base.raw_set(
-        "picknamehashed",
-        lua.create_function(|_, list: Table| {
-            let weighted = Weighted::read(&list)?;
-            let hash = with_current(|run| {
-                let mut name = run.query.name;
-                name.make_lowercase();
-                lookup2(name.as_name().as_wire(), 0)
-            })?;
-            let point = u64::from(hash) % weighted.total;
-            weighted.at(point)
-        })?,
-    )?;
-    base.raw_set(
-        "pickchashed",
-        lua.create_function(|_, list: Table| Weighted::read(&list)?.consistent(best_address()?))?,
-    )?;
-    base.raw_set("all", lua.create_function(|_, list: Table| Ok(list))?)?;
-    base.raw_set(
-        "netmask",
-        lua.create_function(|_, list: Table| matches_any(&list))?,
-    )?;
-    base.raw_set("view", lua.create_function(|_, pairs: Table| view(&pairs))?)?;
-    base.raw_set(
-        "pdnsrandom",
-        lua.create_function(|_, bound: Option<u32>| {
-            Ok(random_below(bound.map_or(1 << 32, u64::from)) as f64)
-        })?,
-    )
+pub(super) fn install(names: &ScriptNames<'_>) -> mlua::Result<()> {
+    names.function("pickrandom", |_, list: Table| pick_random(&list))?;
+    names.function("pickrandomsample", |lua, (count, list): (usize, Table)| {
+        pick_sample(lua, count, &list)
+    })?;
+    names.function("pickhashed", |_, list: Table| pick_hashed(&list))?;
+    names.function("pickwrandom", |_, list: Table| {
+        let weighted = Weighted::read(&list)?;
+        let point = random_below(weighted.total);
+        weighted.at(point)
+    })?;
+    names.function("pickwhashed", |_, list: Table| {
+        let weighted = Weighted::read(&list)?;
+        let point = u64::from(hash_address(best_address()?)) % weighted.total;
+        weighted.at(point)
+    })?;
+    names.function("picknamehashed", |_, list: Table| {
+        let weighted = Weighted::read(&list)?;
+        let hash = with_current(|run| {
+            let mut name = run.query.name;
+            name.make_lowercase();
+            lookup2(name.as_name().as_wire(), 0)
+        })?;
+        let point = u64::from(hash) % weighted.total;
+        weighted.at(point)
+    })?;
+    names.function("pickchashed", |_, list: Table| {
+        Weighted::read(&list)?.consistent(best_address()?)
+    })?;
+    names.function("all", |_, list: Table| Ok(list))?;
+    names.function("netmask", |_, list: Table| matches_any(&list))?;
+    names.function("view", |_, pairs: Table| view(&pairs))?;
+    names.function("pdnsrandom", |_, bound: Option<u32>| {
+        Ok(random_below(bound.map_or(1 << 32, u64::from)) as f64)
+    })
 }
 
 fn empty() -> mlua::Error {

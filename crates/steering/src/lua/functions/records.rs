@@ -9,6 +9,7 @@ use super::super::load;
 use super::super::objects::{DnsName, parse_name};
 use super::super::record_objects::{ResourceRecord, UNKNOWN_DOMAIN, text_of, type_of};
 use super::super::run::NeededRecords;
+use super::ScriptNames;
 
 /// Names of the log levels of PowerDNS, by number.
 const LOG_LEVELS: [&str; 8] = [
@@ -24,41 +25,35 @@ const LOG_LEVELS: [&str; 8] = [
 /// Octets of a logged message.
 const LOG_MAX: usize = 1024;
 
-pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
-    base.raw_set(
-        "include",
-        lua.create_function(|lua, name: mlua::LuaString| {
-            let zone = with_current(|run| run.query.zone)?;
-            let name = NameBuf::from_text(&name.as_bytes(), zone.as_name())
-                .map_err(|error| mlua::Error::runtime(format!("include: {error}")))?;
-            if !name.as_name().is_at_or_below(zone.as_name()) {
-                return Err(mlua::Error::runtime(format!(
-                    "include: {name} is not in {zone}"
-                )));
+pub(super) fn install(names: &ScriptNames<'_>) -> mlua::Result<()> {
+    names.function("include", |lua, name: mlua::LuaString| {
+        let zone = with_current(|run| run.query.zone)?;
+        let name = NameBuf::from_text(&name.as_bytes(), zone.as_name())
+            .map_err(|error| mlua::Error::runtime(format!("include: {error}")))?;
+        if !name.as_name().is_at_or_below(zone.as_name()) {
+            return Err(mlua::Error::runtime(format!(
+                "include: {name} is not in {zone}"
+            )));
+        }
+        for data in find_fact(NeededRecords::Records(name, Type::LUA))?.records {
+            if data.starts_with(&Type::LUA.0.to_be_bytes()) {
+                load::include(lua, &data)?;
             }
-            for data in find_fact(NeededRecords::Records(name, Type::LUA))?.records {
-                if data.starts_with(&Type::LUA.0.to_be_bytes()) {
-                    load::include(lua, &data)?;
-                }
-            }
-            Ok(())
-        })?,
-    )?;
-    base.raw_set(
-        "dblookup",
-        lua.create_function(|lua, (name, rtype): (Value, Value)| {
-            let (name, rtype) = (name_of(&name)?, type_of(&rtype)?);
-            refuse_internal("dblookup", rtype)?;
-            let records = find_fact(NeededRecords::Records(name, rtype))?.records;
-            budget::charge(records.len())?;
-            let texts = records.iter().map(|data| text_of(rtype, data));
-            lua.create_sequence_from(texts)
-        })?,
-    )?;
-    base.raw_set("resolve", lua.create_function(resolve)?)?;
-    base.raw_set(
+        }
+        Ok(())
+    })?;
+    names.function("dblookup", |lua, (name, rtype): (Value, Value)| {
+        let (name, rtype) = (name_of(&name)?, type_of(&rtype)?);
+        refuse_internal("dblookup", rtype)?;
+        let records = find_fact(NeededRecords::Records(name, rtype))?.records;
+        budget::charge(records.len())?;
+        let texts = records.iter().map(|data| text_of(rtype, data));
+        lua.create_sequence_from(texts)
+    })?;
+    names.function("resolve", resolve)?;
+    names.function(
         "pdnslog",
-        lua.create_function(|_, (message, level): (mlua::LuaString, Option<usize>)| {
+        |_, (message, level): (mlua::LuaString, Option<usize>)| {
             let message = message.to_string_lossy();
             budget::charge(message.len())?;
             let zone = with_current(|run| run.query.zone)?;
@@ -70,9 +65,9 @@ pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
                 _ => tracing::debug!("zone {zone}: LUA record: {message}"),
             }
             Ok(())
-        })?,
+        },
     )?;
-    base.raw_set("pdns", constants(lua)?)
+    names.table.raw_set("pdns", constants(names)?)
 }
 
 /// Refuses types that no client sees: scripts are never shown, and another zone may have another owner.
@@ -103,8 +98,8 @@ fn resolve(lua: &Lua, (name, rtype): (Value, Value)) -> mlua::Result<Table> {
 }
 
 /// Returns the table `pdns`: types, response codes, sections and log levels by name.
-fn constants(lua: &Lua) -> mlua::Result<Table> {
-    let pdns = lua.create_table()?;
+fn constants(names: &ScriptNames<'_>) -> mlua::Result<Table> {
+    let pdns = names.lua.create_table()?;
     for info in rdata::types() {
         pdns.raw_set(info.mnemonic, info.rtype.0)?;
     }
@@ -115,21 +110,9 @@ fn constants(lua: &Lua) -> mlua::Result<Table> {
     for (code, name) in codes.into_iter().enumerate() {
         pdns.raw_set(name, code)?;
     }
-    let levels = lua.create_table()?;
-    for (level, name) in LOG_LEVELS.into_iter().enumerate() {
-        levels.raw_set(name, level)?;
-    }
-    levels.set_readonly(true);
-    pdns.raw_set("loglevels", levels)?;
-    let sections = lua.create_table()?;
-    for (number, name) in ["QUESTION", "ANSWER", "AUTHORITY", "ADDITIONAL"]
-        .into_iter()
-        .enumerate()
-    {
-        sections.raw_set(name, number)?;
-    }
-    sections.set_readonly(true);
-    pdns.raw_set("place", sections)?;
+    pdns.raw_set("loglevels", names.numbers(LOG_LEVELS)?)?;
+    let sections = ["QUESTION", "ANSWER", "AUTHORITY", "ADDITIONAL"];
+    pdns.raw_set("place", names.numbers(sections)?)?;
     pdns.set_readonly(true);
     Ok(pdns)
 }

@@ -5,14 +5,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use mlua::{Lua, Table, Value};
 use nameward_wire::Name;
 
+use super::super::arguments;
 use super::super::budget;
 use super::super::current::with_current;
 use super::super::objects::ScriptNetworks;
+use super::ScriptNames;
 
-pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
-    base.raw_set(
+pub(super) fn install(names: &ScriptNames<'_>) -> mlua::Result<()> {
+    names.function(
         "createReverse",
-        lua.create_function(|_, (format, exceptions): (String, Option<Table>)| {
+        |_, (format, exceptions): (String, Option<Table>)| {
             let labels = queried_labels(false)?;
             let Some(address) = reverse_ipv4(&labels) else {
                 return Ok("unknown".to_owned());
@@ -26,11 +28,11 @@ pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
             values.push(octets.join("-"));
             values.push(hex.concat());
             fill(&format, &values)
-        })?,
+        },
     )?;
-    base.raw_set(
+    names.function(
         "createReverse6",
-        lua.create_function(|_, (format, exceptions): (String, Option<Table>)| {
+        |_, (format, exceptions): (String, Option<Table>)| {
             let labels = queried_labels(false)?;
             let Some(address) = reverse_ipv6(&labels) else {
                 return Ok("unknown".to_owned());
@@ -43,23 +45,17 @@ pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
             values.push(dashed(address));
             values.extend(hex);
             fill(&format, &values)
-        })?,
+        },
     )?;
-    base.raw_set(
-        "createForward",
-        lua.create_function(|_, ()| {
-            let address = forward_ipv4(&queried_labels(true)?);
-            Ok(address.unwrap_or(Ipv4Addr::UNSPECIFIED).to_string())
-        })?,
-    )?;
-    base.raw_set(
-        "createForward6",
-        lua.create_function(|_, ()| {
-            let address = forward_ipv6(&queried_labels(true)?);
-            Ok(address.unwrap_or(Ipv6Addr::UNSPECIFIED).to_string())
-        })?,
-    )?;
-    base.raw_set("filterForward", lua.create_function(filter_forward)?)
+    names.function("createForward", |_, ()| {
+        let address = forward_ipv4(&queried_labels(true)?);
+        Ok(address.unwrap_or(Ipv4Addr::UNSPECIFIED).to_string())
+    })?;
+    names.function("createForward6", |_, ()| {
+        let address = forward_ipv6(&queried_labels(true)?);
+        Ok(address.unwrap_or(Ipv6Addr::UNSPECIFIED).to_string())
+    })?;
+    names.function("filterForward", filter_forward)
 }
 
 /// Returns the labels of the queried name in lower case, those of its zone left out if requested.
@@ -199,9 +195,7 @@ fn filter_forward(
     lua: &Lua,
     (address, networks, fallback): (String, mlua::UserDataRef<ScriptNetworks>, Option<String>),
 ) -> mlua::Result<Value> {
-    let parsed: IpAddr = address
-        .parse()
-        .map_err(|_| mlua::Error::runtime(format!("invalid address {address:?}")))?;
+    let parsed = arguments::address(&address)?;
     let result = if networks.contains(parsed) {
         address
     } else {

@@ -3,19 +3,22 @@
 use std::net::SocketAddr;
 
 use ipnet::IpNet;
-use mlua::{IntoLua, Lua, Table, Value};
+use mlua::{IntoLua, Lua, Value};
 
 use super::super::current::{CurrentRun, with_current};
 use super::super::objects::{DnsName, QueryHeader, ScriptAddress, ScriptNetwork};
+use super::ScriptNames;
 
-pub(super) fn install(lua: &Lua, base: &Table) -> mlua::Result<()> {
-    let metatable = lua.create_table()?;
-    let index = lua.create_function(|lua, (_, name): (Value, mlua::LuaString)| {
-        variable(lua, &name.as_bytes())
-    })?;
+pub(super) fn install(names: &ScriptNames<'_>) -> mlua::Result<()> {
+    let metatable = names.lua.create_table()?;
+    let index = names
+        .lua
+        .create_function(|lua, (_, name): (Value, mlua::LuaString)| {
+            variable(lua, &name.as_bytes())
+        })?;
     metatable.raw_set("__index", index)?;
     metatable.set_readonly(true);
-    base.set_metatable(Some(metatable))
+    names.table.set_metatable(Some(metatable))
 }
 
 /// A variable before it is a value of the interpreter.
