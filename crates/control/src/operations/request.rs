@@ -1,10 +1,8 @@
 //! Requests to a running server: one JSON object each.
 
 mod effect;
-mod reach;
 
-pub use effect::{RequestEffect, RequestSubject, Urgency};
-pub use reach::RequestReach;
+pub use effect::{RequestEffect, RequestReach, RequestSubject, Urgency};
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -85,9 +85,7 @@ impl KeyScope {
                     "this API key is read-only, which does not include secrets",
                 ));
             }
-            (true, RequestEffect::Change) => {
-                return Err(forbidden("this API key is read-only"));
-            }
+            (true, _) => return Err(forbidden("this API key is read-only")),
         }
         match request.subject() {
             RequestSubject::Listing => Ok(()),

@@ -1,10 +1,9 @@
-//! The effect of a request and its subject, for the permissions of API keys and the audit log; and how it is queued.
+//! The effect of a request and its subject, for the permissions of API keys and the audit log; its requirements; and
+//! how it is queued.
 
 use std::fmt::{self, Write as _};
 
-use nameward_maintain::change_feed::SettingSubject;
-
-use super::{OperationRequest, RequestReach};
+use super::OperationRequest;
 
 /// The effect of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,8 +12,12 @@ pub enum RequestEffect {
     Read,
     /// Reads private keys or secrets.
     ReadSecret,
-    /// Changes zones, keys or the server.
+    /// Changes records, whole zones, or the running server.
     Change,
+    /// Changes settings of zones or of the server.
+    ChangeSettings,
+    /// Changes keys or secrets.
+    ChangeKeys,
 }
 
 /// The subject of a request.
@@ -26,6 +29,29 @@ pub enum RequestSubject<'r> {
     Zones(Vec<&'r str>),
     /// A list with items for each zone.
     Listing,
+}
+
+/// The requirements of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RequestReach<'r> {
+    /// A running server: its counters, caches, timers or connections.
+    Server,
+    /// The contents of these zones.
+    Zones(Vec<&'r str>),
+    /// The contents of all zones.
+    AllZones,
+    /// Only names of zones, or data that does not belong to a zone.
+    Lists,
+}
+
+/// What a request is run on.
+enum RequestBase {
+    /// A running server.
+    Running,
+    /// The contents of zones.
+    Contents,
+    /// Names of zones, or data that does not belong to a zone.
+    Lists,
 }
 
 /// How a request is queued.
@@ -53,124 +79,149 @@ impl OperationRequest {
         }
     }
 
-    /// Returns its effect. An operation that is not listed here as reading is a change.
-    pub fn effect(&self) -> RequestEffect {
+    /// Returns what it is run on, the zones or other things that it is about, and its effect.
+    #[expect(clippy::too_many_lines, reason = "one row for each operation")]
+    fn properties(&self) -> (RequestBase, RequestSubject<'_>, RequestEffect) {
+        use OperationRequest as Request;
+        use RequestBase::{Contents, Lists, Running};
+        use RequestEffect::{Change, ChangeKeys, ChangeSettings, Read, ReadSecret};
+        use RequestSubject::{Listing, Server, Zones};
+        let one = |zone| Zones(vec![zone]);
+        let change_unless = |is_trial: bool| if is_trial { Read } else { Change };
         match self {
-            OperationRequest::Status
-            | OperationRequest::Process
-            | OperationRequest::Stats { .. }
-            | OperationRequest::QueryLogStatus
-            | OperationRequest::HealthList
-            | OperationRequest::LogLevel { level: None }
-            | OperationRequest::ZoneList
-            | OperationRequest::ZoneShow { .. }
-            | OperationRequest::ZoneAttributes { .. }
-            | OperationRequest::ZoneAttributesPage { .. }
-            | OperationRequest::DeletedZoneList
-            | OperationRequest::CatalogList
-            | OperationRequest::CatalogMembers { .. }
-            | OperationRequest::AutoprimaryList
-            | OperationRequest::ZoneStatus { .. }
-            | OperationRequest::ZoneHistory { .. }
-            | OperationRequest::ZoneDifference { .. }
-            | OperationRequest::RecordList { .. }
-            | OperationRequest::CommentList { .. }
-            | OperationRequest::RecordSearch { .. }
-            | OperationRequest::CommentSearch { .. }
-            | OperationRequest::MetadataList { .. }
-            | OperationRequest::ZoneDs { .. }
-            | OperationRequest::KeyList { .. }
-            | OperationRequest::TsigList { secrets: false }
-            | OperationRequest::CookieList
-            | OperationRequest::ViewList
-            | OperationRequest::NetworkList
-            | OperationRequest::AuditList(_)
-            | OperationRequest::ApiKeyList => RequestEffect::Read,
-            OperationRequest::KeyExport { .. } | OperationRequest::TsigList { secrets: true } => {
-                RequestEffect::ReadSecret
-            }
-            OperationRequest::Apply(batch) if batch.dry_run => RequestEffect::Read,
-            OperationRequest::RrsetsBatch { dry_run: true, .. }
-            | OperationRequest::ZoneRollback { dry_run: true, .. } => RequestEffect::Read,
-            _ => RequestEffect::Change,
-        }
-    }
-
-    /// Returns what a change concerns other than records; `None` if it concerns records, whole zones, or the running
-    /// server.
-    pub fn setting_subject(&self) -> Option<SettingSubject> {
-        match self {
-            OperationRequest::ZoneSet(_)
-            | OperationRequest::MetadataChange(_)
-            | OperationRequest::RecordComment(_)
-            | OperationRequest::ZoneRectify { .. }
-            | OperationRequest::AutoprimaryAdd(_)
-            | OperationRequest::AutoprimaryRemove(_)
-            | OperationRequest::ViewAddZone { .. }
-            | OperationRequest::ViewRemoveZone { .. }
-            | OperationRequest::NetworkSet { .. } => Some(SettingSubject::Settings),
-            OperationRequest::ZoneSecure { .. }
-            | OperationRequest::ZoneUnsecure { .. }
-            | OperationRequest::ZoneSecureAll
-            | OperationRequest::KeyAdd(_)
-            | OperationRequest::KeyImport { .. }
-            | OperationRequest::KeyChange { .. }
-            | OperationRequest::KeyRollover { .. }
-            | OperationRequest::KeyDs { .. }
-            | OperationRequest::KeyRemove { .. }
-            | OperationRequest::TsigGenerate { .. }
-            | OperationRequest::TsigImport { .. }
-            | OperationRequest::TsigRemove { .. }
-            | OperationRequest::CookieRoll { .. }
-            | OperationRequest::ApiKeyCreate(_)
-            | OperationRequest::ApiKeyDelete { .. } => Some(SettingSubject::Keys),
-            _ => None,
-        }
-    }
-
-    /// Returns its subject.
-    pub fn subject(&self) -> RequestSubject<'_> {
-        match self {
-            OperationRequest::ZoneStatus {
+            Request::Status => (Running, Server, Read),
+            Request::Stop => (Running, Server, Change),
+            Request::Process => (Running, Server, Read),
+            Request::TakeOver => (Running, Server, Change),
+            Request::Reload { .. } => (Running, Server, Change),
+            Request::Stats { .. } => (Running, Server, Read),
+            Request::QueryLogOn(_) => (Running, Server, Change),
+            Request::QueryLogOff => (Running, Server, Change),
+            Request::QueryLogStatus => (Running, Server, Read),
+            Request::HealthList => (Running, Server, Read),
+            Request::HealthForce { .. } => (Running, Server, Change),
+            Request::LogLevel { level: None } => (Running, Server, Read),
+            Request::LogLevel { .. } => (Running, Server, Change),
+            Request::CacheFlush { .. } => (Running, Server, Change),
+            Request::ZoneStatus { zone: None, .. } => (Running, Listing, Read),
+            Request::ZoneStatus {
                 zone: Some(zone), ..
+            } => (Running, one(zone), Read),
+            Request::ZoneRetrieve { zone, .. } => (Running, one(zone), Change),
+            Request::ZoneNotify { zone } => (Running, one(zone), Change),
+            Request::ZoneSync { zone, .. } => (Running, one(zone), Change),
+            Request::ZoneFreeze { zone } => (Running, one(zone), Change),
+            Request::ZoneThaw { zone } => (Running, one(zone), Change),
+            Request::ZoneList => (Lists, Listing, Read),
+            Request::ZoneShow { zone } => (Contents, one(zone), Read),
+            Request::ZoneCreate(template) => (Contents, one(&template.zone), Change),
+            Request::ZoneProvision(request) => (Contents, one(&request.zone), Change),
+            Request::ZoneAttributes { zone: None } => (Contents, Listing, Read),
+            Request::ZoneAttributes { zone: Some(zone) } => (Contents, one(zone), Read),
+            Request::ZoneAttributesPage { .. } => (Contents, Listing, Read),
+            Request::ZoneRollback { zone, dry_run, .. } => {
+                (Contents, one(zone), change_unless(*dry_run))
             }
-            | OperationRequest::ZoneRetrieve { zone, .. }
-            | OperationRequest::ZoneNotify { zone }
-            | OperationRequest::ZoneSync { zone, .. }
-            | OperationRequest::ZoneFreeze { zone }
-            | OperationRequest::ZoneThaw { zone } => RequestSubject::Zones(vec![zone]),
-            OperationRequest::AuditList(request) => match &request.zone {
-                Some(zone) => RequestSubject::Zones(vec![zone]),
-                None => RequestSubject::Listing,
+            Request::ZoneDelete { zone, .. } => (Contents, one(zone), Change),
+            Request::ZoneUndelete { zone, .. } => (Contents, one(zone), Change),
+            Request::ZoneHistory { zone } => (Contents, one(zone), Read),
+            Request::ZoneDifference { zone, .. } => (Contents, one(zone), Read),
+            Request::ZoneSet(settings) => (Contents, one(&settings.zone), ChangeSettings),
+            Request::ZoneRectify { zone } => (Contents, one(zone), ChangeSettings),
+            Request::ZoneSecure { zone, .. } => (Contents, one(zone), ChangeKeys),
+            Request::ZoneSecureAll => (Contents, Server, ChangeKeys),
+            Request::ZoneUnsecure { zone, .. } => (Contents, one(zone), ChangeKeys),
+            Request::ZoneDs { zone } => (Contents, one(zone), Read),
+            Request::DeletedZoneList => (Lists, Listing, Read),
+            Request::CatalogList => (Contents, Listing, Read),
+            Request::CatalogMembers { catalog } => (Contents, one(catalog), Read),
+            Request::AutoprimaryList => (Lists, Server, Read),
+            Request::AutoprimaryAdd(_) => (Lists, Server, ChangeSettings),
+            Request::AutoprimaryRemove(_) => (Lists, Server, ChangeSettings),
+            Request::RrsetsChange(request) => (Contents, one(&request.zone), Change),
+            Request::RrsetsBatch { zones, dry_run } => {
+                let zones = zones.iter().map(|request| request.zone.as_str());
+                (Contents, Zones(zones.collect()), change_unless(*dry_run))
+            }
+            Request::Apply(batch) => {
+                let zones = batch.zones.iter().map(|batch| batch.zone.as_str());
+                (
+                    Contents,
+                    Zones(zones.collect()),
+                    change_unless(batch.dry_run),
+                )
+            }
+            Request::RecordList { zone, .. } => (Contents, one(zone), Read),
+            Request::RecordSet(template) => (Contents, one(&template.zone), Change),
+            Request::RecordAdd(template) => (Contents, one(&template.zone), Change),
+            Request::RecordDelete { zone, .. } => (Contents, one(zone), Change),
+            Request::RecordUse(request) => (Contents, one(&request.zone), Change),
+            Request::RecordComment(request) => (Contents, one(&request.zone), ChangeSettings),
+            Request::RecordSearch { .. } => (Contents, Listing, Read),
+            Request::CommentSearch { .. } => (Contents, Listing, Read),
+            Request::CommentList { zone } => (Contents, one(zone), Read),
+            Request::MetadataList { zone, .. } => (Contents, one(zone), Read),
+            Request::MetadataChange(request) => (Contents, one(&request.zone), ChangeSettings),
+            Request::KeyList { zone: None } => (Lists, Listing, Read),
+            Request::KeyList { zone: Some(zone) } => (Contents, one(zone), Read),
+            Request::KeyAdd(template) => (Contents, one(&template.zone), ChangeKeys),
+            Request::KeyImport { template, .. } => (Contents, one(&template.zone), ChangeKeys),
+            Request::KeyExport { zone, .. } => (Contents, one(zone), ReadSecret),
+            Request::KeyChange { zone, .. } => (Contents, one(zone), ChangeKeys),
+            Request::KeyRollover { zone, .. } => (Contents, one(zone), ChangeKeys),
+            Request::KeyDs { zone, .. } => (Contents, one(zone), ChangeKeys),
+            Request::KeyRemove { zone, .. } => (Contents, one(zone), ChangeKeys),
+            Request::TsigGenerate { .. } => (Lists, Server, ChangeKeys),
+            Request::TsigImport { .. } => (Lists, Server, ChangeKeys),
+            Request::TsigList { secrets: false } => (Lists, Server, Read),
+            Request::TsigList { secrets: true } => (Lists, Server, ReadSecret),
+            Request::TsigRemove { .. } => (Lists, Server, ChangeKeys),
+            Request::CookieRoll { .. } => (Lists, Server, ChangeKeys),
+            Request::CookieList => (Lists, Server, Read),
+            Request::ViewList => (Lists, Server, Read),
+            Request::ViewAddZone { .. } => (Lists, Server, ChangeSettings),
+            Request::ViewRemoveZone { .. } => (Lists, Server, ChangeSettings),
+            Request::NetworkList => (Lists, Server, Read),
+            Request::NetworkSet { .. } => (Lists, Server, ChangeSettings),
+            Request::AuditList(request) => match &request.zone {
+                None => (Lists, Listing, Read),
+                Some(zone) => (Lists, one(zone), Read),
             },
-            OperationRequest::ZoneList
-            | OperationRequest::ZoneStatus { zone: None, .. }
-            | OperationRequest::ZoneAttributes { zone: None }
-            | OperationRequest::ZoneAttributesPage { .. }
-            | OperationRequest::DeletedZoneList
-            | OperationRequest::CatalogList
-            | OperationRequest::RecordSearch { .. }
-            | OperationRequest::CommentSearch { .. }
-            | OperationRequest::KeyList { zone: None } => RequestSubject::Listing,
-            // A member changes its catalog.
-            OperationRequest::ZoneSet(terms) => {
-                let catalog = terms.catalog.as_deref().filter(|name| !name.is_empty());
-                let zones = [Some(terms.zone.as_str()), catalog].into_iter();
-                RequestSubject::Zones(zones.flatten().collect())
-            }
-            OperationRequest::ZoneProvision(request) => {
-                let has_catalog = !request.catalog.is_empty() && !request.is_default_catalog;
-                let catalog = has_catalog.then_some(request.catalog.as_str());
-                let zones = [Some(request.zone.as_str()), catalog].into_iter();
-                RequestSubject::Zones(zones.flatten().collect())
-            }
-            other => match other.reach() {
-                RequestReach::Zones(zones) => RequestSubject::Zones(zones),
-                RequestReach::Server | RequestReach::AllZones | RequestReach::Lists => {
-                    RequestSubject::Server
-                }
-            },
+            Request::ApiKeyCreate(_) => (Lists, Server, ChangeKeys),
+            Request::ApiKeyList => (Lists, Server, Read),
+            Request::ApiKeyDelete { .. } => (Lists, Server, ChangeKeys),
         }
+    }
+
+    /// Returns its effect.
+    pub fn effect(&self) -> RequestEffect {
+        self.properties().2
+    }
+
+    /// Returns what it needs; all but [`RequestReach::Server`] can run directly on the stores.
+    pub fn reach(&self) -> RequestReach<'_> {
+        match self.properties() {
+            (RequestBase::Running, ..) => RequestReach::Server,
+            (RequestBase::Lists, ..) => RequestReach::Lists,
+            (RequestBase::Contents, RequestSubject::Zones(zones), _) => RequestReach::Zones(zones),
+            (RequestBase::Contents, ..) => RequestReach::AllZones,
+        }
+    }
+
+    /// Returns its subject. A member changes its catalog.
+    pub fn subject(&self) -> RequestSubject<'_> {
+        let catalog = match self {
+            OperationRequest::ZoneSet(settings) => settings.catalog.as_deref(),
+            OperationRequest::ZoneProvision(request) if !request.is_default_catalog => {
+                Some(request.catalog.as_str())
+            }
+            _ => None,
+        };
+        let (_, mut subject, _) = self.properties();
+        if let RequestSubject::Zones(zones) = &mut subject {
+            zones.extend(catalog.filter(|catalog| !catalog.is_empty()));
+        }
+        subject
     }
 
     /// Returns the name of the operation, as in its JSON.

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use nameward_base::time::now_seconds;
-use nameward_maintain::change_feed::FeedSettingChange;
+use nameward_maintain::change_feed::{FeedSettingChange, SettingSubject};
 use nameward_state::{AUDIT_ENTRIES_MAX, AuditEntry, AuditFilter, StateChange};
 use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
@@ -148,8 +148,10 @@ impl Operations {
 
     /// Publishes a change of settings or keys in the event feed.
     fn report(&self, caller: &Caller, request: &OperationRequest) {
-        let Some(subject) = request.setting_subject() else {
-            return;
+        let subject = match request.effect() {
+            RequestEffect::ChangeSettings => SettingSubject::Settings,
+            RequestEffect::ChangeKeys => SettingSubject::Keys,
+            _ => return,
         };
         let report = |zone: Option<NameBuf>| {
             self.commits
