@@ -158,8 +158,7 @@ impl Operations {
             return Err(OperationError::not_found(format!("zone {name} not found")));
         };
         let overview = database.backend.overview(std::slice::from_ref(&row.name));
-        let overview = self.runtime.block_on(overview);
-        let overview = overview.map_err(|error| self.failure_of(database, &error))?;
+        let overview = self.read_from(database, overview)?;
         let overview = overview.first().map(|(_, zone)| zone);
         let now = now_seconds() as u32;
         Ok(stored_attributes(database.number(), &row, overview, now))
@@ -197,9 +196,7 @@ impl Operations {
             }
         };
         let after = position.after.as_deref();
-        let page = database.backend.zone_page(after, &mut take);
-        let end = self.runtime.block_on(page);
-        let end = end.map_err(|error| self.failure_of(database, &error))?;
+        let end = self.read_from(database, database.backend.zone_page(after, &mut take))?;
         if !continues {
             return Ok(None);
         }

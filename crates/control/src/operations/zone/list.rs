@@ -5,6 +5,7 @@
 
 use nameward_base::time::now_seconds;
 use std::collections::HashMap;
+use std::fmt::Display;
 
 use nameward_maintain::policy::{
     CONFIGURED_RANK, Policies, PolicySource, UNCONFIGURED_RANK, ZonePolicy,
@@ -122,8 +123,7 @@ impl Operations {
         let mut after: Option<String> = None;
         loop {
             let page = database.backend.zone_page(after.as_deref(), &mut take);
-            let end = self.runtime.block_on(page);
-            after = end.map_err(|error| self.failure_of(database, &error))?;
+            after = self.read_from(database, page)?;
             if after.is_none() {
                 return Ok(());
             }
@@ -146,11 +146,10 @@ impl Operations {
             if names.is_empty() {
                 continue;
             }
-            let found = self.runtime.block_on(database.backend.overview(&names));
-            let found = match found {
+            let found = match self.read_from(database, database.backend.overview(&names)) {
                 Ok(found) => found,
                 Err(error) => {
-                    failures.push(self.failure_of(database, &error).message);
+                    failures.push(error.message);
                     continue;
                 }
             };
@@ -167,14 +166,16 @@ impl Operations {
         failures
     }
 
-    /// Describes the failure of a database, with its number and address.
-    pub(crate) fn failure_of(
+    /// Waits for data of a database; an error has its number and address.
+    pub(crate) fn read_from<T, E: Display>(
         &self,
         database: &Database,
-        error: &impl std::fmt::Display,
-    ) -> OperationError {
-        let (number, address) = (database.number(), database.address());
-        OperationError::backend(format!("backend {number} ({address}) failed: {error}"))
+        reading: impl Future<Output = Result<T, E>>,
+    ) -> Outcome<T> {
+        self.runtime.block_on(reading).map_err(|error| {
+            let (number, address) = (database.number(), database.address());
+            OperationError::backend(format!("backend {number} ({address}) failed: {error}"))
+        })
     }
 }
 

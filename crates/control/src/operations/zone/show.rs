@@ -4,12 +4,13 @@
 
 use nameward_maintain::policy::ZonePolicy;
 use nameward_sql::ZoneRow;
-use nameward_sql::write::{StoredRecord, WriteError};
+use nameward_sql::write::StoredRecord;
 use nameward_wire::NameBuf;
-use nameward_zone::{Zone, ZoneKind};
+use nameward_zone::Zone;
 use serde::{Deserialize, Serialize};
 
 use super::list::{backend_number, listed_kind, served_serial, state_keyword};
+use super::local::is_file;
 use super::location::{MemoryZone, ZoneLocation};
 use crate::operations::{
     Database, ErrorKind, ListedKind, ListedSigning, OperationError, OperationResult, Operations,
@@ -91,10 +92,10 @@ impl Operations {
         let mut failures = Vec::new();
         for database in &self.databases {
             let found = database.backend.find_zone(name.as_name());
-            let shown = match self.runtime.block_on(found) {
+            let shown = match self.read_from(database, found) {
                 Ok(None) => continue,
                 Ok(Some(row)) => self.show_stored(database, &row),
-                Err(error) => Err(self.failure_of(database, &error)),
+                Err(error) => Err(error),
             };
             match shown {
                 Ok(mut details) => {
@@ -146,15 +147,11 @@ impl Operations {
             }
             true
         };
-        let failed = |error: &WriteError| self.failure_of(database, error);
         let listing = database.backend.stored_records(row, None, &mut take);
-        let listed = self.runtime.block_on(listing);
-        listed.map_err(|error| failed(&error))?;
+        self.read_from(database, listing)?;
         let name = [row.name];
-        let overview = database.backend.overview(&name);
-        let overview = self.runtime.block_on(overview);
-        let overview = overview.map_err(|error| failed(&error))?.pop();
-        let overview = overview.map(|(_, zone)| zone);
+        let overview = self.read_from(database, database.backend.overview(&name))?;
+        let overview = overview.into_iter().next_back().map(|(_, zone)| zone);
         let stored_serial = overview.as_ref().and_then(|zone| zone.serial);
         let looked_up = overview.and_then(|zone| zone.served_serial(now_seconds() as u32));
         let table = self.commits.table().load();
@@ -234,9 +231,10 @@ fn differing(stored: Option<u32>, served: Option<u32>) -> Option<u32> {
 
 /// Returns where a zone that is not in a database is stored. Catalogs produced here are in the state store, too.
 fn local_storage(policy: &ZonePolicy) -> &'static str {
-    match policy.kind {
-        ZoneKind::Native | ZoneKind::Primary => "file",
-        ZoneKind::Secondary | ZoneKind::Consumer | ZoneKind::Producer => "state store",
+    if is_file(policy.kind) {
+        "file"
+    } else {
+        "state store"
     }
 }
 
