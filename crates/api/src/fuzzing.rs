@@ -5,8 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use nameward_control::api_keys::ApiKey;
 use nameward_control::operations::{
-    Caller, ItemSink, ListedItem, ListedKind, OperationError, OperationRequest, OperationResult,
-    ZoneAttributes,
+    Caller, ItemSink, ListedItem, OperationError, OperationRequest, OperationResult, ZoneAttributes,
 };
 use nameward_stats::{RingCapacities, Snapshot, Stats};
 
@@ -42,18 +41,12 @@ impl ApiOperator for OneZone {
 fn zone() -> ZoneAttributes {
     ZoneAttributes {
         name: ZONE.into(),
-        kind: ListedKind::default(),
-        account: String::new(),
-        catalog: String::new(),
         primaries: vec!["192.0.2.1".into()],
-        last_check: 0,
-        notified_serial: 0,
         serial: 1,
         edited_serial: 1,
-        is_signed: false,
         backend: 1,
         is_in_database: true,
-        settings: Vec::new(),
+        ..ZoneAttributes::default()
     }
 }
 

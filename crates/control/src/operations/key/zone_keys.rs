@@ -20,7 +20,7 @@ use crate::operations::{
 };
 
 /// A key of a zone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedZoneKey {
     /// The zone, with its final dot.
     pub zone: String,
@@ -327,20 +327,14 @@ fn unusable(name: &NameBuf, key: &UnusableKey) -> ListedZoneKey {
     ListedZoneKey {
         zone: name.to_string(),
         key: key.number,
-        tag: 0,
         role: if key.flags & 1 == 1 { "ksk" } else { "zsk" }.into(),
         algorithm: algorithm.map_or_else(|| "unknown".into(), |number| number.to_string()),
         algorithm_number: algorithm.unwrap_or(0),
-        bits: 0,
         flags: key.flags,
-        state: None,
         active: key.is_active,
         published: key.is_published,
-        created: None,
-        ds: None,
-        digests: Vec::new(),
-        dnskey: String::new(),
         problem: Some(key.reason.clone()),
+        ..ListedZoneKey::default()
     }
 }
 

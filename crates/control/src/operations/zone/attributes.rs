@@ -19,7 +19,7 @@ use crate::operations::{
 };
 
 /// The attributes of a zone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZoneAttributes {
     /// The name, with its final dot.
     pub name: String,
@@ -219,7 +219,6 @@ impl Operations {
         ZoneAttributes {
             name: zone.id().to_string(),
             kind: policy.kind.into(),
-            account: String::new(),
             catalog: policy
                 .catalog
                 .map(|name| name.to_string())
@@ -229,8 +228,6 @@ impl Operations {
                 .iter()
                 .map(|one| nameward_maintain::policy::address_text(one.address))
                 .collect(),
-            last_check: 0,
-            notified_serial: 0,
             serial: if has_data {
                 zone.stored().serial().0
             } else {
@@ -239,8 +236,7 @@ impl Operations {
             edited_serial: served_serial(zone).unwrap_or(0),
             is_signed: !matches!(zone.signing(), SigningState::Unsigned),
             backend: zone.rank().into(),
-            is_in_database: false,
-            settings: Vec::new(),
+            ..ZoneAttributes::default()
         }
     }
 }
@@ -279,7 +275,7 @@ fn stored_attributes(
         is_signed: overview.is_some_and(|zone| zone.has_keys || zone.is_presigned),
         backend,
         is_in_database: true,
-        settings: Vec::new(),
+        ..ZoneAttributes::default()
     }
 }
 
