@@ -134,7 +134,7 @@ impl Operations {
     }
 }
 
-/// Reads the kind of a new zone.
+/// Reads the kind of a zone that is created or changed.
 pub(super) fn creatable(kind: ListedKind) -> Outcome<ZoneKind> {
     match kind {
         ListedKind::OfZone(kind) => Ok(kind),

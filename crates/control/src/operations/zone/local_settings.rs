@@ -11,13 +11,14 @@ use nameward_zone::change::ChangeAuthor;
 use nameward_zone::{SerialRule, ZoneKind};
 use std::sync::Arc;
 
+use super::creatable;
 use super::local::{LocalZone, check_settings, is_file, read_primaries};
 use super::local_copy::local_zone_changed;
 use super::metadata_check::MetadataSpec;
 use crate::operations::key::signing_settings::{check_signing, read_signing};
 use crate::operations::record::change::{ChangeMode, OperatorChange};
 use crate::operations::{
-    ListedKind, ListedMetadata, OperationError, OperationResult, Operations, Outcome, ZoneChanged,
+    ListedMetadata, OperationError, OperationResult, Operations, Outcome, ZoneChanged,
     ZoneSettings, domain_name, zone_name,
 };
 
@@ -317,14 +318,8 @@ impl Operations {
         requested: &ZoneSettings,
     ) -> Outcome<DeclaredSettings> {
         let mut settings = before.clone();
-        match requested.kind {
-            Some(ListedKind::OfZone(kind)) => settings.kind = kind,
-            Some(ListedKind::File) => {
-                return Err(OperationError::invalid(
-                    "expected kind native, primary, secondary, producer or consumer, found \"file\"",
-                ));
-            }
-            None => {}
+        if let Some(kind) = requested.kind {
+            settings.kind = creatable(kind)?;
         }
         match &requested.primaries {
             Some(primaries) => settings.primaries = read_primaries(primaries)?,
