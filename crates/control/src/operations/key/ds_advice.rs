@@ -6,14 +6,12 @@ use nameward_dnssec::SoaEdit;
 use nameward_keys::local::signing_keys;
 use nameward_keys::rollover::DsReadiness;
 use nameward_sql::write::StoredRecord;
-use nameward_wire::rdata::write_text;
 use nameward_wire::{NameBuf, Type};
 use serde::{Deserialize, Serialize};
 
 use super::errors::zone_keys_error;
-use crate::operations::{
-    ItemSink, ListedItem, ListedRecord, OperationResult, Operations, Outcome, zone_name,
-};
+use crate::operations::record::served_record;
+use crate::operations::{ItemSink, OperationResult, Operations, Outcome, zone_name};
 
 /// A secondary and its serial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +74,7 @@ impl Operations {
         let mut count = 0;
         let mut show = |rtype: Type, rdata: &[u8]| {
             count += 1;
-            items(ListedItem::Record(record(&name, rtype, rdata)))
+            items(served_record(name.as_name(), SHOWN_TTL, rtype, rdata).into())
         };
         let keys = signing_keys(&all).map_err(zone_keys_error(&name))?;
         for made in keys.list() {
@@ -184,20 +182,5 @@ impl Operations {
         let edit = edit.and_then(|item| SoaEdit::read(&item.content));
         let edit = edit.unwrap_or_default();
         Some(edit.serial(serial?, now_seconds() as u32))
-    }
-}
-
-fn record(name: &NameBuf, rtype: Type, rdata: &[u8]) -> ListedRecord {
-    let mut content = String::new();
-    let written = write_text(rtype, rdata, &mut content);
-    ListedRecord {
-        id: None,
-        name: name.to_string(),
-        ttl: SHOWN_TTL,
-        rtype: rtype.to_string(),
-        content,
-        text: None,
-        disabled: false,
-        problem: written.err().map(|error| error.to_string()),
     }
 }
