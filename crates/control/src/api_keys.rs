@@ -81,17 +81,6 @@ impl ApiKey {
     }
 }
 
-/// A key to create.
-#[derive(Debug, Clone, Default)]
-pub struct NewApiKey {
-    /// The purpose.
-    pub description: String,
-    /// Its rights.
-    pub scope: KeyScope,
-    /// When it expires.
-    pub expires: Option<u64>,
-}
-
 /// A key in the format of the state store.
 #[derive(Serialize, Deserialize)]
 struct StoredApiKey {
@@ -233,7 +222,13 @@ impl ApiKeys {
     }
 
     /// Generates a key, which must then be stored. The text is returned only here and stored nowhere.
-    pub fn generate(&self, new: NewApiKey, now: u64) -> Result<(ApiKey, SecretText), ApiKeyError> {
+    pub fn generate(
+        &self,
+        description: String,
+        scope: KeyScope,
+        expires: Option<u64>,
+        now: u64,
+    ) -> Result<(ApiKey, SecretText), ApiKeyError> {
         let keys = self.keys.read();
         if keys.stored.len() + keys.shared.len() >= KEYS_MAX {
             return Err(ApiKeyError::TooMany);
@@ -246,10 +241,10 @@ impl ApiKeys {
         };
         let key = ApiKey {
             id,
-            description: new.description,
-            scope: new.scope,
+            description,
+            scope,
             created: now,
-            expires: new.expires,
+            expires,
             source: PolicySource::Kept,
             hash: hash_of(&text),
         };
@@ -345,12 +340,10 @@ mod tests {
         let open = || StateStore::open(directory.path(), bounds).unwrap();
         let store = open();
         let keys = ApiKeys::load(Some(store.clone()), None).unwrap();
-        let new = NewApiKey {
-            description: "certificates".into(),
-            scope: KeyScope::new(vec!["example.org.".parse().unwrap()], true),
-            expires: Some(200),
-        };
-        let (key, text) = keys.generate(new, 100).unwrap();
+        let scope = KeyScope::new(vec!["example.org.".parse().unwrap()], true);
+        let (key, text) = keys
+            .generate("certificates".into(), scope, Some(200), 100)
+            .unwrap();
         let key = keys.store(key).unwrap();
         assert!(
             text.reveal().starts_with(&format!("nw_{}_", key.id)),
@@ -389,7 +382,9 @@ mod tests {
     #[test]
     fn without_a_state_store_no_key_can_be_created() {
         let keys = ApiKeys::load(None, None).unwrap();
-        let (key, _) = keys.generate(NewApiKey::default(), 0).unwrap();
+        let (key, _) = keys
+            .generate(String::new(), KeyScope::default(), None, 0)
+            .unwrap();
         let error = keys.store(key).unwrap_err();
         assert!(matches!(error, ApiKeyError::NoStore));
     }

@@ -7,7 +7,7 @@ use nameward_wire::NameBuf;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use crate::api_keys::{ApiKey, ApiKeyError, NewApiKey};
+use crate::api_keys::{ApiKey, ApiKeyError};
 
 use super::tsig::write_first;
 use super::{
@@ -120,12 +120,12 @@ impl Operations {
         let zones = template.zones.iter().map(|zone| zone_name(zone));
         let mut zones = zones.collect::<Result<Vec<_>, _>>()?;
         zones.iter_mut().for_each(NameBuf::make_lowercase);
-        let new = NewApiKey {
-            description: template.description.clone(),
-            scope: KeyScope::new(zones, template.read_only),
-            expires: template.expires,
-        };
-        let (key, secret) = self.api_keys.generate(new, now)?;
+        let (key, secret) = self.api_keys.generate(
+            template.description.clone(),
+            KeyScope::new(zones, template.read_only),
+            template.expires,
+            now,
+        )?;
         let key = self.store_api_key(key)?;
         tracing::info!("created API key {} in {}", key.id, source_text(key.source));
         Ok(OperationResult::ApiKeyCreated {
