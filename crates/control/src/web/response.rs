@@ -12,15 +12,6 @@ use super::ring_text::RingText;
 /// Only our own files, no inline scripts or styles, no frames, forms only to ourselves.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
-/// How long a reply may be cached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Caching {
-    /// Never: numbers are outdated at once, and the page contains a token.
-    Never,
-    /// Some minutes: stylesheet and script.
-    Briefly,
-}
-
 /// The body of a reply.
 pub enum Body {
     /// Rendered as a whole.
@@ -43,7 +34,7 @@ pub struct Response {
     pub status: u16,
     content_type: &'static str,
     body: Body,
-    caching: Caching,
+    cache_control: &'static str,
     /// Further header lines.
     extra: Vec<(&'static str, String)>,
 }
@@ -77,7 +68,8 @@ impl Response {
             status,
             content_type,
             body: Body::Whole(body.into()),
-            caching: Caching::Never,
+            // Numbers are outdated at once, and the page contains a token.
+            cache_control: "no-store",
             extra: Vec::new(),
         }
     }
@@ -113,9 +105,9 @@ impl Response {
         self
     }
 
-    /// Allows the reply to be cached.
-    pub fn cached(mut self, caching: Caching) -> Self {
-        self.caching = caching;
+    /// Allows the reply to be cached for some minutes, as a stylesheet or script.
+    pub fn cached(mut self) -> Self {
+        self.cache_control = "max-age=300";
         self
     }
 
@@ -132,14 +124,11 @@ impl Response {
             self.content_type,
             self.body.len()
         );
-        let caching = match self.caching {
-            Caching::Never => "no-store",
-            Caching::Briefly => "max-age=300",
-        };
         let _ = write!(
             head,
-            "Cache-Control: {caching}\r\nContent-Security-Policy: {CONTENT_SECURITY_POLICY}\r\n\
-             X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n"
+            "Cache-Control: {}\r\nContent-Security-Policy: {CONTENT_SECURITY_POLICY}\r\n\
+             X-Content-Type-Options: nosniff\r\nX-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n",
+            self.cache_control
         );
         for (name, value) in &self.extra {
             let _ = write!(head, "{name}: {value}\r\n");

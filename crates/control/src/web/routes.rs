@@ -10,7 +10,7 @@ use nameward_zone::PageStart;
 
 use super::health::{PageFrame, PageView};
 use super::request::{HttpRequest, Method};
-use super::response::{Caching, Response, media};
+use super::response::{Response, media};
 use super::ring_text::RankedText;
 use super::zone_list::{self, ZoneListQuery};
 use crate::operations::KeyScope;
@@ -127,7 +127,7 @@ pub(super) fn respond_at_once(
         return Some(Response::error(405).with("Allow", ALLOW));
     }
     Some(match route {
-        Route::Asset(media, text) => Response::new(200, media, *text).cached(Caching::Briefly),
+        Route::Asset(media, text) => Response::new(200, media, *text).cached(),
         Route::Live => Response::new(200, media::TEXT, "ok\n"),
         Route::Ready => readiness(shared),
         Route::Page | Route::Metrics | Route::Statistics => return None,
