@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 
 use askama::Template;
 use nameward_base::calendar::UtcTime;
-use nameward_stats::{Latency, Rate, Rates, Ring, RingView, VARIABLES, variable};
+use nameward_stats::{Latency, Rate, Rates, Ring, RingView, VARIABLES, Variable, variable};
 
 use super::chart::{self, Chart};
 use super::checks::ChecksTable;
@@ -46,7 +46,7 @@ struct Page<'a> {
     filter: &'a str,
     one_ring: bool,
     tables: Vec<PageTable>,
-    variables: Vec<VariableRow>,
+    variables: Vec<(&'static Variable, u64)>,
     checks: Option<ChecksTable>,
 }
 
@@ -92,12 +92,6 @@ struct PageRow {
 struct PageNote {
     level: &'static str,
     last: String,
-}
-
-struct VariableRow {
-    name: &'static str,
-    value: u64,
-    description: &'static str,
 }
 
 /// Renders the whole page, or the page of one ring.
@@ -166,11 +160,7 @@ pub(super) fn draw(
         tables,
         variables: VARIABLES
             .iter()
-            .map(|variable| VariableRow {
-                name: variable.name,
-                value: variable.value(snapshot),
-                description: variable.description,
-            })
+            .map(|variable| (variable, variable.value(snapshot)))
             .collect(),
         checks: ChecksTable::new(&status.health),
     };

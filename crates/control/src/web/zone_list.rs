@@ -78,16 +78,9 @@ struct ZonesPage<'a> {
     without_data: bool,
     count: String,
     warnings: &'a [String],
-    rows: Vec<ZoneListRow<'a>>,
+    rows: &'a [ListedZone],
     earlier: Option<String>,
     later: Option<String>,
-}
-
-struct ZoneListRow<'a> {
-    zone: &'a ListedZone,
-    /// The escaped name for links.
-    link: String,
-    class: &'static str,
 }
 
 /// Renders a page of the list.
@@ -113,19 +106,11 @@ pub fn draw(
         without_data: query.without_data,
         count: count_text(query, list),
         warnings: &list.warnings,
-        rows: list.zones.iter().map(row).collect(),
+        rows: &list.zones,
         earlier: link("before", earlier),
         later: link("after", later),
     };
     page.render()
-}
-
-fn row(zone: &ListedZone) -> ZoneListRow<'_> {
-    ZoneListRow {
-        zone,
-        link: escaped(&zone.name),
-        class: state_class(&zone.state),
-    }
 }
 
 fn count_text(query: &ZoneListQuery, list: &ZoneListPage) -> String {
