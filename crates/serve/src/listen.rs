@@ -195,11 +195,7 @@ pub fn bind_quic(
 }
 
 fn bind_quic_socket(address: SocketAddr) -> io::Result<UdpSocket> {
-    let domain = Domain::for_address(address);
-    let socket = Socket::new(domain, Type::DGRAM, Some(socket2::Protocol::UDP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
+    let socket = open_socket(address, Type::DGRAM)?;
     socket.bind(&address.into())?;
     enlarge_buffers(&socket);
     Ok(socket.into())
@@ -327,19 +323,21 @@ enum Sharing {
     Join,
 }
 
+/// Creates a socket for datagrams or streams.
+fn open_socket(address: SocketAddr, kind: Type) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), kind, None)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    Ok(socket)
+}
+
 fn bind_udp(
     address: SocketAddr,
     rules: &Arc<ListenerRules>,
     sharing: Sharing,
 ) -> io::Result<UdpListener> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::DGRAM,
-        Some(socket2::Protocol::UDP),
-    )?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
+    let socket = open_socket(address, Type::DGRAM)?;
     if sharing == Sharing::Join {
         socket.set_reuse_port(true)?;
     }
@@ -407,14 +405,7 @@ fn enlarge_buffers(socket: &Socket) {
 }
 
 fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(socket2::Protocol::TCP),
-    )?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
+    let socket = open_socket(address, Type::STREAM)?;
     // Only so that connections of an earlier run in TIME_WAIT do not prevent a restart.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
