@@ -212,17 +212,6 @@ impl Visit<'_> {
     }
 }
 
-/// The status code of a page about an error.
-fn status_of(error: &OperationError) -> u16 {
-    match error.kind {
-        ErrorKind::Forbidden => 403,
-        ErrorKind::NotFound => 404,
-        ErrorKind::Conflict => 409,
-        ErrorKind::Invalid | ErrorKind::Refused => 422,
-        ErrorKind::Backend | ErrorKind::NotRunning | ErrorKind::Internal => 500,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -151,16 +151,22 @@ impl ApiError {
     }
 }
 
+/// The status code of an operation that failed.
+pub fn status_of(kind: ErrorKind) -> u16 {
+    match kind {
+        ErrorKind::Forbidden => 403,
+        ErrorKind::NotFound => 404,
+        ErrorKind::Conflict => 409,
+        ErrorKind::Invalid | ErrorKind::Refused => 422,
+        ErrorKind::Backend | ErrorKind::NotRunning | ErrorKind::Internal => 500,
+    }
+}
+
 impl From<OperationError> for ApiError {
     fn from(error: OperationError) -> Self {
         match error.kind {
             ErrorKind::NotFound => ApiError::NotFound,
-            ErrorKind::Forbidden => ApiError::Status(403, error.message),
-            ErrorKind::Conflict => ApiError::Status(409, error.message),
-            ErrorKind::Invalid | ErrorKind::Refused => ApiError::Status(422, error.message),
-            ErrorKind::Backend | ErrorKind::NotRunning | ErrorKind::Internal => {
-                ApiError::Status(500, error.message)
-            }
+            kind => ApiError::Status(status_of(kind), error.message),
         }
     }
 }
@@ -308,11 +314,7 @@ impl serde_json::ser::Formatter for Spaced {
         writer: &mut W,
         first: bool,
     ) -> io::Result<()> {
-        if first {
-            Ok(())
-        } else {
-            writer.write_all(b", ")
-        }
+        writer.write_all(if first { b"" } else { b", " })
     }
 
     fn begin_object_key<W: ?Sized + io::Write>(
@@ -320,11 +322,7 @@ impl serde_json::ser::Formatter for Spaced {
         writer: &mut W,
         first: bool,
     ) -> io::Result<()> {
-        if first {
-            Ok(())
-        } else {
-            writer.write_all(b", ")
-        }
+        writer.write_all(if first { b"" } else { b", " })
     }
 
     fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {

@@ -8,12 +8,12 @@ use nameward_control::api_keys::{ApiKey, CONFIGURED_KEY};
 use nameward_control::operations::{OperationError, ZoneAttributes};
 use nameward_control::web::{self, ICON, STYLE};
 
+use super::Visit;
 use super::request::AdminRequest;
 use super::session::Notice;
-use super::{Visit, status_of};
 use crate::request::ApiMethod;
 use crate::resources::zone_id;
-use crate::response::{ApiResponse, ErrorForm};
+use crate::response::{ApiResponse, ErrorForm, status_of};
 
 /// The headers of every reply. The referrer policy keeps `Origin` on our own forms.
 pub const HEADERS: [(&str, &str); 7] = [
@@ -206,7 +206,7 @@ struct ProblemPage<'a> {
 
 /// The page about an operation that failed.
 pub fn failure(visit: &Visit<'_>, error: &OperationError) -> ApiResponse {
-    let status = status_of(error);
+    let status = status_of(error.kind);
     if status >= 500 {
         tracing::error!("web administration: {error}");
     }
