@@ -366,8 +366,7 @@ fn finish_with(
         pieces if pieces.is_empty() => ReplyBody::Whole(HeldBody::new(response.body, held)),
         pieces => ReplyBody::Pieces(PiecedBody::new(response.body, pieces, held)),
     };
-    let empty = || ReplyBody::Whole(HeldBody::new(Vec::new(), None));
     builder
         .body(body)
-        .unwrap_or_else(|_| Response::new(empty()))
+        .unwrap_or_else(|_| Response::new(ReplyBody::empty()))
 }

@@ -1,7 +1,6 @@
 //! The bodies of replies: complete, produced while the client reads, or events as they happen.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -17,16 +16,9 @@ use crate::request::ApiRequest;
 use crate::response::{ApiResponse, ReplyRest};
 
 /// A reply that breaks off: the connection is closed, so that the client does not take it for complete.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the rest of the reply is not available")]
 pub struct BrokenReply;
-
-impl fmt::Display for BrokenReply {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the rest of the reply is not available")
-    }
-}
-
-impl std::error::Error for BrokenReply {}
 
 /// A long reply, made part by part as the client reads. One part is in memory, and neither a thread nor a database connection waits
 /// for the client.
@@ -150,7 +142,7 @@ pub enum ReplyBody {
 }
 
 impl ReplyBody {
-    fn empty() -> Self {
+    pub fn empty() -> Self {
         ReplyBody::Whole(HeldBody::new(Vec::new(), None))
     }
 }
