@@ -129,6 +129,23 @@ impl ApiRequest {
         found.map(|(_, value)| value.as_str())
     }
 
+    /// The value of a query parameter; none if it is empty.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.parameter(name).filter(|text| !text.is_empty())
+    }
+
+    /// The value of a query parameter that is `what`: a number.
+    pub fn number(&self, name: &str, what: &str) -> ApiResult<Option<u32>> {
+        let number = self.text(name).map(|text| {
+            text.parse().map_err(|_| {
+                ApiError::invalid(format!(
+                    "'{name}' query parameter is not a {what}: '{text}'"
+                ))
+            })
+        });
+        number.transpose()
+    }
+
     /// A query parameter that is `true` or `false`.
     pub fn flag(&self, name: &str, default: bool) -> ApiResult<bool> {
         match self.parameter(name).map(str::to_ascii_lowercase).as_deref() {

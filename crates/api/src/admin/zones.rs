@@ -11,6 +11,7 @@ use nameward_zone::PageStart;
 
 use super::page::{AdminFrame, AdminView, escaped, page, redirect, zone_path};
 use super::{PageResult, Visit};
+use crate::resources::search::pattern_of;
 use crate::resources::zones::{add_default_catalog, default_metadata};
 use crate::response::ApiResponse;
 
@@ -359,11 +360,7 @@ pub fn search(visit: &Visit<'_>, _: &[&str]) -> PageResult {
     let mut problem = None;
     if !pattern.is_empty() {
         let request = OperationRequest::RecordSearch {
-            pattern: if pattern.contains(['*', '?']) {
-                pattern.to_owned()
-            } else {
-                format!("*{pattern}*")
-            },
+            pattern: pattern_of(pattern),
             limit: FOUND_MAX,
         };
         let found = visit.list(&request, &mut |item| {

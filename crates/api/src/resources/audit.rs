@@ -14,18 +14,7 @@ const LIMIT_MAX: u64 = 10_000;
 
 /// Lists entries, filtered by `zone`, `key` and `since`. `before` is the number of the last entry of the previous page.
 pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
-    let text = |name: &str| {
-        let value = call.request.parameter(name);
-        value.filter(|value| !value.is_empty())
-    };
-    let number = |name: &str, text: &str| {
-        let number = text.parse::<u32>().ok();
-        number.ok_or_else(|| {
-            ApiError::invalid(format!(
-                "'{name}' query parameter is not a number: '{text}'"
-            ))
-        })
-    };
+    let text = |name: &str| call.request.text(name);
     let since = text("since").map(|text| {
         let time = text.parse().ok().or_else(|| UtcTime::from_rfc3339(text)?.to_unix());
         time.ok_or_else(|| {
@@ -34,12 +23,8 @@ pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
             ))
         })
     });
-    let limit = text("limit")
-        .map(|text| number("limit", text))
-        .transpose()?;
-    let before = text("before")
-        .map(|text| number("before", text))
-        .transpose()?;
+    let limit = call.request.number("limit", "number")?;
+    let before = call.request.number("before", "number")?;
     let request = AuditRequest {
         zone: text("zone")
             .map(|zone| check_canonical(zone).map(str::to_owned))

@@ -79,15 +79,16 @@ fn run(call: &Call<'_>, request: &OperationRequest) -> ApiResult<Vec<ZoneOutcome
     Ok(outcomes)
 }
 
+/// A removed or added record.
+pub fn record_view(record: &ListedDifference) -> Value {
+    json!({ "name": record.name, "type": record.rtype, "ttl": record.ttl, "content": record.content })
+}
+
 fn view(outcome: &ZoneOutcome) -> Value {
     let records = |fate: RecordChange| -> Vec<Value> {
         let records = outcome.difference.iter();
         let records = records.filter(|record| record.change == fate);
-        records
-            .map(|record| {
-                json!({ "name": record.name, "type": record.rtype, "ttl": record.ttl, "content": record.content })
-            })
-            .collect()
+        records.map(record_view).collect()
     };
     let ListedChange {
         is_changed,

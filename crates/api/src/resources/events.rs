@@ -22,8 +22,7 @@ const UNKNOWN_CHANGE: &str = "any zone of a database may have changed";
 
 /// Opens a stream of events: from now on, or after the event that `Last-Event-ID` names.
 pub fn open(call: &Call<'_>, _: &[&str]) -> ApiResult {
-    let zone = call.request.parameter("zone");
-    let zone = zone.filter(|zone| !zone.is_empty()).map(check_canonical);
+    let zone = call.request.text("zone").map(check_canonical);
     let zone = zone.transpose()?.map(zone_name).transpose()?;
     let scope = call.scope();
     if let Some(zone) = &zone

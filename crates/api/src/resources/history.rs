@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::operator::Call;
 use crate::response::{ApiError, ApiResponse, ApiResult};
 
+use super::changes::{record_view, show_one};
 use super::zone_name;
 
 /// The versions of a zone, oldest first.
@@ -33,10 +34,10 @@ pub fn list(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
 /// The records that differ between the serials `from` and `to`; `to` is the newest by default.
 pub fn difference(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let zone = call.zone(&zone_name(arguments[0])?)?.name;
-    let from = serial(call, "from")?;
+    let from = call.request.number("from", "serial")?;
     let from =
         from.ok_or_else(|| ApiError::invalid("'from' query parameter is missing: a serial"))?;
-    let to = serial(call, "to")?;
+    let to = call.request.number("to", "serial")?;
     let (mut removed, mut added) = (Vec::new(), Vec::new());
     let request = OperationRequest::ZoneDifference { zone, from, to };
     let result = call.list(&request, &mut |item| {
@@ -45,12 +46,7 @@ pub fn difference(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
                 RecordChange::Removed => &mut removed,
                 RecordChange::Added => &mut added,
             };
-            list.push(json!({
-                "content": record.content,
-                "name": record.name,
-                "ttl": record.ttl,
-                "type": record.rtype,
-            }));
+            list.push(record_view(&record));
         }
         true
     })?;
@@ -67,24 +63,12 @@ pub fn difference(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
 /// Restores the records of the version with the serial `serial`, under a new serial. `check=true` shows the difference only.
 pub fn rollback(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let zone = call.zone(&zone_name(arguments[0])?)?.name;
-    let serial = serial(call, "serial")?;
+    let serial = call.request.number("serial", "serial")?;
     let serial = serial.ok_or_else(|| ApiError::invalid("'serial' query parameter is missing"))?;
     let request = OperationRequest::ZoneRollback {
         zone,
         serial,
         dry_run: call.request.flag("check", false)?,
     };
-    super::changes::show_one(call, &request)
-}
-
-fn serial(call: &Call<'_>, name: &str) -> ApiResult<Option<u32>> {
-    let text = call.request.parameter(name).filter(|text| !text.is_empty());
-    let number = text.map(|text| {
-        text.parse().map_err(|_| {
-            ApiError::invalid(format!(
-                "'{name}' query parameter is not a serial: '{text}'"
-            ))
-        })
-    });
-    number.transpose()
+    show_one(call, &request)
 }

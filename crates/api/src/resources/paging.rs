@@ -23,34 +23,19 @@ pub type SortField<T> = (&'static str, fn(&T, &T) -> Ordering);
 impl<'r> ListPage<'r> {
     /// Reads the parameters of a request.
     pub fn read(request: &'r ApiRequest) -> ApiResult<Self> {
-        let text = |name: &str| request.parameter(name).filter(|text| !text.is_empty());
-        let number = |name: &str| {
-            let value = text(name).map(|text| {
-                text.parse::<u32>().map_err(|_| {
-                    ApiError::invalid(format!(
-                        "'{name}' query parameter is not a number: '{text}'"
-                    ))
-                })
+        let number = |name: &str| request.number(name, "number");
+        let sort = request
+            .text("sort")
+            .map(|field| match field.strip_prefix('-') {
+                Some(field) => (field, true),
+                None => (field, false),
             });
-            value.transpose()
-        };
-        let sort = text("sort").map(|field| match field.strip_prefix('-') {
-            Some(field) => (field, true),
-            None => (field, false),
-        });
         Ok(ListPage {
             limit: number("limit")?.map(|limit| limit as usize),
             offset: number("offset")?.unwrap_or(0) as usize,
-            after: text("after"),
+            after: request.text("after"),
             sort,
-            // Without a wildcard it is found anywhere in a name.
-            pattern: text("q").map(|q| {
-                if q.contains(['*', '?']) {
-                    q.to_owned()
-                } else {
-                    format!("*{q}*")
-                }
-            }),
+            pattern: request.text("q").map(search::pattern_of),
         })
     }
 

@@ -117,6 +117,15 @@ fn find_comments(call: &Call<'_>, pattern: &str, max: usize) -> ApiResult<Vec<Va
     Ok(found.collect())
 }
 
+/// Returns the pattern for a search: a text without a wildcard is found anywhere in a name.
+pub fn pattern_of(text: &str) -> String {
+    if text.contains(['*', '?']) {
+        text.to_owned()
+    } else {
+        format!("*{text}*")
+    }
+}
+
 /// Whether a text matches a pattern, in any letter case and with or without a final dot.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let pattern = pattern.trim_end_matches('.').to_ascii_lowercase();

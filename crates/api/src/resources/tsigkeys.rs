@@ -18,12 +18,6 @@ pub fn create(call: &Call<'_>, _: &[&str]) -> ApiResult {
     let body = call.request.json()?;
     let (name, algorithm) = (string(&body, "name")?, string(&body, "algorithm")?);
     let secret = optional_string(&body, "key")?.filter(|secret| !secret.is_empty());
-    if find(call, name).is_ok() {
-        return Err(ApiError::Status(
-            409,
-            format!("A TSIG key with the name '{name}' already exists"),
-        ));
-    }
     let key = store(call, (name, algorithm), secret, false)?;
     Ok(ApiResponse::json(201, &view(&key, secret_of(&key))))
 }
@@ -42,12 +36,6 @@ pub fn change(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
     let algorithm = optional_string(&body, "algorithm")?.unwrap_or(&old.algorithm);
     let secret = optional_string(&body, "key")?.unwrap_or(secret_of(&old));
     let is_renamed = plain(name) != plain(&old.name);
-    if is_renamed && find(call, name).is_ok() {
-        return Err(ApiError::Status(
-            409,
-            format!("A TSIG key with the name '{name}' already exists"),
-        ));
-    }
     let key = store(call, (name, algorithm), Some(secret), !is_renamed)?;
     if is_renamed {
         let name = old.name.clone();
@@ -69,6 +57,12 @@ fn store(
     secret: Option<&str>,
     replace: bool,
 ) -> ApiResult<ListedTsigKey> {
+    if !replace && find(call, name).is_ok() {
+        return Err(ApiError::Status(
+            409,
+            format!("A TSIG key with the name '{name}' already exists"),
+        ));
+    }
     let (name, algorithm) = (name.to_owned(), Some(algorithm.to_owned()));
     let request = match secret {
         Some(secret) => OperationRequest::TsigImport {

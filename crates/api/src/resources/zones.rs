@@ -26,10 +26,8 @@ const PART_MIN: usize = 256 << 10;
 pub fn list(call: &Call<'_>, _: &[&str]) -> ApiResult {
     let with_dnssec = call.request.flag("dnssec", true)?;
     let mut zones = Vec::new();
-    let zone = match call.request.parameter("zone") {
-        None | Some("") => None,
-        Some(name) => Some(check_canonical(name)?.to_owned()),
-    };
+    let zone = call.request.text("zone").map(check_canonical).transpose()?;
+    let zone = zone.map(str::to_owned);
     let page = ListPage::read(call.request)?;
     if zone.is_none() && page.is_whole() {
         let start = ReplyRest {
@@ -182,15 +180,13 @@ pub fn show(call: &Call<'_>, arguments: &[&str]) -> ApiResult {
 fn show_zone(call: &Call<'_>, name: &str, with_rrsets: bool, status: u16) -> ApiResult {
     let zone = call.zone(name)?;
     let metadata = metadata::stored(call, &zone, None)?;
-    let name = match call.request.parameter("rrset_name") {
-        None | Some("") => None,
-        Some(name) => Some(format!("{}.", name.trim_end_matches('.'))),
-    };
+    let name = call.request.text("rrset_name");
+    let name = name.map(|name| format!("{}.", name.trim_end_matches('.')));
     // As in PowerDNS, a type selects RRsets of a name only.
-    let rtype = call.request.parameter("rrset_type");
+    let rtype = call.request.text("rrset_type");
     let filter = ShownRrsets {
         name: name.as_deref(),
-        rtype: rtype.filter(|rtype| !rtype.is_empty() && name.is_some()),
+        rtype: rtype.filter(|_| name.is_some()),
         served_only: !call.request.flag("include_disabled", true)?,
     };
     let has_rrsets = zone.serial > 0 || !zone.is_transferred();
