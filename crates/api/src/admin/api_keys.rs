@@ -2,25 +2,19 @@
 
 use askama::Template;
 use nameward_base::calendar::UtcTime;
+use nameward_base::text::utc_text;
 use nameward_control::operations::{
     ApiKeyTemplate, ListedApiKey, OperationError, OperationRequest, OperationResult,
 };
 
-use super::page::{AdminFrame, AdminView, page, redirect, time};
+use super::page::{AdminFrame, AdminView, page, redirect};
 use super::{PageResult, Visit};
-
-struct KeyRow {
-    key: ListedApiKey,
-    zones: String,
-    created: String,
-    expires: String,
-}
 
 #[derive(Template)]
 #[template(path = "api_keys.html")]
 struct ApiKeysPage<'a> {
     frame: AdminFrame<'a>,
-    rows: Vec<KeyRow>,
+    rows: Vec<ListedApiKey>,
     /// The text of a key that was just created.
     secret: Option<String>,
     description: &'a str,
@@ -78,17 +72,6 @@ fn read_action(visit: &Visit<'_>) -> PageResult<OperationRequest> {
 }
 
 fn draw(visit: &Visit<'_>, secret: Option<String>, problem: Option<String>) -> PageResult {
-    let keys = visit.listed(&OperationRequest::ApiKeyList)?.into_iter();
-    let rows = keys.map(|key: ListedApiKey| KeyRow {
-        zones: if key.zones.is_empty() {
-            "all".to_owned()
-        } else {
-            key.zones.join(", ")
-        },
-        created: time(key.created),
-        expires: key.expires.map_or_else(|| "never".to_owned(), time),
-        key,
-    });
     // A form that was successful is empty again.
     let kept = |name| match problem {
         Some(_) => visit.field(name),
@@ -97,7 +80,7 @@ fn draw(visit: &Visit<'_>, secret: Option<String>, problem: Option<String>) -> P
     let status = if problem.is_some() { 422 } else { 200 };
     let page_of = ApiKeysPage {
         frame: AdminFrame::new(visit, AdminView::ApiKeys),
-        rows: rows.collect(),
+        rows: visit.listed(&OperationRequest::ApiKeyList)?,
         secret,
         description: kept("description"),
         zones: kept("zones"),

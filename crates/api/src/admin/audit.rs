@@ -1,18 +1,14 @@
 //! Owns the page of the audit log: requested changes, the newest first.
 
 use askama::Template;
+use nameward_base::text::utc_text;
 use nameward_control::operations::{AuditRequest, ErrorKind, ListedAudit, OperationRequest};
 
-use super::page::{AdminFrame, AdminView, escaped, page, time};
+use super::page::{AdminFrame, AdminView, escaped, page};
 use super::{PageResult, Visit};
 
 /// Entries per page.
 const ROWS: u64 = 100;
-
-struct AuditRow {
-    entry: ListedAudit,
-    time: String,
-}
 
 #[derive(Template)]
 #[template(path = "audit.html")]
@@ -20,7 +16,7 @@ struct AuditPage<'a> {
     frame: AdminFrame<'a>,
     zone: &'a str,
     key: &'a str,
-    rows: Vec<AuditRow>,
+    rows: Vec<ListedAudit>,
     next: Option<String>,
     problem: Option<String>,
 }
@@ -36,22 +32,15 @@ pub fn list(visit: &Visit<'_>, _: &[&str]) -> PageResult {
         before: visit.parameter("before").parse().ok(),
         limit: ROWS,
     };
-    let (entries, problem) = visit
-        .listed_or_problem(&OperationRequest::AuditList(request), |kind| {
-            kind != ErrorKind::Backend
-        })?;
-    let rows = entries.into_iter().map(|entry: Box<ListedAudit>| AuditRow {
-        time: time(entry.time),
-        entry: *entry,
-    });
-    let rows: Vec<AuditRow> = rows.collect();
+    let request = OperationRequest::AuditList(request);
+    let (entries, problem) =
+        visit.listed_or_problem(&request, |kind| kind != ErrorKind::Backend)?;
+    let rows = entries.into_iter().map(|entry: Box<ListedAudit>| *entry);
+    let rows: Vec<_> = rows.collect();
     let last = rows.last().filter(|_| rows.len() as u64 >= ROWS);
     let next = last.map(|last| {
         let (zone, key) = (escaped(zone), escaped(key));
-        format!(
-            "/admin/audit?zone={zone}&key={key}&before={}",
-            last.entry.number
-        )
+        format!("/admin/audit?zone={zone}&key={key}&before={}", last.number)
     });
     let page_of = AuditPage {
         frame: AdminFrame::new(visit, AdminView::Audit),

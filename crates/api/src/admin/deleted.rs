@@ -1,41 +1,31 @@
 //! Owns the list of deleted zones and their restoration.
 
 use askama::Template;
+use nameward_base::text::utc_text;
 use nameward_control::operations::{
     ErrorKind, ListedDeletedZone, OperationRequest, OperationResult,
 };
 
-use super::page::{AdminFrame, AdminView, page, redirect, time, zone_path};
+use super::page::{AdminFrame, AdminView, page, redirect, zone_path};
 use super::{PageResult, Visit};
-
-struct DeletedRow {
-    zone: ListedDeletedZone,
-    deleted: String,
-    kept_until: String,
-}
 
 #[derive(Template)]
 #[template(path = "deleted.html")]
 struct DeletedPage<'a> {
     frame: AdminFrame<'a>,
-    rows: Vec<DeletedRow>,
+    rows: Vec<ListedDeletedZone>,
     problem: Option<String>,
 }
 
 /// The deleted zones that can be restored.
 pub fn list(visit: &Visit<'_>, _: &[&str]) -> PageResult {
     // Without a state directory no copies are stored, which the page explains.
-    let (zones, problem) = visit.listed_or_problem(&OperationRequest::DeletedZoneList, |kind| {
+    let (rows, problem) = visit.listed_or_problem(&OperationRequest::DeletedZoneList, |kind| {
         kind == ErrorKind::Refused
     })?;
-    let rows = zones.into_iter().map(|zone: ListedDeletedZone| DeletedRow {
-        deleted: time(zone.deleted),
-        kept_until: time(zone.kept_until),
-        zone,
-    });
     let page_of = DeletedPage {
         frame: AdminFrame::new(visit, AdminView::Deleted),
-        rows: rows.collect(),
+        rows,
         problem,
     };
     Ok(page(200, &page_of))

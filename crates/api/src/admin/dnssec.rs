@@ -1,12 +1,13 @@
 //! Owns the DNSSEC page of a zone: how it is signed, its keys, the DS for the parent, the next step; and their changes.
 
 use askama::Template;
+use nameward_base::text::utc_text;
 use nameward_control::operations::{
     DsAdvice, DsReport, DsTime, KeyChange, KeySteps, ListedSigning, ListedZoneKey, OperationError,
     OperationRequest, OperationResult,
 };
 
-use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, page, time, zone_path};
+use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, page, zone_path};
 use super::{PageResult, Visit};
 
 #[derive(Template)]
@@ -16,20 +17,13 @@ struct DnssecPage<'a> {
     zone: ZoneHead,
     target: String,
     signing: ListedSigning,
-    signed: String,
     next: Option<String>,
     expires: Option<String>,
-    keys: Vec<ShownKey>,
+    keys: Vec<ListedZoneKey>,
     /// Keys are managed by a policy.
     is_managed: bool,
     advice: Option<ShownAdvice>,
     problem: Option<String>,
-}
-
-struct ShownKey {
-    key: ListedZoneKey,
-    created: String,
-    state: String,
 }
 
 /// Whether the parent may publish the DS.
@@ -71,14 +65,13 @@ fn draw(visit: &Visit<'_>, zone: &str, problem: Option<String>) -> PageResult {
         target: format!("{}/dnssec", zone.path),
         zone,
         next: signing.next.as_ref().map(|next| match next.at {
-            Some(at) => format!("{}, {}", next.step, time(at)),
+            Some(at) => format!("{}, {}", next.step, utc_text(at)),
             None => next.step.clone(),
         }),
-        expires: signing.signature_expires.map(time),
+        expires: signing.signature_expires.map(utc_text),
         is_managed: signing.policy.is_some(),
-        signed: signed_text(&signing.signed),
         signing,
-        keys: keys.into_iter().map(shown_key).collect(),
+        keys,
         advice,
         problem,
     };
@@ -86,21 +79,13 @@ fn draw(visit: &Visit<'_>, zone: &str, problem: Option<String>) -> PageResult {
 }
 
 /// Describes how a zone is signed.
-fn signed_text(word: &str) -> String {
+fn signed_text(word: &str) -> &str {
     match word {
-        "database" => "yes, with the keys in its database".into(),
-        "by hand" => "yes, with keys that are managed by hand".into(),
-        "policy" => "yes, by its policy".into(),
-        "stored" => "yes, its signatures are stored with it".into(),
-        other => other.to_owned(),
-    }
-}
-
-fn shown_key(key: ListedZoneKey) -> ShownKey {
-    ShownKey {
-        created: key.created.map_or_else(String::new, time),
-        state: key.state.clone().unwrap_or_else(|| key.usage().to_owned()),
-        key,
+        "database" => "yes, with the keys in its database",
+        "by hand" => "yes, with keys that are managed by hand",
+        "policy" => "yes, by its policy",
+        "stored" => "yes, its signatures are stored with it",
+        other => other,
     }
 }
 
@@ -110,7 +95,7 @@ fn shown_advice(advice: &DsAdvice) -> ShownAdvice {
         Some(DsTime::Now) => {}
         Some(DsTime::At(at)) => reasons.push(format!(
             "Caches may have unsigned answers until {}.",
-            time(at)
+            utc_text(at)
         )),
         Some(DsTime::AfterSigning(seconds)) => reasons.push(format!(
             "Caches may have unsigned answers for {seconds} seconds after the zone was signed."

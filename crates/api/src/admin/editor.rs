@@ -45,19 +45,14 @@ const TYPES: [(&str, &str); 17] = [
     ("TXT", "\"v=spf1 mx -all\""),
 ];
 
+#[derive(Default)]
 struct EditedRrset {
     name: String,
     rtype: String,
     ttl: String,
-    rows: Vec<EditedRow>,
+    rows: Vec<ShownRecord>,
     comments: Vec<String>,
     reason: String,
-}
-
-struct EditedRow {
-    content: String,
-    disabled: bool,
-    problem: Option<String>,
 }
 
 #[derive(Template)]
@@ -83,9 +78,7 @@ pub fn form(visit: &Visit<'_>, arguments: &[&str]) -> PageResult {
             name: name.to_owned(),
             rtype: rtype.to_owned(),
             ttl: NEW_TTL.to_owned(),
-            rows: Vec::new(),
-            comments: Vec::new(),
-            reason: String::new(),
+            ..EditedRrset::default()
         };
         return Ok(draw(visit, &zone, edited, true, None));
     }
@@ -98,7 +91,7 @@ pub fn form(visit: &Visit<'_>, arguments: &[&str]) -> PageResult {
         name: rrset.relative,
         rtype: rrset.rtype,
         ttl: rrset.ttl.to_string(),
-        rows: rrset.records.into_iter().map(edited_row).collect(),
+        rows: rrset.records,
         comments: rrset.comments.into_iter().map(|it| it.comment).collect(),
         reason: String::new(),
     };
@@ -287,14 +280,6 @@ fn notes(before: &ShownRrset, step: &RrsetStep) -> Vec<String> {
     notes
 }
 
-fn edited_row(record: ShownRecord) -> EditedRow {
-    EditedRow {
-        content: record.content,
-        disabled: record.disabled,
-        problem: record.problem,
-    }
-}
-
 fn read_form(visit: &Visit<'_>) -> EditedRrset {
     let form = &visit.request.form;
     let disabled: Vec<usize> = form
@@ -302,7 +287,7 @@ fn read_form(visit: &Visit<'_>) -> EditedRrset {
         .filter_map(|text| text.parse().ok())
         .collect();
     let contents = form.fields("content").take(ROWS_MAX).enumerate();
-    let rows = contents.map(|(at, content)| EditedRow {
+    let rows = contents.map(|(at, content)| ShownRecord {
         content: content.trim().to_owned(),
         disabled: disabled.contains(&at),
         problem: None,
@@ -332,13 +317,8 @@ fn draw(
     } else {
         SPARE_ROWS
     };
-    for _ in 0..spare {
-        edited.rows.push(EditedRow {
-            content: String::new(),
-            disabled: false,
-            problem: None,
-        });
-    }
+    let rows = edited.rows.len() + spare;
+    edited.rows.resize_with(rows, ShownRecord::default);
     let hint = TYPES.iter().find(|(rtype, _)| *rtype == edited.rtype);
     let status = if problem.is_some() { 422 } else { 200 };
     let page_of = RrsetPage {

@@ -1,30 +1,26 @@
 //! The history of a zone: its versions, the difference between two, and the rollback to an older one.
 
 use askama::Template;
+use nameward_base::text::utc_text;
 use nameward_control::operations::{
     ErrorKind, ListedDifference, ListedVersion, OperationError, OperationRequest, RrsetsRequest,
     ZoneAttributes,
 };
 
-use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, page, time};
+use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, page};
 use super::proposal::{Differences, Proposal, check_editable, propose};
 use super::{PageResult, Visit};
 
 /// Versions that a page lists, the newest first.
 const VERSIONS_MAX: usize = 500;
 
-struct VersionRow {
-    version: ListedVersion,
-    time: String,
-    is_newest: bool,
-}
-
 #[derive(Template)]
 #[template(path = "history.html")]
 struct HistoryPage<'a> {
     frame: AdminFrame<'a>,
     zone: ZoneHead,
-    rows: Vec<VersionRow>,
+    /// The newest first.
+    rows: Vec<ListedVersion>,
     hidden: usize,
     problem: Option<String>,
 }
@@ -62,12 +58,7 @@ pub fn list(visit: &Visit<'_>, arguments: &[&str]) -> PageResult {
     let (versions, problem) =
         visit.listed_or_problem(&request, |kind| kind == ErrorKind::Refused)?;
     let hidden = versions.len().saturating_sub(VERSIONS_MAX);
-    let rows = versions.into_iter().rev().take(VERSIONS_MAX).enumerate();
-    let rows = rows.map(|(at, version): (_, ListedVersion)| VersionRow {
-        time: time(version.time),
-        version,
-        is_newest: at == 0,
-    });
+    let rows = versions.into_iter().rev().take(VERSIONS_MAX);
     let page_of = HistoryPage {
         frame: AdminFrame::new(visit, AdminView::Zones),
         zone: ZoneHead::new(visit, &zone, ZoneTab::History),

@@ -3,7 +3,6 @@
 use std::sync::LazyLock;
 
 use askama::Template;
-use nameward_base::calendar::UtcTime;
 use nameward_control::api_keys::{ApiKey, CONFIGURED_KEY};
 use nameward_control::operations::{OperationError, ZoneAttributes};
 use nameward_control::web::{self, ICON, STYLE};
@@ -248,11 +247,6 @@ pub fn asset(request: &AdminRequest) -> Option<ApiResponse> {
         return None;
     }
     Some(ApiResponse::text(200, media, body).with("cache-control", "max-age=300"))
-}
-
-/// Shows a time in seconds since 1970.
-pub fn time(seconds: u64) -> String {
-    UtcTime::from_unix(seconds).to_string()
 }
 
 /// Escapes a text for a path segment or the value of a parameter (RFC 3986 section 2). The id of the API also works in paths.

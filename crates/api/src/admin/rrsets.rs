@@ -25,7 +25,7 @@ pub struct ShownRrset {
 }
 
 /// A record.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShownRecord {
     pub content: String,
     /// It is stored and not served.

@@ -1,12 +1,13 @@
 //! Owns the page about transfers of a zone: its primaries, its secondaries and their serials; NOTIFY and refresh by hand.
 
 use askama::Template;
+use nameward_base::text::utc_text;
 use nameward_control::operations::{
     ErrorKind, ListedSecondary, ListedZoneStatus, OperationError, OperationRequest,
 };
 use nameward_control::web::state_class;
 
-use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, page, time, zone_path};
+use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, page, zone_path};
 use super::{PageResult, Visit};
 
 #[derive(Template)]
@@ -52,10 +53,10 @@ fn facts(status: &ListedZoneStatus) -> Vec<(&'static str, String, &'static str)>
     add("Serial", status.serial.map(number));
     add("Primary", status.primary.clone());
     add("Serial at primary", status.serial_at_primary.map(number));
-    add("Last check", status.last_check.map(time));
-    add("Last confirmed", status.last_refresh.map(time));
-    add("Next check", status.next_check.map(time));
-    add("Expires", status.expires.map(time));
+    add("Last check", status.last_check.map(utc_text));
+    add("Last confirmed", status.last_refresh.map(utc_text));
+    add("Next check", status.next_check.map(utc_text));
+    add("Expires", status.expires.map(utc_text));
     let failures = Some(status.failures).filter(|count| *count > 0);
     add("Failed checks", failures.map(|count| count.to_string()));
     add("Last error", status.last_error.clone());

@@ -1,13 +1,13 @@
 //! Owns the page of a zone: its state and its records; and its deletion.
 
 use askama::Template;
-use nameward_base::text::counted;
+use nameward_base::text::{counted, utc_text};
 use nameward_control::operations::{
     OperationError, OperationRequest, OperationResult, ZoneDetails,
 };
 use nameward_control::web::state_class;
 
-use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, escaped, page, redirect, time};
+use super::page::{AdminFrame, AdminView, ZoneHead, ZoneTab, escaped, page, redirect};
 use super::rrsets::{self, RrsetFilter, ShownRrset};
 use super::{PageResult, Visit};
 use crate::response::ApiResponse;
@@ -136,7 +136,7 @@ fn facts(zone: &ZoneDetails) -> Vec<(&'static str, String, &'static str)> {
     let signing = zone.signing.as_ref();
     add("Signing", signing.map(|signing| signing.signed.clone()));
     let expires = signing.and_then(|signing| signing.signature_expires);
-    add("Signatures expire", expires.map(time));
+    add("Signatures expire", expires.map(utc_text));
     facts
 }
 
@@ -169,7 +169,7 @@ pub fn delete(visit: &Visit<'_>, arguments: &[&str]) -> PageResult {
     match visit.run(&request) {
         Ok(OperationResult::ZoneDeleted { kept_until, .. }) => {
             let kept = match kept_until {
-                Some(until) => format!(" It can be restored until {}.", time(until)),
+                Some(until) => format!(" It can be restored until {}.", utc_text(until)),
                 None => " No copy is kept.".to_owned(),
             };
             let text = format!("Zone {} was deleted.{kept}", zone.name);

@@ -52,12 +52,6 @@ struct ZoneQuery<'q> {
     page: usize,
 }
 
-struct AdminZoneRow {
-    zone: ListedZone,
-    path: String,
-    class: &'static str,
-}
-
 struct Column {
     title: &'static str,
     link: String,
@@ -73,7 +67,7 @@ struct AdminZonesPage<'a> {
     count: String,
     warnings: Vec<String>,
     columns: Vec<Column>,
-    rows: Vec<AdminZoneRow>,
+    rows: Vec<ListedZone>,
     previous: Option<String>,
     next: Option<String>,
     position: String,
@@ -109,7 +103,6 @@ pub fn list(visit: &Visit<'_>, _: &[&str]) -> PageResult {
     let pages = matching.div_ceil(ROWS).max(1);
     let number = query.page.min(pages);
     let rows = zones.into_iter().skip((number - 1) * ROWS).take(ROWS);
-    let rows = rows.map(AdminZoneRow::from);
     let is_filtered = matching != total;
     let page_of = AdminZonesPage {
         frame: AdminFrame::new(visit, AdminView::Zones),
@@ -128,16 +121,6 @@ pub fn list(visit: &Visit<'_>, _: &[&str]) -> PageResult {
         query: &query,
     };
     Ok(page(200, &page_of))
-}
-
-impl From<ListedZone> for AdminZoneRow {
-    fn from(zone: ListedZone) -> Self {
-        AdminZoneRow {
-            path: zone_path(&zone.name),
-            class: state_class(&zone.state),
-            zone,
-        }
-    }
 }
 
 /// Draws a page of zones in the order of their names.
@@ -166,7 +149,7 @@ fn draw_plain(visit: &Visit<'_>, query: &ZoneQuery<'_>, page_of: ZoneListPage) -
         position: format!("{first} to {last}"),
         warnings: page_of.warnings,
         columns: COLUMNS.iter().map(|column| query.column(column)).collect(),
-        rows: page_of.zones.into_iter().map(AdminZoneRow::from).collect(),
+        rows: page_of.zones,
         query,
     };
     page(200, &drawn)
