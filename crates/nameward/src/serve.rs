@@ -52,7 +52,7 @@ pub use preconditions::failures;
 use tokio::runtime::{Builder, Runtime};
 
 use self::core::{RUNTIME_THREADS, ServerCore};
-use crate::{config::Overrides, signals, start_error::StartError};
+use crate::{config::Overrides, huge_pages, signals, start_error::StartError};
 use prepared::Prepared;
 use running::{RunningServer, Signals};
 
@@ -73,6 +73,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
         let (core, reads) = ServerCore::build(&prepared, outgoing_runtime.handle().clone())?;
         store = core.maintain.store().cloned();
         let _watch = watch_signatures(&core.shared, &core.notes.signatures)?;
+        huge_pages::start()?;
         let mut server = RunningServer::start(core, reads, prepared, signals)?;
         let ended = server.watch().await;
         server.end().await;

@@ -41,7 +41,7 @@ use super::{
 };
 use crate::{
     config::{Config, settings},
-    example, huge_pages, notify, policies,
+    example, notify, policies,
     policies::UnknownKey,
     start_error::StartError,
     state,
@@ -134,7 +134,6 @@ impl RunningServer {
 
         let (recursion, pollers) = Recursion::start(&config, &core.shared, &core.addresses)?;
         start_zone_workers(&core, &config)?;
-        huge_pages::start()?;
         let (updates, update_requests) = updates::start(&core)?;
         let mut first_reads = reads.zone_lists;
         let secondaries = start_secondaries(&core, &config.server, &mut first_reads)?;
