@@ -138,7 +138,7 @@ fn view(event: &FeedEvent, changed: &FeedZoneChange) -> Value {
         ChangeKind::Deleted => "deleted",
     };
     let origin = changed.origin.map(|origin| match origin {
-        JournalOrigin::Storage => "home",
+        JournalOrigin::Storage => "storage",
         JournalOrigin::Change => "change",
         JournalOrigin::Transfer => "transfer",
     });

@@ -217,7 +217,7 @@ fn zone_files_and_updates_are_events() {
     server.write_zone("b.test", &ZONE.replace("admin 1", "admin 2"));
     let edited = events.expect("changed", "b.test.");
     assert_eq!(edited.data["serial"], json!(2));
-    assert_eq!(edited.data["origin"], json!("home"));
+    assert_eq!(edited.data["origin"], json!("storage"));
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_live_database_zone_has_one_event_for_each_change() {
     }
     // The notice of the creation may arrive when the zone is known already; those of the changes are not reported again.
     let all = changes.len();
-    changes.retain(|event| event.data["origin"] != json!("home"));
+    changes.retain(|event| event.data["origin"] != json!("storage"));
     assert!(all - changes.len() <= 1, "{changes:?}");
     let serials: Vec<_> = changes
         .iter()

@@ -24,7 +24,7 @@ pub struct ListedVersion {
     pub before: u32,
     /// When it was created, in seconds since 1970.
     pub time: u64,
-    /// Its origin: `home` (its file or database was changed), `change` (DNS UPDATE or a command) or `transfer`.
+    /// Its origin: `storage` (its file or database was changed), `change` (DNS UPDATE or a command) or `transfer`.
     pub origin: String,
     /// Number of removed records, besides the SOA.
     pub removed: u64,
@@ -56,9 +56,9 @@ impl Operations {
         let (name, versions) = self.versions_of(zone)?;
         let rank = (self.rank_of)(name.as_name());
         let is_stored = rank.is_some_and(|rank| self.is_database(rank));
-        let home = if is_stored { "database" } else { "file" };
+        let storage = if is_stored { "database" } else { "file" };
         let listed = versions.into_iter().map(|(entry, author)| {
-            let by_itself = (entry.origin == JournalOrigin::Storage).then(|| home.to_owned());
+            let by_itself = (entry.origin == JournalOrigin::Storage).then(|| storage.to_owned());
             let who = author.as_ref().map(|author| author.who.to_string());
             let message = author.and_then(|author| author.message.as_deref().map(str::to_owned));
             ListedVersion {
@@ -176,7 +176,7 @@ impl Operations {
 
 fn origin_keyword(origin: JournalOrigin) -> &'static str {
     match origin {
-        JournalOrigin::Storage => "home",
+        JournalOrigin::Storage => "storage",
         JournalOrigin::Change => "change",
         JournalOrigin::Transfer => "transfer",
     }
