@@ -30,7 +30,7 @@ const TICK: Duration = Duration::from_millis(2);
 enum FloodCase {
     /// No recursor, no flood.
     Alone,
-    /// A recursor that hangs, and nobody who asks for it.
+    /// A recursor that hangs, without queries for it.
     Idle,
     /// No recursor: the flood is refused.
     Refused,
@@ -75,7 +75,7 @@ struct FloodFigures {
 }
 
 impl FloodFigures {
-    /// Microseconds of processor time for one answer, whoever got it.
+    /// Microseconds of processor time for one answer, to any client.
     fn cpu_us(&self) -> f64 {
         let own = self.measured.outcome.answered.max(1) as f64;
         let total = (self.measured.user_us + self.measured.system_us) * own;
@@ -111,7 +111,7 @@ fn flood(sockets: &[UdpSocket], rate: u32, counts: &FloodCounts) {
         let due = (begin.elapsed().as_secs_f64() * f64::from(rate)) as u64;
         while number < due {
             let socket = &sockets[number as usize % sockets.len()];
-            // A full queue loses a question of the flood, which matters to nobody.
+            // A full queue loses a question of the flood, which does not matter.
             if socket.send(&question(number)).is_ok() {
                 counts.sent.fetch_add(1, Ordering::Relaxed);
             }

@@ -143,7 +143,7 @@ pub fn differences(servers: &[Server], plan: &Plan<'_>) -> Result<String, TestFa
 
 fn follow_differences(server: Server, plan: &Plan<'_>) -> Result<String, TestFailure> {
     let zone = "flat.test";
-    // One for each server: serials begin anew.
+    // One for each server: serials start again.
     let primary = MadePrimary::start(zone, MadeZone::Addresses(ADDRESSES), CHANGES)?;
     let (before, peer) = transfer_whole(server, (zone, &primary), plan)?;
     let client = SmallClient::new(peer.addr())?;

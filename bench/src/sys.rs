@@ -189,7 +189,7 @@ impl ModeSamples {
         if event < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call gave a new descriptor that nobody else owns.
+        // SAFETY: the call gave a new descriptor without another owner.
         let event = unsafe { OwnedFd::from_raw_fd(event as libc::c_int) };
         // SAFETY: a fresh mapping at an address of the kernel's choice; unmapped in drop only.
         let ring = unsafe {
@@ -228,7 +228,7 @@ impl ModeSamples {
             .load(std::sync::atomic::Ordering::Acquire)
         };
         let length = (head as usize).min(RING);
-        // SAFETY: the data pages follow the first page; nobody writes them any more, the event is
+        // SAFETY: the data pages follow the first page; they are not written any more, the event is
         // disabled; `length` is within them.
         let data = unsafe { std::slice::from_raw_parts(self.ring.add(PAGE), length) };
         count_modes(data, belongs)

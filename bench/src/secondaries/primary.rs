@@ -1,4 +1,4 @@
-//! A primary for all secondaries alike: a zone that stands in messages before anybody asks, so that it costs next to nothing.
+//! A primary for all secondaries alike: its messages are prepared before the first request, so that it costs next to nothing.
 //!
 //! It answers questions for the SOA, AXFR, and IXFR from the serial before. Names are compressed by pointers into the first
 //! 16 KiB of a message, so messages have no more than that.
@@ -53,7 +53,7 @@ struct PrimaryState {
     /// Records of a difference, half of which go and half come.
     changes: usize,
     transfers: AtomicU64,
-    /// The time of the first request for a transfer since it was last looked at.
+    /// The time of the first request for a transfer since this was last read.
     asked: Mutex<Option<Instant>>,
 }
 

@@ -138,7 +138,7 @@ fn a_name_that_exists_without_the_type_has_one_nsec_without_nxname() {
 }
 
 #[test]
-fn a_name_that_a_wildcard_stands_for_is_signed_as_one_that_exists() {
+fn a_name_matched_by_a_wildcard_is_signed_like_an_existing_one() {
     let reply = ask("x.y.wild.example.", A, DO);
     assert_eq!(labels_of_signatures(&reply.answers), [4]);
     assert_eq!(nsecs(&reply), []);
@@ -162,7 +162,7 @@ fn a_question_for_nxname_is_a_format_error() {
 
 /// RFC 9824 section 5.1: a server that knows the flag sets it in responses to queries that have it, and in no others.
 #[test]
-fn the_flag_for_compact_answers_is_set_in_responses_to_those_who_set_it() {
+fn the_compact_answers_flag_is_echoed() {
     for name in ["no.example.", "ns.example.", "x.wild.example."] {
         for flags in [0, DO, CO] {
             let reply = reply_octets(name, A, flags);

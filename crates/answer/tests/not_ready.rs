@@ -72,7 +72,7 @@ fn a_zone_that_is_not_ready_is_answered_servfail_with_the_reason() {
 }
 
 #[test]
-fn an_alias_into_it_is_answered_as_far_as_it_is_known() {
+fn an_alias_into_it_is_answered_up_to_the_zone() {
     // The DNAME comes with the CNAME that is made of it.
     for (name, answers) in [
         ("alias.example.", 1),
@@ -100,7 +100,7 @@ fn an_alias_into_it_is_answered_as_far_as_it_is_known() {
 }
 
 #[test]
-fn its_parent_answers_for_ds_as_ever() {
+fn its_parent_still_answers_for_ds() {
     let (reply, message) = ask(
         &Engine::default(),
         "waiting.example.",

@@ -82,7 +82,7 @@ proptest! {
     #![proptest_config(property_cases(32))]
 
     #[test]
-    fn kept_signatures_are_those_that_would_be_made(
+    fn cached_signatures_equal_new_ones(
         steps in proptest::collection::vec((0..3u8, 1..3u8, 0..2usize, 0..6usize, 0..4usize), 1..80),
     ) {
         const TIMES: [u32; 6] = [0, 1, WEEK - 86_400, WEEK - 1, WEEK, 3 * WEEK];

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_accepted_in_the_form_of_powerdns_only() {
+    fn data_is_accepted_only_in_the_form_of_powerdns() {
         for (rtype, content) in [
             ("A", "192.0.2.1"),
             ("AAAA", "2001:DB8:0::1"),

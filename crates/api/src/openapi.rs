@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemas_that_are_referred_to_exist_and_operation_ids_are_unique() {
+    fn referenced_schemas_exist_and_operation_ids_are_unique() {
         let document = document();
         let text = document.to_string();
         for reference in text.split("#/components/schemas/").skip(1) {

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rfc_3339_is_read_as_it_is_written() {
+    fn rfc_3339_times_round_trip() {
         let read = |text: &str| UtcTime::from_rfc3339(text).and_then(UtcTime::to_unix);
         for seconds in [0, 86_401, 4_102_444_800] {
             assert_eq!(

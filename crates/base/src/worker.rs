@@ -406,7 +406,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn threads_are_waited_for_by_the_start_of_their_names() {
+    fn threads_are_joined_by_name_prefix() {
         let (stop, stopped) = mpsc::channel::<()>();
         start("waited-for-1", move || {
             let _ = stopped.recv();

@@ -175,7 +175,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_and_all_below_it_stand_in_between_and_no_sibling(
+        fn only_the_name_and_its_descendants_are_covered(
             labels in proptest::collection::vec(label(), 1..6),
             sibling in label(),
             child in label(),

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_data_of_nsec3param_is_read_as_it_is_written() {
+    fn nsec3param_data_round_trips() {
         let nsec3 = Nsec3 {
             iterations: 12,
             salt: vec![0xaa, 0xbb],

@@ -144,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_signature_that_is_given_out_has_the_refresh_time_left(
+        fn a_served_signature_is_valid_for_at_least_the_refresh_time(
             now in WEEK * 2..u32::MAX - 20 * WEEK,
             refresh in 2..8 * WEEK,
             more in 1..8 * WEEK,
@@ -190,7 +190,7 @@ mod tests {
         }
 
         #[test]
-        fn a_signature_is_good_for_a_week_before_and_after_it_is_made(now in WEEK * 2..u32::MAX - 4 * WEEK, early in 0..DAY) {
+        fn a_signature_is_valid_for_a_week_before_and_after_its_creation(now in WEEK * 2..u32::MAX - 4 * WEEK, early in 0..DAY) {
             let (begins, ends) = validity(now, early);
             prop_assert!(now - begins >= WEEK && now - begins <= 2 * WEEK);
             prop_assert!(ends - now >= WEEK && ends - now <= 2 * WEEK);

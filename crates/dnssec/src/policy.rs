@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_denial_are_read_as_they_are_written() {
+    fn denial_keywords_round_trip() {
         for word in DenialSettings::WORDS {
             assert_eq!(
                 DenialSettings::read(word).map(|terms| terms.word()),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_that_means_nothing_is_an_error_that_says_what_was_expected() {
+    fn invalid_metadata_is_an_error_that_states_what_was_expected() {
         for content in ["2 0 0 -", "1 0 x -", "1 0 0 abc", ""] {
             let error = policy(&[("NSEC3PARAM", content)]).unwrap_err();
             assert!(
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_values_that_powerdns_serves_with_are_passed_over() {
+    fn odd_values_that_powerdns_tolerates_are_ignored() {
         let mut odd = SigningPolicy::default();
         for (kind, content) in [("SOA-EDIT", "INCEPTION-WEEK"), ("PUBLISH-CDS", "2,x,9")] {
             let error = odd.take(kind, content).unwrap_err();

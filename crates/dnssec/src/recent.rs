@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_found_by_everything_that_it_follows_from() {
+    fn a_signature_is_cached_by_all_of_its_inputs() {
         let cache = Arc::new(SignatureCache::new(100));
         let (one, other) = (signing(&cache), signing(&cache));
         let owner: NameBuf = "www.example.".parse().unwrap();

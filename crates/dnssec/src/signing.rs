@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_live_zones_are_listed_where_signing_is_slow_or_it_is_asked_for() {
+    fn names_of_live_zones_are_listed_where_signing_is_slow_or_on_request() {
         let chain = ("X-NAMEWARD-DENIAL", "chain");
         let nsec3 = ("NSEC3PARAM", "1 0 0 -");
         for (key, usage, metadata, expected) in [

@@ -236,7 +236,7 @@ fn pem_of_openssl_is_read_in_all_its_forms() {
 }
 
 #[test]
-fn a_key_that_cannot_be_used_says_why_and_shows_nothing() {
+fn the_error_of_an_unusable_key_has_the_reason_and_no_secret() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     let make = |algorithm: &str| {
@@ -273,7 +273,7 @@ fn a_key_that_cannot_be_used_says_why_and_shows_nothing() {
 
 proptest::proptest! {
     #[test]
-    fn no_text_makes_a_reader_fail_otherwise_than_by_an_error(text in proptest::collection::vec(0u8.., 0..300)) {
+    fn readers_reject_any_text_without_a_panic(text in proptest::collection::vec(0u8.., 0..300)) {
         let begin = b"-----BEGIN PRIVATE KEY-----\n";
         let body = data_encoding::BASE64.encode(&text);
         let pem = [&begin[..], body.as_bytes(), b"\n-----END PRIVATE KEY-----\n"].concat();
@@ -342,7 +342,7 @@ fn keys_known_by_their_flags_alone_sign_everything_between_them() {
 }
 
 #[test]
-fn a_number_of_a_curve_that_lost_its_zeros_is_padded() {
+fn a_curve_coordinate_without_leading_zeros_is_padded() {
     // A tool that writes numbers and not octets leaves zeros in front out, one time in 256.
     let with = |octets: &[u8]| {
         let number = data_encoding::BASE64.encode(octets);

@@ -208,9 +208,9 @@ fn both_keys_roll_at_once_and_the_new_ksk_stays_out_of_the_zone_until_its_ds_is_
 }
 
 #[test]
-fn a_rollover_goes_on_by_the_other_way_when_the_policy_changes_in_the_middle() {
+fn a_rollover_switches_methods_when_the_policy_changes() {
     let mut dice = Dice(10);
-    // The DS is asked for, and then the keys are to be shown both: the new one is published at once.
+    // The DS is requested; then both keys have to be published: the new one is at once.
     let mut world = established_pair(None, &mut dice);
     world.roll_by_hand();
     wait_for(&mut world, 2);
@@ -266,7 +266,7 @@ fn a_zone_goes_insecure_in_the_middle_of_a_double_ds_rollover() {
 }
 
 #[test]
-fn an_algorithm_comes_signatures_first_and_goes_keys_first() {
+fn an_algorithm_is_added_signatures_first_and_removed_keys_first() {
     let mut world = world(&[key(KeyRole::Combined, 8, None)]);
     let mut dice = Dice(4);
     world.live_until(world.now + 10 * DAY, &mut dice);

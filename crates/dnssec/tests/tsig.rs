@@ -118,14 +118,14 @@ fn an_unsigned_request_differs_from_a_wrong_one() {
     twice.extend_from_slice(&signed[QUESTION.len()..]);
     twice[11] = 2;
     assert_eq!(failure(&twice, NOW), TsigFailure::Malformed);
-    // It stands in the answer section.
+    // It is in the answer section.
     let mut moved = signed.clone();
     (moved[7], moved[11]) = (1, 0);
     assert_eq!(failure(&moved, NOW), TsigFailure::Malformed);
 }
 
 #[test]
-fn a_key_is_taken_with_its_own_algorithm_only() {
+fn a_key_is_accepted_only_with_its_own_algorithm() {
     let mut request = QUESTION.to_vec();
     sign_request(
         &Arc::new(key("key.example.", TsigAlgorithm::HmacSha512, &secret())),
@@ -201,7 +201,7 @@ fn errors_of_peers_are_shown_by_name() {
 
 /// RFC 8945 section 5.2.2.1: a MAC may be cut to half its length and to ten octets, no further.
 #[test]
-fn a_cut_mac_is_taken_down_to_half_its_length() {
+fn a_truncated_mac_is_accepted_down_to_half_its_length() {
     let cut_to = |len: usize| {
         let whole = signed_question();
         let record = TsigRecord::find(&whole).unwrap().unwrap();
@@ -248,7 +248,7 @@ fn a_stream_is_signed_message_by_message_and_in_order() {
 
 /// RFC 8945 section 5.3.1: the first and the last message are signed, and of a hundred in a row one.
 #[test]
-fn unsigned_messages_are_vouched_for_by_the_next_signature() {
+fn unsigned_messages_are_covered_by_the_next_signature() {
     let key = shared_key();
     let stream = |unsigned: u8| {
         let mut request = QUESTION.to_vec();
@@ -278,7 +278,7 @@ fn unsigned_messages_are_vouched_for_by_the_next_signature() {
 
 proptest! {
     #[test]
-    fn a_changed_octet_is_never_taken(at in 0usize..200, by in 1u8..=255) {
+    fn a_changed_octet_is_always_detected(at in 0usize..200, by in 1u8..=255) {
         let mut request = signed_question();
         let at = at % request.len();
         request[at] ^= by;
@@ -301,7 +301,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn mutated_signed_messages_break_no_promise(
+    fn mutated_signed_messages_violate_no_invariant(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         cut in 0..20usize,
         noise in proptest::collection::vec(any::<u8>(), 0..60),

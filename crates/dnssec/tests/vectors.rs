@@ -212,7 +212,7 @@ fn line() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn whatever_a_row_has_is_a_key_or_an_error(
+    fn any_row_content_is_a_key_or_an_error(
         lines in proptest::collection::vec(line(), 0..14),
         flags in proptest::sample::select(&[0u16, 256, 257, 65535][..]),
         octets in proptest::collection::vec(any::<u8>(), 0..200),

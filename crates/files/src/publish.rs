@@ -35,7 +35,7 @@ pub trait ZoneTarget {
     /// Returns the last version of a zone's file without errors, if it is kept.
     fn last_good(&self, name: Name<'_>) -> Option<Zone>;
 
-    /// Returns how many zones were served from a directory when the server last looked at it; 0 if that is not known.
+    /// Returns how many zones were served from a directory when the server last read it; 0 if that is not known.
     fn zones_before(&self, _directory: &Path) -> usize {
         0
     }

@@ -143,7 +143,7 @@ fn files_below_a_directory_are_zones_of_their_names() {
 }
 
 #[test]
-fn a_file_name_that_is_no_zone_name_is_reported_and_passed_over() {
+fn a_file_name_that_is_not_a_zone_name_is_reported_and_skipped() {
     let mut fixture = Fixture::new();
     fixture.write("a..b.c.zone", GOOD);
     fixture.write("good.example.zone", GOOD);
@@ -252,7 +252,7 @@ fn every_zone_is_known_before_the_first_is_loaded() {
 }
 
 #[test]
-fn a_source_that_gets_another_place_takes_its_zones_along() {
+fn a_source_that_moves_keeps_its_zones() {
     let mut fixture = Fixture::new();
     fixture.write("good.example.zone", GOOD);
     fixture.write("bad.example.zone", BROKEN);
@@ -306,7 +306,7 @@ fn a_listed_zone_whose_file_is_missing_is_reported_before_and_by_a_load() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_refused_without_waiting() {
+fn anything_but_a_regular_file_is_refused_without_waiting() {
     let mut fixture = Fixture::new();
     let status = std::process::Command::new("mkfifo")
         .arg(fixture.path("fifo.example.zone"))

@@ -419,7 +419,7 @@ mod tests {
     const ZONE: &str = "$TTL 300\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
 
     #[test]
-    fn a_path_that_stands_in_a_directory_has_it_for_its_parent() {
+    fn the_parent_of_a_path_is_its_directory() {
         let places = [
             "/a/b/c", "/a/b", "/a/bc", "a/b", "a", "", "/", "/a/b/.", "/a/b/..", "/a//b", "/a/b/",
         ];

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_fit_what_a_shell_would_take() {
+    fn patterns_match_like_those_of_a_shell() {
         for (pattern, name, expected) in [
             ("*.conf", "a.conf", true),
             ("*.conf", "a.conf~", false),

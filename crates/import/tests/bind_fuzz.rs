@@ -105,11 +105,11 @@ fn run(target: fn(&[u8]), name: &str) {
 }
 
 #[test]
-fn mutated_configurations_break_no_promise() {
+fn mutated_configurations_violate_no_invariant() {
     run(named_conf, "named_conf");
 }
 
 #[test]
-fn mutated_copies_and_journals_break_no_promise() {
+fn mutated_copies_and_journals_violate_no_invariant() {
     run(bind_files, "bind_files");
 }

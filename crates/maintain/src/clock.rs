@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_told_in_words() {
+    fn a_step_is_described_in_words() {
         assert_eq!(step_text(-63_115_187_000), "back by 730 d 11 h");
         assert_eq!(step_text(5_460_000), "forward by 1 h 31 min");
         assert_eq!(step_text(-61_000), "back by 1 min 1 s");

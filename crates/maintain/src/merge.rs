@@ -56,7 +56,7 @@ impl Rebased {
 
     /// Returns the journal changes that make it durable if the previous version is no longer known: the journal
     /// restarts.
-    pub(crate) fn journal_anew(&self) -> Vec<StateChange> {
+    pub(crate) fn restarted_journal(&self) -> Vec<StateChange> {
         let (zone, storage) = (NameBuf::from(self.file.id()), ZoneStorage::File);
         let restart = StateChange::RestartJournal {
             zone,

@@ -195,7 +195,7 @@ impl Reconciler {
                     "zone {name}: the file was edited; applied {count} from the journal to it, serial {}",
                     rebased.merged.serial()
                 );
-                self.commits.write_state(name, rebased.journal_anew());
+                self.commits.write_state(name, rebased.restarted_journal());
                 self.commits.file_lacks_changes(zone);
                 Some(rebased.merged)
             }

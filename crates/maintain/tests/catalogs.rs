@@ -111,7 +111,7 @@ impl Server {
 }
 
 #[test]
-fn a_catalog_of_our_own_follows_the_policies_and_its_serial_goes_forward_across_a_restart() {
+fn a_produced_catalog_follows_the_policies_and_its_serial_increases_across_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let first = server(directory.path());
     first.policies.set(PolicySource::Configured, producing(3));
@@ -131,7 +131,7 @@ fn a_catalog_of_our_own_follows_the_policies_and_its_serial_goes_forward_across_
         "nothing changed"
     );
     second.policies.set(PolicySource::Configured, producing(4));
-    wait_until("it is made anew", || second.members() == Some(4));
+    wait_until("it is produced again", || second.members() == Some(4));
     assert!(second.produced().unwrap().serial().is_after(later));
     second
         .policies
@@ -184,7 +184,7 @@ impl Durable for HeldDisk {
 }
 
 #[test]
-fn a_catalog_of_our_own_that_changes_while_it_is_committed_follows_the_change() {
+fn a_produced_catalog_that_changes_during_its_commit_follows_the_change() {
     let directory = tempfile::tempdir().unwrap();
     let disk = Arc::new(HeldDisk {
         store: store(directory.path()),
@@ -201,7 +201,7 @@ fn a_catalog_of_our_own_that_changes_while_it_is_committed_follows_the_change() 
 }
 
 #[test]
-fn a_catalog_of_our_own_that_could_not_be_committed_is_made_again() {
+fn a_produced_catalog_that_could_not_be_committed_is_produced_again() {
     let directory = tempfile::tempdir().unwrap();
     let disk = Arc::new(HeldDisk {
         store: store(directory.path()),
@@ -306,7 +306,7 @@ fn without_version(apex: Name<'_>) -> Zone {
 }
 
 #[test]
-fn a_member_with_another_label_is_gone_before_it_comes_again() {
+fn a_member_with_another_label_is_removed_before_it_is_added_again() {
     let directory = tempfile::tempdir().unwrap();
     let server = server(directory.path());
     consume(&server);

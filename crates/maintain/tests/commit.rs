@@ -147,7 +147,7 @@ fn cname(zone: &NameBuf, host: u8) -> ZoneChange {
 }
 
 #[test]
-fn what_only_the_journal_keeps_needs_a_store_and_what_is_stored_elsewhere_does_not() {
+fn changes_kept_only_in_the_journal_need_a_store_and_others_do_not() {
     let server = server(None, &Hosts::new());
     let source = server.source(ZoneStorage::File, JournalOrigin::Change);
     let refused = server
@@ -175,7 +175,7 @@ fn what_only_the_journal_keeps_needs_a_store_and_what_is_stored_elsewhere_does_n
 }
 
 #[test]
-fn a_file_that_changed_without_a_newer_serial_begins_the_journal_anew() {
+fn a_file_that_changed_without_a_newer_serial_restarts_the_journal() {
     let directory = TempDir::new().unwrap();
     let server = server(Some(store(&directory)), &Hosts::new());
     let source = server.source(ZoneStorage::File, JournalOrigin::Storage);
@@ -202,7 +202,7 @@ fn a_file_that_changed_without_a_newer_serial_begins_the_journal_anew() {
 }
 
 #[test]
-fn a_version_that_its_home_has_is_served_even_if_the_journal_has_a_gap() {
+fn a_stored_version_is_served_even_if_the_journal_has_a_gap() {
     let directory = TempDir::new().unwrap();
     let first = server(Some(store(&directory)), &Hosts::new());
     let database = first.source(ZoneStorage::Database, JournalOrigin::Change);
@@ -376,7 +376,7 @@ fn a_long_journal_of_a_zone_of_the_store_has_its_contents_written_and_is_shorten
 }
 
 #[test]
-fn without_a_store_listeners_get_a_new_version_all_the_same() {
+fn without_a_store_listeners_still_get_a_new_version() {
     let server = server(None, &Hosts::from([(1, 1)]));
     for serial in [2, 2, 1, 3] {
         let mut version = build(&server.zone, serial, &Hosts::from([(1, 2)]));

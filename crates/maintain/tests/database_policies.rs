@@ -146,7 +146,7 @@ fn policies_of_a_database_are_read_and_follow_its_changes() {
 }
 
 #[test]
-fn zones_whose_metadata_cannot_be_read_let_nobody_in() {
+fn zones_whose_metadata_cannot_be_read_grant_no_access() {
     let sql = format!("{ZONES} ALTER TABLE domainmetadata RENAME TO elsewhere;");
     let followed = follow(&sql);
     let mut configured = nameward_maintain::policy::PolicySet::default();

@@ -1,4 +1,4 @@
-//! Followers of databases: they go on after a panic, and changes of this server cost their own size.
+//! Followers of databases: they continue after a panic, and changes of this server cost their own size.
 
 use crate::common::{name, owner, soa};
 use nameward_maintain::follow::databases::{

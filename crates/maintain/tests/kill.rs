@@ -174,7 +174,7 @@ fn change_for_ever(
 }
 
 #[test]
-fn what_was_acknowledged_survives_kill_9() {
+fn acknowledged_changes_survive_kill_9() {
     let kills: u32 = std::env::var("KILLS")
         .ok()
         .and_then(|n| n.parse().ok())

@@ -34,7 +34,7 @@ fn table(zone: Arc<Zone>) -> Arc<ZoneTable> {
 }
 
 #[test]
-fn signatures_that_nobody_renews_are_seen_soon_and_when_they_end() {
+fn signatures_that_are_not_renewed_are_reported_soon_and_when_they_expire() {
     let (mut watch, begin) = (SignatureWatch::default(), Instant::now());
     let sums = watch.sums();
     let mut numbers = move |table: &Arc<ZoneTable>, days: u64| {

@@ -224,7 +224,7 @@ impl Config {
             && server.listen_quic.is_empty())
     }
 
-    /// Refuses listeners that nobody could use.
+    /// Refuses listeners that no client could use.
     fn check_listeners(&self) -> Result<(), ConfigError> {
         let has_key = [&self.api.key, &self.web.api_key]
             .iter()

@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn root_is_found_by_name_and_strangers_are_not() {
+    fn root_is_found_by_name_and_unknown_users_are_not() {
         assert_eq!(
             find_user("root").unwrap(),
             Some(UserAndGroup { uid: 0, gid: 0 })

@@ -203,7 +203,7 @@ fn assert_rings(page: &Page, round: u64) {
 }
 
 #[test]
-fn malformed_packets_and_stray_responses_are_counted_apart() {
+fn malformed_packets_and_stray_responses_are_counted_separately() {
     let server = start();
     let response = dns::response("www.example");
     for packet in [&b"short"[..], &[0; 11], &dns::compression_loop(), &response] {

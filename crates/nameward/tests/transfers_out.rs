@@ -15,7 +15,7 @@ use nameward_wire::NameBuf;
 
 const ZONE: &str = "fleet.example";
 
-/// A server that gives the zone to whoever has the key.
+/// A server that transfers the zone to every client with the key.
 fn primary(text: &str) -> TestServer {
     let setup = Setup::new();
     let state = setup.dir().join("state");
@@ -95,7 +95,7 @@ fn follow(kind: PeerKind, signer: Option<&ZoneSigner>) {
     assert!(server.wait_for_log("completed: serial"), "{}", server.log());
     let log = server.log();
     assert!(log.contains("AXFR to 127.0.0.1"), "{log}");
-    // Differences, not whole zones: those have some hundred records. A zone that is signed anew is all differences.
+    // Differences, not whole zones: those have some hundred records. A zone that is signed again consists of differences only.
     let incremental = log
         .lines()
         .filter(|line| line.contains("IXFR to 127.0.0.1"));
@@ -209,7 +209,7 @@ fn secure_for(kind: PeerKind) {
     followed(14);
     run(&["key", "remove", ZONE, "2"]);
     followed(15);
-    // A key that nobody sees changes nothing.
+    // A key that is not published changes nothing.
     run(&[
         "key",
         "add",
@@ -267,7 +267,7 @@ fn zone_ds_names_the_secondaries_that_are_behind() {
         assert!(output.status.success(), "{arguments:?}: {text}");
         text.into_owned()
     };
-    // Nobody listens there yet.
+    // The port is not open yet.
     let secured = run(&["zone", "secure", ZONE]);
     let expected = format!("secondary {address} may not have serial 11");
     assert!(secured.contains(&expected), "{secured}");

@@ -1,6 +1,6 @@
 //! Good and bad zone files: `nameward check`, `named-checkzone` and `kzonecheck` must agree on them.
 //!
-//! The zone of every file is `example.org`. Where a tool differs by reason, it stands in `EXCEPTIONS`.
+//! The zone of every file is `example.org`. Justified differences of a tool are listed in `EXCEPTIONS`.
 
 use nameward_testkit::server::binary;
 use std::path::{Path, PathBuf};

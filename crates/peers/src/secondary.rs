@@ -67,8 +67,8 @@ const SPREAD: Duration = Duration::from_secs(300);
 /// The new owner of a zone that is no longer a secondary zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZoneSuccessor {
-    /// None: it is withdrawn.
-    Nobody,
+    /// It is withdrawn.
+    None,
     /// A file of the configuration: its version replaces ours.
     File,
 }
@@ -178,7 +178,7 @@ impl<O: QueryPrimary> Secondaries<O> {
             _ => None,
         };
         if place(&secondary.settings.policy) != place(&policy) {
-            self.remove(zone, ZoneSuccessor::Nobody);
+            self.remove(zone, ZoneSuccessor::None);
             return false;
         }
         let before = std::mem::replace(&mut secondary.settings.policy, policy);

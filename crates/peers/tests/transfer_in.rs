@@ -195,7 +195,7 @@ fn a_primary_may_answer_an_ixfr_with_the_whole_zone_or_with_its_soa() {
 }
 
 #[test]
-fn headers_of_somebody_else_are_refused() {
+fn unexpected_headers_are_refused() {
     let good = axfr_of(&[soa_record(7), soa_record(7)]).remove(0);
     let with = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bad = good.clone();
@@ -402,7 +402,7 @@ fn every_message_of_a_signed_transfer_is_verified() {
 }
 
 #[test]
-fn the_soa_of_a_primary_is_taken_from_an_authoritative_answer_alone() {
+fn the_soa_of_a_primary_is_accepted_only_in_an_authoritative_answer() {
     let asked = asked(Type::SOA);
     let reply = message(Some(Type::SOA), &[soa_record(7)]);
     assert_eq!(
@@ -487,14 +487,14 @@ proptest! {
     }
 
     #[test]
-    fn octets_of_any_kind_are_refused_or_read(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_octets_are_refused_or_read(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         fuzzing::transfer(&bytes);
     }
 }
 
 /// A short run of the fuzz target: mutated seeds, always the same ones.
 #[test]
-fn mutated_transfers_never_break_a_promise() {
+fn mutated_transfers_violate_no_invariant() {
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/transfer");
     let mut random = Random(0x5eed);
     let mut count = 0;

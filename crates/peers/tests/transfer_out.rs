@@ -529,7 +529,7 @@ fn signed_online(metadata: &[(&str, &str)]) -> Zone {
 }
 
 #[test]
-fn a_zone_that_is_signed_while_it_is_served_goes_out_with_a_chain_and_a_narrow_one_does_not() {
+fn an_online_signed_zone_is_sent_with_a_chain_and_a_narrow_one_is_not() {
     let primary = Primary::with(vec![signed_online(&[])]);
     let server = &primary.server;
     let records = axfr(server, "open.").unwrap();

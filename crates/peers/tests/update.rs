@@ -13,7 +13,7 @@ use nameward_zone::SerialRule;
 use nameward_zone::change::ChangeRefused;
 use std::time::UNIX_EPOCH;
 
-/// Whoever asks may do everything.
+/// Every client may do everything.
 struct All;
 
 impl UpdatePermission for All {

@@ -96,7 +96,7 @@ fn signed_queries_get_the_plain_answer_and_a_valid_signature() {
 }
 
 #[test]
-fn what_is_wrong_with_a_signature_is_answered_as_the_rfc_says() {
+fn signature_errors_are_answered_as_the_rfc_says() {
     let server = server();
     let exchange = |key: &Arc<TsigKey>, at: u64| {
         let mut request = query("ns1.here.", Type::A);
@@ -209,7 +209,7 @@ fn a_datagram_without_room_beside_the_signature_has_only_the_question_and_tc() {
 }
 
 #[test]
-fn names_as_long_as_they_may_be_get_a_reply_with_their_signature() {
+fn names_of_maximum_length_get_a_signed_reply() {
     let server = server();
     let label = "a".repeat(63);
     let long = format!("{label}.{label}.{label}.{}.", "b".repeat(61));

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attempts_become_rarer_up_to_a_bound_and_start_anew_after_success() {
+    fn attempts_become_rarer_up_to_a_bound_and_restart_after_success() {
         let mut back_off = BackOff::default();
         assert!(back_off.check().is_ok());
         for _ in 0..20 {

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_unpacked_as_they_were() {
+    fn packed_rows_round_trip() {
         let count = 2 * PIECE_ZONES as i64 + 5;
         let mut packed = PackedZones::default();
         (0..count).for_each(|id| packed.push(row(id)));

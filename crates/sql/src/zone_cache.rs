@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_before_a_change_is_not_kept_after_it() {
+    fn zones_read_before_a_change_are_not_cached_after_it() {
         let cache = cache(10, Duration::from_secs(60));
         let generation = cache.generation();
         cache.forget(Some(2));

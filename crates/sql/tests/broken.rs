@@ -1,4 +1,4 @@
-//! Rows that cannot be read: the same names fail in memory as in look-ups, and all others go on.
+//! Rows that cannot be read: the same names fail in memory as in look-ups, and no others.
 
 use crate::common::{Row, SqliteFixture, answer, block_on, name, row};
 use nameward_sql::{LiveZone, SqlBackend, SqlError, SqlOptions};
@@ -24,7 +24,7 @@ fn sound() -> Vec<Row> {
 fn flawed() -> Vec<Row> {
     let mut rows = sound();
     rows.extend([
-        // Nothing else at the name; something else; a type that nobody knows; an ancestor.
+        // Nothing else at the name; something else; an unknown type; an ancestor.
         row("lone.example.org", "A", "nonsense"),
         row("www.example.org", "TXT", "\"open"),
         row("odd.example.org", "NOSUCHTYPE", "x"),
@@ -56,7 +56,7 @@ fn flawed() -> Vec<Row> {
         row("mixed.example.org", "A", "192.0.2.8"),
         row("soa.example.org", "SOA", "a.b c.d 1 2 3 4 5"),
         row("below.soa.example.org", "A", "192.0.2.9"),
-        // Not even a name: nobody can ask for it.
+        // Not a name: it cannot be queried.
         row("a..example.org", "A", "192.0.2.10"),
     ]);
     rows

@@ -206,7 +206,7 @@ fn check_database(kind: DatabaseKind) {
     block_on(check_cancelled(&database, kind));
 }
 
-/// A statement that nobody waits for any more is given up by the database, too: it would take ten minutes.
+/// A statement without a waiting query is cancelled in the database, too: it would take ten minutes.
 async fn check_cancelled(database: &Database, kind: DatabaseKind) {
     let mut options = SqlOptions::for_tests(DatabaseAddress::parse(&database.url()).unwrap());
     options.timeout = Duration::from_millis(500);

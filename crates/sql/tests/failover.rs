@@ -112,12 +112,12 @@ fn check_silent(kind: DatabaseKind) {
 }
 
 #[test]
-fn postgres_behind_a_silent_host_is_reached_and_then_asked_first() {
+fn postgres_behind_a_silent_host_is_reached_and_then_tried_first() {
     check_silent(DatabaseKind::Postgres);
 }
 
 #[test]
-fn mariadb_behind_a_silent_host_is_reached_and_then_asked_first() {
+fn mariadb_behind_a_silent_host_is_reached_and_then_tried_first() {
     check_silent(DatabaseKind::Mariadb);
 }
 
@@ -259,7 +259,7 @@ fn a_switch_over_of_mariadb_fails_no_change() {
     });
 }
 
-/// The connection ends while the database works on COMMIT: nobody can say whether it was done.
+/// The connection ends while the database works on COMMIT: whether it was done is unknown.
 #[test]
 fn a_commit_whose_outcome_is_unknown_is_reported_as_such_and_not_repeated() {
     let Some(database) = started(DatabaseKind::Postgres) else {

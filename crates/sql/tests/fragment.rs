@@ -77,7 +77,7 @@ fn rows_of(names: BTreeMap<String, Vec<(&'static str, String)>>) -> Vec<Row> {
             }
         }
     }
-    // A row of PowerDNS for an empty non-terminal that is none any more, and one that is not served.
+    // A row of PowerDNS for a former empty non-terminal, and one that is not served.
     rows.push(Row {
         rtype: None,
         ..row("stale.c.example.org", "", "")
@@ -484,7 +484,7 @@ fn a_name_with_more_rows_than_an_answer_holds_fails_and_others_of_its_batch_do_n
         }
     });
     assert_eq!(statements, 1);
-    // What the wildcard is not needed for goes on.
+    // Names that do not need the wildcard are still answered.
     let lookup = |qname: &str| block_on(backend.lookup(&live, name(qname).as_name()));
     assert!(lookup("nothing.example.org").is_ok());
     fixture

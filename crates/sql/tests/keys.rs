@@ -99,7 +99,7 @@ fn missing(table: &str) -> Trouble {
     )
 }
 
-/// The trouble refuses statements: whoever knew the zone goes on, whoever did not fails, loads fail.
+/// Statements are refused: a server that knew the zone still signs, one that did not fails, and loads fail.
 fn check_refusal(address: &DatabaseAddress, trouble: &Trouble, run: &dyn Fn(&str)) {
     block_on(async {
         let known = backend(address);
@@ -138,7 +138,7 @@ fn check_bad_rows(address: &DatabaseAddress, run: &dyn Fn(&str)) {
             assert_eq!(look(&backend(address)).await, Seen::Broken, "{table}");
             run(&format!("DELETE FROM {table} WHERE id = 77"));
             assert_eq!(look(&backend(address)).await, Seen::Nsec3, "{table}");
-            // That there are no keys is believed when the database says so.
+            // The zone counts as unsigned when the database says so.
             run("UPDATE cryptokeys SET domain_id = 2");
             assert_eq!(look(&known).await, Seen::Unsigned);
             run("UPDATE cryptokeys SET domain_id = 1");
@@ -187,7 +187,7 @@ fn sqlite_zones_never_turn_unsigned() {
 }
 
 #[test]
-fn a_database_that_is_said_to_have_no_keys_is_served_without_asking_for_them() {
+fn a_database_configured_without_keys_is_served_without_querying_for_them() {
     let fixture = SqliteFixture::new("example.org", &rows());
     fixture
         .connection()

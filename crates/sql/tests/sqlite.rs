@@ -83,7 +83,7 @@ fn bad_rows_are_left_out_of_a_load_and_reported() {
 }
 
 #[test]
-fn a_database_that_is_not_there_is_tried_again() {
+fn a_missing_database_is_tried_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("later.db");
     let backend =

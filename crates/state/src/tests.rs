@@ -257,7 +257,7 @@ fn a_file_lacks_changes_until_it_is_settled() {
 }
 
 #[test]
-fn a_callers_changes_are_all_made_or_none() {
+fn the_changes_of_a_caller_are_all_or_nothing() {
     let directory = TempDir::new().unwrap();
     let store = open(&directory);
     store
@@ -410,7 +410,7 @@ fn damage_is_found_by_a_check() {
 }
 
 #[test]
-fn a_backup_is_a_store_and_compacting_gives_room_back() {
+fn a_backup_is_a_store_and_compacting_frees_space() {
     let directory = TempDir::new().unwrap();
     let store = open(&directory);
     let text = [&[255][..], &[b'x'; 255]].concat();

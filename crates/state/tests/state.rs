@@ -97,7 +97,7 @@ fn inside_a_small_disk() {
         .unwrap();
     assert_eq!(chain.len() as u32, serial - 1);
     assert!(StateStore::check(&disk()).unwrap().faults.is_empty());
-    // With room it goes on.
+    // With room it continues.
     let remount = format!("mount -o remount,size=8000k {}", disk().display());
     assert!(
         Command::new("sh")

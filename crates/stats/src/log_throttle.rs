@@ -51,7 +51,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn one_kind_of_message_is_logged_once_in_an_interval_whatever_it_says() {
+    fn one_kind_of_message_is_logged_once_per_interval_whatever_its_text() {
         let (mut throttle, now) = (LogThrottle::new(MINUTE), Instant::now());
         assert_eq!(throttle.admit("no route", now), Some(0));
         assert_eq!(throttle.admit("no route", now), None);

@@ -274,7 +274,7 @@ fn the_first_thousand_samples_are_averaged_plainly_and_later_ones_by_a_thousandt
 fn only_what_was_answered_is_a_sample_of_latency() {
     let stats = stats();
     let mut recorder = stats.recorder();
-    // Four came together: one was dropped, one is answered later, and nobody measured the receipt.
+    // Four came together: one was dropped, one is answered later, and the time of receipt was not measured.
     let batch = Timing {
         received: 4,
         answered: 2,
@@ -307,7 +307,7 @@ fn only_what_was_answered_is_a_sample_of_latency() {
 }
 
 #[test]
-fn gauges_are_set_raised_or_asked_for() {
+fn gauges_are_set_raised_or_computed() {
     use nameward_stats::Gauge;
     let stats = stats();
     stats.raise_gauge(Gauge::OpenTcpConnections, 3);
@@ -321,7 +321,7 @@ fn gauges_are_set_raised_or_asked_for() {
 }
 
 #[test]
-fn shrinking_keeps_the_newest_and_growing_brings_nothing_back() {
+fn shrinking_keeps_the_newest_and_growing_restores_nothing() {
     let stats = stats();
     let mut recorder = stats.recorder();
     for n in 0..50u32 {

@@ -30,7 +30,7 @@ fn a_snapshot_waits_for_the_batch_in_work() {
     }
     worker.join().unwrap();
     assert_eq!(noerror(&stats), 200);
-    // A worker that loses its processor for longer than a reader waits may be passed over.
+    // A worker that loses its processor for longer than a reader waits may be skipped.
     assert!(
         early < 20,
         "{early} of 200 answers were not counted when the page was read"

@@ -13,7 +13,7 @@ const CHILD: &str = "NAMEWARD_TESTKIT_MISSING";
 /// Run by the test below in a separate process.
 #[test]
 #[ignore = "only a part of another test"]
-fn needs_what_nobody_has() {
+fn needs_a_missing_part() {
     if std::env::var_os(CHILD).is_none() {
         return;
     }
@@ -25,7 +25,7 @@ fn needs_what_nobody_has() {
 
 fn run(environment: &[(&str, &str)]) -> Output {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "missing::needs_what_nobody_has"])
+        .args(["--ignored", "--exact", "missing::needs_a_missing_part"])
         .env_remove(ALLOW)
         .env_remove(SKIPPED)
         .env(CHILD, "yes")
@@ -56,7 +56,7 @@ fn a_missing_part_fails_the_test_unless_that_is_allowed_and_then_it_is_counted()
     assert_eq!(lines.lines().count(), 2, "{lines}");
     for line in lines.lines() {
         assert!(
-            line.ends_with(" missing::needs_what_nobody_has: a unicorn"),
+            line.ends_with(" missing::needs_a_missing_part: a unicorn"),
             "{line}"
         );
     }

@@ -128,21 +128,21 @@ fn run(name: &str) {
 }
 
 #[test]
-fn mutated_messages_break_no_promise() {
+fn mutated_messages_violate_no_invariant() {
     run("message");
 }
 
 #[test]
-fn mutated_names_break_no_promise() {
+fn mutated_names_violate_no_invariant() {
     run("name");
 }
 
 #[test]
-fn mutated_record_text_breaks_no_promise() {
+fn mutated_record_text_violates_no_invariant() {
     run("record_text");
 }
 
 #[test]
-fn mutated_zone_files_break_no_promise() {
+fn mutated_zone_files_violate_no_invariant() {
     run("zonefile");
 }

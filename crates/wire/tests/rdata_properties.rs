@@ -324,7 +324,7 @@ proptest! {
     }
 
     #[test]
-    fn bent_data_of_every_type_never_panics(
+    fn mutated_data_of_every_type_never_panics(
         bytes in proptest::collection::vec(any::<u8>(), 8..200),
         at in any::<usize>(), value: u8, kind in 0..5,
     ) {
@@ -367,7 +367,7 @@ proptest! {
     }
 
     #[test]
-    fn bent_text_of_every_type_never_panics(
+    fn mutated_text_of_every_type_never_panics(
         bytes in proptest::collection::vec(any::<u8>(), 8..200),
         at in any::<usize>(), insert in "[ -~]{0,3}", remove in 0usize..4,
     ) {
@@ -415,7 +415,7 @@ fn a_name_never_reaches_past_the_end_of_its_record() {
 }
 
 #[test]
-fn long_text_is_split_and_said_so() {
+fn long_text_is_split_with_a_warning() {
     let long = "x".repeat(600);
     let mut out = Vec::new();
     let text = format!("\"{long}\" short");

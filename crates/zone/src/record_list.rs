@@ -175,7 +175,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn octets_of_any_kind_are_a_list_or_an_error(bytes in proptest::collection::vec(0..20u8, 0..120)) {
+        fn arbitrary_octets_are_a_list_or_an_error(bytes in proptest::collection::vec(0..20u8, 0..120)) {
             if let Ok(list) = RecordList::from_bytes(bytes) {
                 prop_assert_eq!(list.iter().count(), list.len());
             }

@@ -69,7 +69,7 @@ mod tests {
     use nameward_wire::{NameBuf, Type};
 
     #[test]
-    fn a_stand_in_is_found_like_any_zone_and_tells_where_its_contents_are() {
+    fn a_stub_is_found_like_any_zone_and_refers_to_its_contents() {
         let mut table = ZoneTable::default();
         for name in [".", "Example.ORG."] {
             let name: NameBuf = name.parse().unwrap();

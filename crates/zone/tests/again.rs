@@ -94,7 +94,7 @@ fn a_used_builder_makes_the_same_zones_and_findings_as_a_new_one() {
 }
 
 #[test]
-fn a_builder_that_passes_over_warnings_makes_the_same_zone_and_reports_errors_only() {
+fn a_builder_that_ignores_warnings_makes_the_same_zone_and_reports_errors_only() {
     for (apex, text, limit) in zones() {
         let name: NameBuf = apex.parse().unwrap();
         let [mut whole, mut silent] = [(); 2].map(|()| ZoneBuilder::new(name.as_name()));

@@ -290,8 +290,8 @@ proptest! {
                 }
                 let SigningState::Chained(chained) = zone.signing() else { panic!("no chain") };
                 prop_assert!(Arc::ptr_eq(&chained.chain, &zone.chain_for(&signing)));
-                let anew = build(contents(&zone));
-                prop_assert_eq!(links(&zone, &signing), links(&anew, &signing));
+                let rebuilt = build(contents(&zone));
+                prop_assert_eq!(links(&zone, &signing), links(&rebuilt, &signing));
                 let mut rows: Vec<Rec> = contents(&zone).into_iter().collect();
                 rows.sort_by_key(|row| row.1);
                 check_listed(&zone, &listed(&rows, &signing, 1 << 20).unwrap(), &signing);

@@ -141,8 +141,8 @@ proptest! {
         }
         // And all steps at once, from a version that shares nothing with the last.
         let way = build(records.iter().cloned()).difference_from(&first);
-        let anew = first.apply(&way).unwrap();
-        prop_assert!(!differs(&anew, &zone));
+        let applied = first.apply(&way).unwrap();
+        prop_assert!(!differs(&applied, &zone));
     }
 
     #[test]
@@ -158,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn packing_aside_keeps_what_changed_meanwhile(before in proptest::collection::vec(step(), 1..20), meanwhile in proptest::collection::vec(step(), 0..20)) {
+    fn background_packing_keeps_changes_made_during_it(before in proptest::collection::vec(step(), 1..20), meanwhile in proptest::collection::vec(step(), 0..20)) {
         let mut zone = Arc::new(build([soa(7), ("a.example.".into(), 1, address(9).to_vec())]));
         let mut owners = Vec::new();
         let mut play = |steps: &[Step]| {
@@ -353,7 +353,7 @@ fn a_record_cannot_be_removed_twice_and_its_ttl_does_not_count() {
 }
 
 #[test]
-fn edits_that_cannot_stand_in_a_zone_are_refused() {
+fn edits_that_would_make_a_zone_invalid_are_refused() {
     let zone = build([soa(1)]);
     let refused = |edit| {
         zone.difference_of(&change(vec![edit]))
@@ -409,7 +409,7 @@ fn a_deletion_of_a_soa_that_is_not_there_does_not_keep_the_serial() {
 }
 
 #[test]
-fn a_stand_in_cannot_be_changed() {
+fn a_stub_cannot_be_changed() {
     let zone = Arc::new(Zone::not_ready(name("example.").as_name()));
     assert_eq!(
         zone.apply(&Difference::default()).err(),

@@ -170,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_zone_is_the_zone_built_anew(versions in proptest::collection::vec(records(), 2..5), questions in proptest::collection::vec(owner(), 20)) {
+    fn a_changed_zone_equals_one_built_from_its_records(versions in proptest::collection::vec(records(), 2..5), questions in proptest::collection::vec(owner(), 20)) {
         let first = Arc::new(build(versions[0].iter().cloned()));
         let mut zone = first.clone();
         for pair in versions.windows(2) {
@@ -179,9 +179,9 @@ proptest! {
             assert_same(&next, &pair[1], &questions);
             prop_assert_eq!(sorted(&next.difference_from(&zone)), sorted(&step));
             // Also if the versions share nothing.
-            let anew = build(pair[1].iter().cloned());
-            prop_assert_eq!(sorted(&anew.difference_from(&zone)), sorted(&step));
-            prop_assert!(anew.difference_from(&next).is_empty());
+            let rebuilt = build(pair[1].iter().cloned());
+            prop_assert_eq!(sorted(&rebuilt.difference_from(&zone)), sorted(&step));
+            prop_assert!(rebuilt.difference_from(&next).is_empty());
             zone = next;
         }
     }

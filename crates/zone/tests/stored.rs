@@ -90,7 +90,7 @@ fn the_record_before_a_name_covers_it_also_after_a_change() {
 
 /// Hashes wrap around: the last one precedes the first.
 #[test]
-fn the_last_nsec3_covers_what_stands_before_the_first() {
+fn the_last_nsec3_covers_hashes_before_the_first() {
     let (first, last) = (
         "0p9mhaveqvm6t7vbl5lop2u3t2rp3tom",
         "t644ebqk9bibcna874givr6joj62mlhv",
@@ -115,7 +115,7 @@ fn the_last_nsec3_covers_what_stands_before_the_first() {
 }
 
 #[test]
-fn signatures_stand_beside_the_rrset_they_cover() {
+fn signatures_are_stored_with_the_rrset_they_cover() {
     let of = |rtype: &str, octets: &str| {
         format!("b RRSIG {rtype} 13 2 300 20300101000000 20200101000000 1 @ {octets}\n")
     };
@@ -160,7 +160,7 @@ fn signed_text(begin: &str, end: &str, chain: &str) -> String {
 const CLOSED: &str = "@ NSEC b NS SOA RRSIG NSEC\nb NSEC @ A RRSIG NSEC\n";
 
 #[test]
-fn the_end_of_signatures_and_what_is_wrong_with_them_is_found() {
+fn the_expiry_and_defects_of_signatures_are_found() {
     let faults = |text: &str| zone(text).inspect_signatures(NOW).unwrap().faults();
     let good = signed_text("20251201000000", "20260201000000", CLOSED);
     let inspection = zone(&good).inspect_signatures(NOW).unwrap();

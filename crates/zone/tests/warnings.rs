@@ -84,7 +84,7 @@ fn servers_of_the_zone_without_an_address_are_a_warning() {
 }
 
 #[test]
-fn an_address_in_the_place_of_a_host_is_a_warning() {
+fn an_address_instead_of_a_host_is_a_warning() {
     let zone = "@ MX 10 192.0.2.1\n@ MX 20 192.0.2.1.\n@ NS 192.0.2.2\nx MX 10 192.0.2.1.example.\n10.2.0.192 A 192.0.2.1\n@ MX 1 10.2.0.192\n";
     let found = "expected a host name, found an address";
     assert_eq!(
@@ -99,7 +99,7 @@ fn an_address_in_the_place_of_a_host_is_a_warning() {
 }
 
 #[test]
-fn warnings_stand_at_the_line_of_the_record_they_are_about() {
+fn warnings_have_the_line_of_their_record() {
     // The owner starts lines before, and its records are sorted by type.
     let zone = "www A 192.0.2.1\nalias CNAME www\n@ TXT a\n@ MX 10 alias\n@ A 192.0.2.1\n";
     assert_eq!(

@@ -39,7 +39,7 @@ fn zone(text: &str) -> Zone {
 }
 
 #[test]
-fn the_digests_of_the_examples_of_the_rfc_are_found_right() {
+fn the_example_digests_of_the_rfc_are_verified() {
     for text in [SIMPLE, COMPLEX, SEVERAL] {
         assert_eq!(
             zone(text).check_digest(),
@@ -62,7 +62,7 @@ fn data_text(rdata: &[u8]) -> String {
 }
 
 #[test]
-fn one_digest_that_matches_is_enough_and_wrong_ones_are_told_apart() {
+fn one_matching_digest_is_enough_and_wrong_ones_are_distinguished() {
     let only = |kept: &str| {
         let lines = SEVERAL.lines();
         let kept = lines.filter(|line| !line.contains("@ 86400 ZONEMD") || line.contains(kept));

@@ -1,4 +1,4 @@
-//! A list of names that is out of date: each answer proves what it says all the same, as a validator looks at it.
+//! A list of names that is out of date: each answer is still proven for a validator.
 //!
 //! The rules of validators are written down here once more: RFC 4035 section 5.4, RFC 5155 section 8, RFC 6840 section 4.
 
@@ -173,7 +173,7 @@ fn verify(reply: &Message, name: &Labels, rtype: u16, denial: &Denial) -> Result
     is_proven.then_some(()).ok_or("not proven")
 }
 
-/// RFC 4035 section 5.3.4: what a wildcard stands for does not exist.
+/// RFC 4035 section 5.3.4: a name matched by a wildcard does not exist.
 fn verify_expansion(reply: &Message, proofs: &Proofs<'_>) -> Result<(), &'static str> {
     for record in reply.answers.iter() {
         if record.record_type() != RecordType::RRSIG {
@@ -196,7 +196,7 @@ fn listed_denials() -> impl Iterator<Item = (Denial, Contents)> {
         .filter(move |(_, contents)| listed(*contents))
 }
 
-/// A line that says something definite. RFC 4592 section 4.2 leaves it undefined what a wildcard with NS stands for, and no
+/// A line that says something definite. RFC 4592 section 4.2 leaves it undefined what a wildcard with NS matches, and no
 /// NSEC of it denies another type (RFC 6840 section 4.1).
 fn defined_line() -> impl Strategy<Value = (String, &'static str, u16)> {
     line().prop_filter("a wildcard with NS", |(owner, _, rtype)| {
@@ -208,7 +208,7 @@ proptest! {
     #![proptest_config(property_cases(4))]
 
     #[test]
-    fn answers_prove_what_they_say_whatever_version_the_list_is_of(
+    fn answers_are_proven_by_any_version_of_the_name_list(
         old in proptest::collection::vec(defined_line(), 1..10),
         new in proptest::collection::vec(defined_line(), 1..10),
         kept in 0usize..10,

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_leads_to_pages_of_ours_only() {
+    fn a_login_redirects_to_our_own_pages_only() {
         for (next, expected) in [
             ("/admin/zones/a.test.?x=1", "/admin/zones/a.test.?x=1"),
             ("https://evil.example/", "/admin/zones"),

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_other_sites_are_recognised() {
+    fn requests_from_other_sites_are_recognised() {
         let host = ("host", "ns1.example:8081");
         for (lines, expected) in [
             (vec![host], true),

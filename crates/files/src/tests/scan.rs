@@ -29,7 +29,7 @@ fn loaded(loaded: usize) -> LoadSummary {
 }
 
 #[test]
-fn one_changed_file_is_looked_at_alone() {
+fn one_changed_file_is_scanned_alone() {
     let mut fixture = Fixture::new();
     for n in 0..10 {
         fixture.write(&format!("sub/z{n}.example.zone"), GOOD);
@@ -42,7 +42,7 @@ fn one_changed_file_is_looked_at_alone() {
 }
 
 #[test]
-fn a_new_file_is_taken_and_one_that_is_gone_removed_alone() {
+fn a_new_file_is_added_and_a_missing_one_removed_without_a_full_scan() {
     let mut fixture = Fixture::new();
     fixture.write("one.example.zone", GOOD);
     fixture.load();
@@ -62,7 +62,7 @@ fn a_new_file_is_taken_and_one_that_is_gone_removed_alone() {
 }
 
 #[test]
-fn hidden_and_other_files_are_no_zones() {
+fn hidden_and_unrelated_files_are_not_zones() {
     let mut fixture = Fixture::new();
     fixture.write("one.example.zone", GOOD);
     fixture.load();
@@ -78,7 +78,7 @@ fn hidden_and_other_files_are_no_zones() {
 }
 
 #[test]
-fn a_second_file_for_a_zone_has_all_looked_at_and_takes_over_when_the_first_is_gone() {
+fn a_second_file_for_a_zone_causes_a_full_scan_and_takes_over_when_the_first_is_gone() {
     let mut fixture = Fixture::new();
     fixture.write("a/one.example.zone", GOOD);
     fixture.write("z.example.zone", GOOD);

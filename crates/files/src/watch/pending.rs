@@ -101,7 +101,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn a_file_is_looked_at_once_when_it_is_quiet() {
+    fn a_file_is_scanned_once_when_it_is_quiet() {
         let (mut pending, start) = (Pending::default(), Instant::now());
         for n in 0..10 {
             pending.file("a".into(), false, start + n * 50 * MS);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_never_quiet_is_looked_at_as_soon_as_it_is_closed_after_the_latest_time() {
+    fn a_file_that_is_never_quiet_is_scanned_when_it_is_closed_after_the_deadline() {
         let (mut pending, start) = (Pending::default(), Instant::now());
         let mut now = start;
         // Opened and closed every 50 ms.
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_at_all_waits_for_writers_but_not_for_ever() {
+    fn a_full_scan_waits_for_writers_but_not_forever() {
         let (mut pending, start) = (Pending::default(), Instant::now());
         pending.all(start);
         let mut now = start;
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_files_are_all_of_them() {
+    fn too_many_files_cause_a_full_scan() {
         let (mut pending, start) = (Pending::default(), Instant::now());
         for n in 0..2 * FILES_MAX {
             pending.file(n.to_string().into(), false, start);

@@ -86,7 +86,7 @@ fn files_of_a_long_list_are_noticed_and_so_is_the_target_of_a_link_among_them() 
 }
 
 #[test]
-fn a_look_that_nobody_had_time_for_is_offered_again() {
+fn a_scan_that_was_not_taken_is_offered_again() {
     let directory = tempfile::tempdir().unwrap();
     let tries = Mutex::new(0);
     let (watcher, scopes) = watcher(move || {
@@ -105,7 +105,7 @@ fn a_look_that_nobody_had_time_for_is_offered_again() {
 }
 
 #[test]
-fn what_a_load_does_not_name_is_watched_no_longer() {
+fn files_that_a_load_does_not_name_are_no_longer_watched() {
     let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (watcher, scopes) = watcher(|| true);
     watcher.begin();
@@ -128,7 +128,7 @@ fn what_a_load_does_not_name_is_watched_no_longer() {
 }
 
 #[test]
-fn without_watches_everything_is_looked_at_from_time_to_time() {
+fn without_watches_everything_is_scanned_periodically() {
     let (watcher, scopes) = watcher(|| true);
     watcher.0.fall_back("a test");
     watcher.0.state.lock().poll = Some(Duration::from_millis(400));

@@ -227,7 +227,7 @@ pub(super) struct AclResolver<'n> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyMatching {
     /// The key matches no client.
-    Nobody,
+    Never,
     /// The key matches requests signed with it.
     Signed,
 }

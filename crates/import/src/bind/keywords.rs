@@ -75,7 +75,7 @@ pub(super) fn is_on(statement: &ConfStatement<'_>) -> bool {
 }
 
 /// Checks whether a permission list allows any client.
-pub(super) fn allows_somebody(statement: &ConfStatement<'_>) -> bool {
+pub(super) fn allows_some_client(statement: &ConfStatement<'_>) -> bool {
     match statement.items().get(1) {
         Some(ConfItem::Block(_, list)) => list
             .iter()

@@ -18,7 +18,7 @@ use super::{
     BindZone, NamedConf, Spot, View, ZoneType,
     acl::{self, MatchList},
     inherited::Inherited,
-    keywords::{LISTS, TOP, allows_somebody, is_on, name_and_class},
+    keywords::{LISTS, TOP, allows_some_client, is_on, name_and_class},
     lex::{ConfMistake, TextLocation, quoted},
     remotes::{self, NamedLists, RemoteList},
     server_statements::ServerStatements,
@@ -465,7 +465,7 @@ impl<'f> NamedConfReader<'f> {
             if keyword.is_one_of(&["primaries", "masters"]) {
                 raw.primaries = Some(remotes::read(statement, file, false)?.1);
             } else if keyword.is_one_of(&["allow-update", "update-policy"]) {
-                raw.zone.is_dynamic = allows_somebody(statement);
+                raw.zone.is_dynamic = allows_some_client(statement);
             }
             self.skip(keyword, Level::Zone(index));
         }

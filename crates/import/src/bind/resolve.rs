@@ -22,7 +22,7 @@ impl NamedConfReader<'_> {
         let interfaces = self.interfaces();
         let acls = std::mem::take(&mut self.acls);
         let mut lists = Lists {
-            resolver: AclResolver::new(&acls, &interfaces, KeyMatching::Nobody),
+            resolver: AclResolver::new(&acls, &interfaces, KeyMatching::Never),
             keyed: AclResolver::new(&acls, &interfaces, KeyMatching::Signed),
             inherited: HashMap::new(),
             keys: Vec::new(),

@@ -133,7 +133,7 @@ fn a_zone_that_cannot_be_kept_from_others_is_not_taken() {
         assert!(taken.zones.is_empty());
         assert_eq!(notes(&taken), [note]);
     }
-    // Nobody has shown that he has a key, so a key lets nobody in.
+    // No client has proven to have a key, so a key grants no access.
     let taken = one_zone("", "allow-query { key k; 10/8; };");
     assert_eq!(who(&taken.zones[0]), ["10.0.0.1"]);
     assert_eq!(notes(&taken).len(), 1);

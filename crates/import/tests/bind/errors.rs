@@ -130,7 +130,7 @@ fn an_error_in_an_included_file_names_that_file() {
 }
 
 #[test]
-fn what_would_never_end_is_bounded() {
+fn endless_input_is_bounded() {
     let deep = "a {".repeat(40);
     assert!(errors(&deep, &[])[0].contains("blocks nested more than 32 levels deep"));
     // Files that include each other, each under another name.

@@ -134,7 +134,7 @@ fn a_zone_that_bind_signs_is_taken_from_its_signed_copy() {
 }
 
 #[test]
-fn what_is_not_taken_is_listed_once_with_its_place() {
+fn unsupported_settings_are_listed_once_with_their_location() {
     let taken = good(
         "options {\n directory \"/z\";\n listen-on { any; };\n};\nlogging { };\n\
          zone a { type primary; file \"a\"; allow-transfer { any; }; };\n\
@@ -235,7 +235,7 @@ fn zones_that_others_change_may_have_a_journal() {
 }
 
 #[test]
-fn relative_files_start_at_the_directory_wherever_it_is_said() {
+fn relative_files_are_below_the_directory_wherever_it_is_set() {
     let zone = "zone a { type master; file \"db/a\"; };\n";
     let file = |text: &str| good(text).zones[0].file.clone().unwrap();
     assert_eq!(file(zone), Path::new("/etc/db/a"));
@@ -246,7 +246,7 @@ fn relative_files_start_at_the_directory_wherever_it_is_said() {
 }
 
 #[test]
-fn the_package_of_debian_is_read() {
+fn the_configuration_of_the_debian_package_is_read() {
     let path = Path::new("/etc/bind/named.conf");
     if require(path.exists().then_some(()), "the configuration of bind9").is_none() {
         return;

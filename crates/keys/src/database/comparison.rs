@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rows_cannot_say_is_found() {
+    fn states_that_rows_cannot_express_are_found() {
         let in_use = |number, role| KeyState::in_use(number, (role, 13), 0);
         let combined = |number, flags| key(number, flags, in_use(number, KeyRole::Combined));
         let zone = || key(9, 256, in_use(9, KeyRole::ZoneSigning));

@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_as_they_were_written() {
+    fn keys_round_trip() {
         let mut life = KeyState::in_use(7, (KeyRole::Combined, 13), 1_800_000_000);
         life.goal = KeyGoal::Gone;
         life.ds.phase = RecordPhase::Unretentive;
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_noted_of_a_key_in_a_database_is_read_as_it_was_written() {
+    fn notes_about_a_database_key_round_trip() {
         let mut life = KeyState::in_use(7, (KeyRole::KeySigning, 15), 1_800_000_000);
         life.is_rolled_by_hand = true;
         life.zone_rrsig.settles_at = Some(1_900_000_000);
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_of_signing_are_read_as_they_were_written() {
+    fn signing_methods_round_trip() {
         let numbers: Vec<u64> = (1..20).collect();
         let (mut managed, serial) = ManagedSettings::from_numbers(&numbers).unwrap();
         managed.asks_removal = false;

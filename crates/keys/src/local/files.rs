@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_found_by_their_zones_and_read_as_they_were_written() {
+    fn key_pairs_are_found_by_zone_and_round_trip() {
         let directory = tempfile::tempdir().unwrap();
         let odd = "0/25.2.0.192.in-addr.arpa";
         let written = ["example.org", odd, "."].map(|owner| pair(directory.path(), owner));
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_no_key_say_which_and_why() {
+    fn errors_of_invalid_key_files_name_the_file_and_the_reason() {
         let directory = tempfile::tempdir().unwrap();
         let (path, _) = pair(directory.path(), "example.org");
         let said = || read_pair(&path).unwrap_err().to_string();

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_serial_that_is_shown_rises_whatever_soa_edit_says() {
+    fn the_shown_serial_increases_with_every_soa_edit() {
         let edits = [
             SoaEdit::None,
             SoaEdit::IncrementWeeks,

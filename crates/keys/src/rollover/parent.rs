@@ -98,7 +98,7 @@ mod tests {
     use nameward_dnssec::{KeyUse, PrivateKey};
 
     #[test]
-    fn a_ds_is_there_if_all_servers_have_it_and_gone_if_none_has() {
+    fn a_ds_is_present_if_all_servers_have_it_and_absent_if_none_has() {
         let zone: NameBuf = "a.test.".parse().unwrap();
         let key = ZoneKey {
             number: 1,

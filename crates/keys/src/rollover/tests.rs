@@ -339,7 +339,7 @@ fn a_year_of_double_ds_is_valid_at_every_step_with_two_keys_in_the_zone() {
 }
 
 #[test]
-fn the_ds_of_the_new_key_is_asked_for_before_the_key_is_shown_and_the_way_may_change_meanwhile() {
+fn the_new_ds_is_submitted_before_its_key_is_published_and_the_method_may_change() {
     let mut life = Life::new(by_ds(0));
     let zone = life.zone;
     let zone = zone.as_name();

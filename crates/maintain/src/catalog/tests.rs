@@ -92,7 +92,7 @@ fn a_broken_catalog_is_not_read_in_any_part() {
 }
 
 #[test]
-fn a_catalog_that_is_made_is_read_as_it_was_meant() {
+fn a_produced_catalog_round_trips() {
     let names: Vec<NameBuf> = (0..1000).map(|n| name(&format!("z{n}.example."))).collect();
     let [even, odd] = [vec!["even".to_owned()], Vec::new()].map(|groups| CatalogProperties {
         groups,
@@ -146,7 +146,7 @@ fn owner(ownership: &Ownership, zone: &str) -> Option<String> {
 }
 
 #[test]
-fn a_member_stays_with_its_catalog_until_that_lets_it_go() {
+fn a_member_stays_with_its_catalog_until_the_catalog_releases_it() {
     let mut ownership = Ownership::default();
     let nothing = |_: &[u8], _: &[u8]| false;
     ownership.update(&catalogs(&[("b.", &[("z.", "1", None)])]), nothing);
@@ -192,7 +192,7 @@ fn a_move_with_the_same_label_keeps_the_zone() {
 }
 
 #[test]
-fn a_zone_that_is_served_from_elsewhere_is_not_taken_by_a_catalog() {
+fn a_zone_served_from_another_source_is_not_taken_by_a_catalog() {
     let mut ownership = Ownership::default();
     let one = catalogs(&[("a.", &[("z.", "1", None), ("y.", "2", None)])]);
     let change = ownership.update(&one, |zone, _| *zone == *wire("z."));

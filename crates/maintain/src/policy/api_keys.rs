@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_read_as_they_were_written() {
+    fn keys_round_trip() {
         let keys = [key("00aa11bb", 100), key("3f9a01bc", 5000)];
         let mut rows: Vec<_> = keys.iter().flat_map(SharedApiKey::to_rows).collect();
         assert_eq!(rows.len(), 1 + 27);

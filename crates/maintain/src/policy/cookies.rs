@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_and_an_item_are_read_as_they_were_written() {
+    fn rows_and_items_round_trip() {
         let secret = RolledCookieSecret {
             active_from: 1_763_391_600,
             secret: (0..16).collect::<Vec<u8>>().into(),

@@ -34,7 +34,7 @@ fn set(zones: &[(&str, PolicyFragment)]) -> PolicySet {
 }
 
 #[test]
-fn nobody_may_do_anything_without_a_policy() {
+fn without_a_policy_everything_is_refused() {
     let policies = PolicyTable::default().load();
     let policy = policies.get(Name::ROOT);
     assert_eq!(policy.kind, ZoneKind::Native);
@@ -52,7 +52,7 @@ fn nobody_may_do_anything_without_a_policy() {
 }
 
 #[test]
-fn a_zones_own_table_goes_before_its_database_and_that_before_the_defaults() {
+fn a_zone_table_precedes_its_database_and_that_precedes_the_defaults() {
     let table = PolicyTable::default();
     let mut configured = set(&[(
         "a.example.",
@@ -182,7 +182,7 @@ fn the_key_of_the_earlier_source_counts() {
 }
 
 #[test]
-fn a_notify_is_taken_from_a_primary_only_with_its_key() {
+fn a_notify_is_accepted_from_a_primary_only_with_its_key() {
     let policy = PolicyFragment {
         primaries: Some(vec![
             server("192.0.2.1:53", Some("k.example.")),

@@ -140,7 +140,7 @@ type Listed = (Lane, bool, Moment);
 
 proptest! {
     #[test]
-    fn it_does_what_a_plain_list_does(steps in proptest::collection::vec((0..6u8, 0..6u32, 0..20u64), 1..200)) {
+    fn it_behaves_like_a_plain_list(steps in proptest::collection::vec((0..6u8, 0..6u32, 0..20u64), 1..200)) {
         let events = [REFRESH, ZoneEvent::RollKeys, ZoneEvent::QueryParent];
         let mut schedule = Schedule::default();
         schedule.limit_checks(limit(4, 2));

@@ -1,5 +1,5 @@
 //! Primaries and notified servers in another server's terms. One whose TLS settings the other server cannot express is
-//! left out with a warning: in plain text it would still work, and nobody would notice.
+//! left out with a warning: in plain text it would still work, and the change would go unnoticed.
 
 use nameward_maintain::policy::{PeerAuthentication, PeerTls, RemoteServer};
 

@@ -1,7 +1,7 @@
 //! Restricts system calls by seccomp.
 //!
 //! A call that is not listed fails with EPERM rather than ending the process: a library that tries a newer call has a
-//! fallback for its failure, and a name server that is down serves nobody. The kernel logs such calls (`SECCOMP` records
+//! fallback for its failure, and a name server that is down is worse. The kernel logs such calls (`SECCOMP` records
 //! of the audit log). Running a program and tracing or writing to a process end the server at once: nothing here
 //! does so, thus a call means that the process is no longer executing our code.
 

@@ -197,7 +197,7 @@ fn includes(path: &Path, block: &mut [u8]) -> Vec<PathBuf> {
                 found.extend(argument(&text[at + DIRECTIVE.len()..]).map(|file| base.join(file)));
             }
         }
-        // A directive may go on in the next block. One that is found twice does no harm.
+        // A directive may continue in the next block. Finding one twice does no harm.
         kept = filled.min(DIRECTIVE_MAX);
         block.copy_within(filled - kept..filled, 0);
     }

@@ -125,7 +125,7 @@ fn idle_connections_and_clients_that_never_read_do_not_lock_others_out() {
             0 => {
                 let _ = stream.write_all(half);
             }
-            // Requests whose replies nobody reads.
+            // Requests whose replies are never read.
             _ => {
                 let request = format!(
                     "GET /api/v1/servers/localhost/statistics HTTP/1.1\r\nHost: x\r\nX-API-Key: {KEY}\r\n\r\n"

@@ -97,7 +97,7 @@ const WARNINGS: [&str; 2] = [
 ];
 
 #[test]
-fn content_that_powerdns_serves_otherwise_is_reported_once_a_kind_by_check_and_at_start() {
+fn content_that_powerdns_serves_differently_is_reported_once_per_kind_by_check_and_at_start() {
     let setup = Setup::new().without_web();
     let database = Sqlite::new(setup.dir());
     database.add(&zone("one.test", "192.0.2.1"));

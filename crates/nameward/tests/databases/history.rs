@@ -137,7 +137,7 @@ fn changed_by_another_program(
 }
 
 #[test]
-fn live_zones_of_sqlite_are_turned_back_by_the_history_in_their_database() {
+fn live_sqlite_zones_are_rolled_back_by_the_history_in_their_database() {
     let directory = tempfile::tempdir().unwrap();
     let database = Sqlite::new(directory.path());
     change_and_turn_back(&database.backend("live"), &|sql| database.run(sql));
@@ -152,12 +152,12 @@ fn check_engine(kind: DatabaseKind) {
 }
 
 #[test]
-fn live_zones_of_postgres_are_turned_back_by_the_history_in_their_database() {
+fn live_postgres_zones_are_rolled_back_by_the_history_in_their_database() {
     check_engine(DatabaseKind::Postgres);
 }
 
 #[test]
-fn live_zones_of_mariadb_are_turned_back_by_the_history_in_their_database() {
+fn live_mariadb_zones_are_rolled_back_by_the_history_in_their_database() {
     check_engine(DatabaseKind::Mariadb);
 }
 

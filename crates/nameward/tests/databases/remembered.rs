@@ -83,7 +83,7 @@ fn wait_for_file(state: &Path) {
 }
 
 #[test]
-fn zones_that_are_known_from_before_fail_until_the_database_answers() {
+fn remembered_zones_fail_until_the_database_answers() {
     for mode in ["live", "resident"] {
         let place = Place::new(mode);
         place.teach();

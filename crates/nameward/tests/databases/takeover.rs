@@ -262,7 +262,11 @@ fn take_over(mode: &str) {
         || server.log() + &follower.log(),
         || serial_at(consumer, "more.test").is_some(),
     );
-    assert_eq!(row(&follower, OWN), member_behind, "it was not made anew");
+    assert_eq!(
+        row(&follower, OWN),
+        member_behind,
+        "it was not created again"
+    );
     let options = follower.value("SELECT options FROM domains WHERE name = 'own.test'");
     assert!(options.unwrap().contains("g2"));
 }

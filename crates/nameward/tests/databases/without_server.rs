@@ -96,13 +96,13 @@ fn work_on(backend: &str, mode: &str) {
 }
 
 #[test]
-fn zones_of_sqlite_are_worked_on() {
+fn sqlite_zones_are_changed_without_a_server() {
     let dir = tempfile::tempdir().unwrap();
     work_on(&Sqlite::new(dir.path()).backend("resident"), "resident");
 }
 
 #[test]
-fn zones_of_postgres_are_worked_on() {
+fn postgres_zones_are_changed_without_a_server() {
     let kind = DatabaseKind::Postgres;
     if let Some(database) = started(kind) {
         work_on(&backend(kind, &database, "live"), "live");
@@ -110,7 +110,7 @@ fn zones_of_postgres_are_worked_on() {
 }
 
 #[test]
-fn zones_of_mariadb_are_worked_on() {
+fn mariadb_zones_are_changed_without_a_server() {
     let kind = DatabaseKind::Mariadb;
     if let Some(database) = started(kind) {
         work_on(&backend(kind, &database, "live"), "live");

@@ -1,4 +1,4 @@
-//! Zones that the other server signs: after the move they have the same keys, validate, and their serials go on.
+//! Zones that the other server signs: after the move they have the same keys, validate, and their serials continue.
 
 use std::{fs, net::SocketAddr, process::Command};
 

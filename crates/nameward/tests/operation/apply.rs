@@ -158,7 +158,7 @@ fn a_batch_is_tried_and_applied_all_or_nothing() {
 }
 
 #[test]
-fn changes_that_are_not_meant_are_warned_of_on_stderr() {
+fn probably_unintended_changes_are_warned_of_on_stderr() {
     let server = setup("").zone("sub.dyn.example", ZONE).start();
     for (arguments, warning) in [
         (

@@ -66,7 +66,7 @@ fn a_file_that_is_broken_at_start_is_served_as_it_last_was_with_its_journal() {
     assert!(log.contains("serving the last valid version"), "{log}");
     let status = done(&server, &["status"]);
     assert!(status.contains("one.test.zone:5:7: error"), "{status}");
-    // Changes go on, and a second restart finds all of them.
+    // Changes continue, and a second restart finds all of them.
     add(&server, "more", "192.0.2.78");
     assert!(server.stop().success());
     let server = setup(home, "").start();

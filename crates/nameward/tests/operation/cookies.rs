@@ -102,7 +102,7 @@ fn a_reload_rolls_the_secret_and_old_cookies_stay_valid() {
 }
 
 #[test]
-fn a_secret_that_is_none_is_an_error_that_does_not_show_it() {
+fn an_invalid_secret_is_an_error_that_does_not_show_it() {
     let setup = Setup::new().config("[cookies]\nsecrets = [\"5ecre7\"]\n");
     let failure = setup.zone("example.org", &zone("www")).try_start();
     let text = format!("{:?}", failure.err());

@@ -129,7 +129,7 @@ impl Chain {
         self.validate(server);
     }
 
-    /// The zone validates by the DS that the parent has; false if keys changed meanwhile, and nothing is known then: the
+    /// The zone validates by the DS that the parent has; false if keys changed during the check, which then shows nothing: the
     /// commands may be slower than the TTLs of this test.
     fn validate(&mut self, server: &TestServer) -> bool {
         let at = server.address();
@@ -283,7 +283,7 @@ fn all_keys_roll_with_a_real_parent_through_kill_9_and_the_zone_goes_insecure_in
 }
 
 #[test]
-fn a_policy_that_cannot_be_is_an_error_with_its_line() {
+fn an_invalid_policy_is_an_error_with_its_line() {
     let home = tempfile::tempdir().unwrap();
     let config = home.path().join("nameward.toml");
     let check = |text: &str| {

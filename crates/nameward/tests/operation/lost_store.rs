@@ -117,7 +117,7 @@ fn harmed(home: &Path, harm: impl FnOnce(&Path), word: &str) -> TestServer {
 }
 
 #[test]
-fn a_store_that_is_deleted_under_a_server_takes_no_change_and_is_saved() {
+fn a_store_that_is_deleted_under_a_server_accepts_no_change_and_is_saved() {
     let home = tempfile::tempdir().unwrap();
     let delete = |path: &Path| fs::remove_file(path).unwrap();
     let server = harmed(home.path(), delete, "was deleted");
@@ -139,7 +139,7 @@ fn a_store_that_is_deleted_under_a_server_takes_no_change_and_is_saved() {
 }
 
 #[test]
-fn a_store_that_is_replaced_under_a_server_takes_no_change() {
+fn a_store_that_is_replaced_under_a_server_accepts_no_change() {
     let home = tempfile::tempdir().unwrap();
     let other = tempfile::tempdir().unwrap();
     assert!(setup(other.path(), "").start().stop().success());
@@ -158,7 +158,7 @@ fn a_store_that_is_replaced_under_a_server_takes_no_change() {
 }
 
 #[test]
-fn a_store_that_is_emptied_or_overwritten_under_a_server_takes_no_change() {
+fn a_store_that_is_emptied_or_overwritten_under_a_server_accepts_no_change() {
     let other = tempfile::tempdir().unwrap();
     assert!(setup(other.path(), "").start().stop().success());
     let empty = |path: &Path| fs::write(path, "").unwrap();
@@ -193,7 +193,7 @@ fn a_zone_that_is_unsigned_again_may_lose_its_store() {
 }
 
 #[test]
-fn what_is_no_regular_file_in_the_place_of_the_store_is_one_error() {
+fn anything_but_a_regular_file_as_the_store_is_one_error() {
     for name in ["state.db", "state.lock", "state.db-wal"] {
         let home = tempfile::tempdir().unwrap();
         let state = home.path().join("state");

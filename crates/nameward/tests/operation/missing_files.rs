@@ -58,7 +58,7 @@ fn becomes(server: &TestServer, name: &str, wanted: u16) {
 }
 
 #[test]
-fn a_zone_file_that_is_away_for_a_moment_changes_nothing_that_is_served() {
+fn a_zone_file_that_is_briefly_missing_changes_nothing_that_is_served() {
     let server = setup(LONG).zone("other.example", &zone("www")).start();
     update(&server, &add(1));
     server.remove_zone("dyn.example");
@@ -302,7 +302,7 @@ fn a_returning_file_that_contradicts_the_journal_is_a_fault_until_the_file_settl
 }
 
 #[test]
-fn an_edited_file_that_contradicts_served_changes_is_a_fault_until_it_is_written_over() {
+fn an_edited_file_that_contradicts_served_changes_is_a_fault_until_it_is_overwritten() {
     let server = setup(LONG).start();
     update(&server, CHANGE);
     server.write_zone("dyn.example", &ZONE.replace("192.0.2.10 ;", "192.0.2.62 ;"));

@@ -89,7 +89,7 @@ fn an_invalid_configuration_changes_nothing_and_is_reported_with_its_position() 
         said.contains("db/local.conf:2:35: error: expected ';' before '}'"),
         "{said}"
     );
-    // Zones that were known go on, and their files are still followed.
+    // Known zones are still served, and their files are still followed.
     assert_eq!(rcode(server.address(), "new.one.example"), 0);
 }
 

@@ -90,7 +90,7 @@ impl Fleet {
         })
     }
 
-    /// Checks the copies as they are; one that has not been transferred yet, or not again, is passed over.
+    /// Checks the copies as they are; one that has not been transferred yet, or not again, is skipped.
     fn check(&mut self) {
         for (number, (kind, peer)) in self.copies.iter().enumerate() {
             let serial = serial_at(peer.address(), ZONE);

@@ -78,7 +78,7 @@ fn external_dns_lists_the_zone_by_axfr_and_updates_it_with_the_same_key() {
 }
 
 #[test]
-fn cert_manager_finds_the_zone_puts_a_challenge_and_takes_it_away() {
+fn cert_manager_finds_the_zone_adds_a_challenge_and_removes_it() {
     let server = setup(
         "update_policy = [{ key = \"ddns.example.\", name = \"_acme-challenge.www.dyn.example\", types = [\"TXT\"] }]",
     )

@@ -214,7 +214,7 @@ fn primary() -> TestServer {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one story from start to end")]
-fn a_secondary_is_created_changed_deleted_and_brought_back_without_its_primary() {
+fn a_secondary_is_created_changed_deleted_and_restored_without_its_primary() {
     let (first, home) = (primary(), Home::new(""));
     let server = home.serve();
     let at = server.address();

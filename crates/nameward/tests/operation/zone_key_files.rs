@@ -302,7 +302,7 @@ fn an_invalid_key_file_is_reported_and_the_zone_keeps_its_keys_or_fails() {
 }
 
 #[test]
-fn check_reads_the_files_of_keys() {
+fn check_reads_key_files() {
     let place = KeyPlace::new();
     let (is_good, text) = place.check();
     assert!(

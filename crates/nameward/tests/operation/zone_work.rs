@@ -13,7 +13,7 @@ use super::ask::{answered_address, rcode, serial};
 use super::update::{ZONE, setup};
 
 #[test]
-fn the_history_of_a_zone_is_listed_compared_and_gone_back_in() {
+fn the_history_of_a_zone_is_listed_compared_and_rolled_back() {
     let server = setup("").start();
     let at = server.address();
     let set = [

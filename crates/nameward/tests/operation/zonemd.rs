@@ -95,7 +95,7 @@ fn a_zone_file_that_does_not_match_its_digest_is_refused_and_the_old_version_sta
     let config = server.dir().join("nameward.toml");
     let check = server.command(&["check", "--config", config.to_str().unwrap()]);
     assert!(!check.status.success() && text_of(&check).contains(fault));
-    // A digest of another version is none.
+    // A digest of another version does not count.
     server.write_zone(
         ZONE,
         &made(3).replace("hostmaster.digest.test. 3 ", "hostmaster.digest.test. 4 "),

@@ -113,7 +113,7 @@ fn a_clock_that_is_set_stops_no_refresh_and_expires_no_zone() {
 }
 
 #[test]
-fn rollovers_rest_after_the_clock_was_set_forward() {
+fn rollovers_pause_after_the_clock_was_set_forward() {
     const FORTY_DAYS: i64 = 40 * 86_400;
     let home = tempfile::tempdir().unwrap();
     let (clock, state) = (home.path(), home.path().join("state"));

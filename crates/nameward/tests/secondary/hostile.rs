@@ -99,7 +99,7 @@ fn loaded(primary: &Primary, more: &str) -> TestServer {
 }
 
 #[test]
-fn the_old_zone_is_served_whatever_the_records_of_a_transfer_are() {
+fn the_old_zone_is_served_despite_any_records_of_a_transfer() {
     let primary = Primary::start(version(1));
     let server = loaded(&primary, "");
     let now = &mut 1;
@@ -176,7 +176,7 @@ fn the_old_zone_is_served_whatever_the_records_of_a_transfer_are() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one story from start to end")]
-fn the_old_zone_is_served_whatever_the_messages_of_a_transfer_are() {
+fn the_old_zone_is_served_despite_any_messages_of_a_transfer() {
     let primary = Primary::start(version(1));
     let server = loaded(&primary, "");
     let now = &mut 1;

@@ -54,7 +54,7 @@ fn secondaries_are_notified_of_a_change_until_they_answer() {
              also_notify = [{{ address = \"{prompt}\" }}, {{ address = \"{slow}\" }}]\n"
         ))
         .start();
-    // Nobody was notified of the zone before.
+    // No server was notified of the zone before.
     server.wait_until("a NOTIFY", || !notified.lock().unwrap().is_empty());
     assert_eq!(serial_of(&notified.lock().unwrap()[0]), 1);
     server.write_zone("example", &zone(2));

@@ -133,7 +133,7 @@ fn two_slow_primaries_do_not_stop_the_zones_of_others() {
 }
 
 #[test]
-fn a_primary_that_sends_too_slowly_is_cut() {
+fn a_primary_that_sends_too_slowly_is_disconnected() {
     let slow = SlowPrimary::start("127.0.0.2:0");
     let zones = secondary("z0.test", slow.address);
     let server = start("transfer_idle_timeout_ms = 1000", &zones);

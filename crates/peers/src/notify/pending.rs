@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_a_minute_are_notified_together_and_a_later_one_puts_nothing_off() {
+    fn changes_within_a_minute_are_notified_together_and_a_later_one_delays_none() {
         let mut queue = NotifyQueue::default();
         let at = Moment::from_seconds;
         for second in [0, 30, 59] {

@@ -130,7 +130,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_copy_is_the_zone_again_and_takes_the_place_of_the_one_before() {
+    fn a_copy_equals_the_zone_and_replaces_the_previous_one() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("copy.zone");
         let origin = NameBuf::from_text(b"example", Name::ROOT).unwrap();

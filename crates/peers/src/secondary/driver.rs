@@ -352,7 +352,7 @@ impl SecondaryDriver {
                 let successor = if is_file {
                     ZoneSuccessor::File
                 } else {
-                    ZoneSuccessor::Nobody
+                    ZoneSuccessor::None
                 };
                 self.secondaries.remove(name, successor);
                 continue;

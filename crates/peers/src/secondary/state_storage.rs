@@ -178,7 +178,7 @@ impl SecondaryStorage for StateStorage {
         let (name, rank) = (zone.settings.name.to_buf(), zone.settings.rank);
         // A later version would bring the zone back.
         self.large.wait_for(&name);
-        if successor == ZoneSuccessor::Nobody {
+        if successor == ZoneSuccessor::None {
             let withdraw = TableChange::Withdraw(name.as_name().as_wire().into(), rank);
             self.commits.table().publish(&[withdraw]);
         }
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn the_commit_of_a_large_version_keeps_nobody_waiting() {
+    fn the_commit_of_a_large_version_blocks_no_caller() {
         let directory = tempfile::tempdir().unwrap();
         let bounds = JournalBounds {
             octets: 64 << 20,
@@ -414,7 +414,7 @@ mod tests {
         let served = table.version(settings.name.as_name(), settings.rank);
         assert_eq!(served.unwrap().serial().0, 2);
         // A removed zone does not come back.
-        storage.forget(&in_storage, ZoneSuccessor::Nobody);
+        storage.forget(&in_storage, ZoneSuccessor::None);
         assert!(
             table
                 .version(settings.name.as_name(), settings.rank)

@@ -9,7 +9,7 @@ use crate::secondary::zone::ZoneState;
 use nameward_maintain::schedule::{EventUrgency, Moment, ZoneNumber};
 use std::time::Duration;
 
-/// Interval at which a zone that another server refreshes is looked at while its check is due, and one without contents.
+/// Interval at which a zone that another server refreshes is read while its check is due, and one without contents.
 const LEFT: Duration = Duration::from_secs(30);
 const LEFT_EMPTY: Duration = Duration::from_secs(5);
 

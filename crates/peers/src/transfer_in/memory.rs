@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_wait_go_on_when_memory_is_given_back() {
+    fn waiting_transfers_continue_when_memory_is_released() {
         let memory = TransferMemory::new(8 * MIB);
         let (mut one, mut two) = (memory.share(primary(1)), memory.share(primary(2)));
         assert!(now(one.grow_to(5 * MIB)).is_some());

@@ -91,7 +91,7 @@ impl UpdateChange {
         let is_refused = |rtype: Type| match signed_by {
             // A deletion that has no effect on the served zone would look as if it had.
             SignedBy::ThisServer(_) => !signed_by.takes(rtype, is_apex),
-            SignedBy::Nobody | SignedBy::Elsewhere => {
+            SignedBy::NoSigner | SignedBy::Elsewhere => {
                 matches!(step, UpdateStep::Add { .. }) && !signed_by.takes(rtype, is_apex)
             }
         };

@@ -282,7 +282,7 @@ pub const CASES: &[Case] = &[
         ],
     ),
     Case(
-        "records of a type that nobody knows are added",
+        "records of an unknown type are added",
         "raw update new 65280 1 60 0102",
         NoError,
         &["+new 60 TYPE65280 \\# 2 0102"],

@@ -111,14 +111,14 @@ fn types_that_signing_makes_are_refused_where_this_server_signs() {
     let here = SignedBy::ThisServer(MadeTypes::ALL);
     for step in steps {
         assert_eq!(rcode(here, step), Rcode::Refused, "{step}");
-        assert_eq!(rcode(SignedBy::Nobody, step), Rcode::NoError, "{step}");
+        assert_eq!(rcode(SignedBy::NoSigner, step), Rcode::NoError, "{step}");
     }
     assert_eq!(rcode(here, "delete www"), Rcode::NoError);
     assert_eq!(rcode(SignedBy::Elsewhere, "delete www"), Rcode::Refused);
 }
 
 #[test]
-fn an_update_brings_cds_only_where_this_server_does_not_publish_it() {
+fn an_update_may_add_cds_only_where_this_server_does_not_publish_it() {
     let apex: NameBuf = "example.".parse().unwrap();
     let rcode = |signed_by, lines: &str| {
         let asked = change_of(&message(lines, &apex)).unwrap();
@@ -133,16 +133,16 @@ fn an_update_brings_cds_only_where_this_server_does_not_publish_it() {
     for (signed_by, step, expected) in [
         (published, cds, Rcode::Refused),
         (unpublished, cds, Rcode::NoError),
-        (SignedBy::Nobody, cds, Rcode::NoError),
+        (SignedBy::NoSigner, cds, Rcode::NoError),
         (published, of_other, Rcode::NoError),
         (unpublished, nsec, Rcode::Refused),
-        (SignedBy::Nobody, nsec, Rcode::Refused),
+        (SignedBy::NoSigner, nsec, Rcode::Refused),
     ] {
         assert_eq!(rcode(signed_by, step), expected, "{signed_by:?} {step}");
     }
 }
 
-/// Whoever asks may change addresses below one name.
+/// Every client may change addresses below one name.
 struct Addresses(NameBuf);
 
 impl UpdatePermission for Addresses {
@@ -152,7 +152,7 @@ impl UpdatePermission for Addresses {
 }
 
 #[test]
-fn a_client_changes_nothing_but_what_it_may_and_learns_nothing_else() {
+fn a_client_changes_only_what_it_is_allowed_to_and_learns_nothing_else() {
     let apex: NameBuf = "example.".parse().unwrap();
     let rcode = |lines: &str| {
         let asked = UpdateChange {

@@ -1,4 +1,4 @@
-//! Random updates compared with the pseudo code of RFC 2136 sections 3.2.5 and 3.4.2.7, written down as it stands there.
+//! Random updates compared with the pseudo code of RFC 2136 sections 3.2.5 and 3.4.2.7, written as it is there.
 
 use super::change_of;
 use super::memory::zone;
@@ -22,7 +22,7 @@ fn contents(zone: &Zone) -> Set {
                 let owner = node.name().to_string().to_ascii_lowercase();
                 let mut data = record.rdata.to_vec();
                 if rrset.rtype() == Type::SOA {
-                    // The serial is looked at by itself.
+                    // The serial is compared separately.
                     let at = data.len() - 20;
                     data[at..at + 4].fill(0);
                 }

@@ -49,7 +49,7 @@ fn addresses_of_both_families_and_transports_are_read_and_tlvs_skipped() {
 }
 
 #[test]
-fn a_proxy_that_speaks_for_itself_keeps_the_addresses_of_the_socket() {
+fn a_local_proxy_header_keeps_the_addresses_of_the_socket() {
     for header in [v2(0, 0, &[]), v2(0, 0x11, &V4), v2(1, 0, b"\x03\0\x01x")] {
         let read = read_datagram(&header).unwrap();
         assert_eq!((read.len, read.ends), (header.len(), None));

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_used_beyond_a_burst_is_waited_for() {
+    fn use_beyond_a_burst_has_to_wait() {
         let budget = HandshakeBudget::new(2);
         let start = *budget.paid_at.lock();
         budget.charge(start, start + Duration::from_millis(25));

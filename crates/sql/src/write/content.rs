@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back_for_every_type() {
+    fn content_of_every_type_round_trips() {
         let samples = samples();
         let covered: std::collections::HashSet<u16> =
             samples.iter().map(|(rtype, _)| rtype.0).collect();

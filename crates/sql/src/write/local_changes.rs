@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_noted_where_nobody_waits_for_notices() {
+    fn nothing_is_noted_without_a_reader_of_notices() {
         let own = OwnCommits::new(&DatabaseAddress::Sqlite("none.db".into()));
         let mark = CommitMark::Session {
             process: 7,

@@ -89,7 +89,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn the_serial_that_is_shown_rises_whatever_soa_edit_says() {
+    fn the_shown_serial_increases_with_every_soa_edit() {
         let now = 1_794_722_400;
         let edits = [
             SoaEdit::None,

@@ -380,7 +380,7 @@ impl RecordsAt for Work {
 
     fn signed_by(&self) -> SignedBy {
         match self.denial {
-            CachedDenial::Unsigned => SignedBy::Nobody,
+            CachedDenial::Unsigned => SignedBy::NoSigner,
             CachedDenial::Nsec | CachedDenial::Nsec3 { .. } => SignedBy::ThisServer(self.made),
         }
     }

@@ -64,7 +64,7 @@ fn a_change_is_stored_as_powerdns_stores_it() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "one story from start to end")]
-fn what_would_break_the_zone_is_refused_and_nothing_is_written() {
+fn changes_that_would_break_the_zone_are_refused_and_nothing_is_written() {
     let store = Store::new();
     let zone = store.create("example.org");
     let good = vec![

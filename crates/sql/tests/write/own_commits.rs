@@ -45,7 +45,7 @@ impl ConditionalChange for SetAddress {
     }
 
     fn decide(&self, records: &dyn RecordsAt) -> Result<ZoneChange, ChangeRefused> {
-        assert_eq!(records.signed_by(), SignedBy::Nobody);
+        assert_eq!(records.signed_by(), SignedBy::NoSigner);
         Ok(self.0.clone())
     }
 }

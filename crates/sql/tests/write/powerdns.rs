@@ -72,7 +72,7 @@ fn random_edit(random: &mut Random) -> Edit {
     let labels = ["a", "b", "c", "*", r"d\.ot"];
     let mut owner = String::new();
     if random.below(4) == 0 {
-        // One of a crowd that is larger than what is looked at.
+        // One of more names than are examined.
         owner = format!(
             "n{}.{}.",
             random.below(CROWD),
@@ -177,7 +177,7 @@ fn rectify_zone_of_powerdns_finds_nothing_to_do() {
 }
 
 #[test]
-fn check_zone_of_powerdns_is_content_with_every_type() {
+fn check_zone_of_powerdns_accepts_every_type() {
     let Some(pdns) = Pdns::new() else {
         return;
     };

@@ -51,7 +51,7 @@ fn the_oldest_copies_go_when_there_are_too_many_or_too_large_ones() {
 }
 
 #[test]
-fn the_last_copy_of_a_name_counts_while_its_time_lasts() {
+fn the_last_copy_of_a_name_counts_until_it_expires() {
     let directory = TempDir::new().unwrap();
     let store = open(&directory);
     keep(&store, "A.", 1000, 1);

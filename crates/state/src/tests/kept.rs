@@ -104,7 +104,7 @@ fn a_zone_that_vanished_is_forgotten_unless_its_storage_lacks_changes() {
 }
 
 #[test]
-fn contents_are_written_anew_while_the_journal_goes_on() {
+fn contents_are_rewritten_while_the_journal_grows() {
     let directory = TempDir::new().unwrap();
     let store = open(&directory);
     store.write(vec![contents("example.", 1)]).unwrap();
@@ -176,7 +176,7 @@ fn stored_zones_are_read_with_their_digests() {
 }
 
 #[test]
-fn a_journal_goes_on_over_an_edited_file_and_keeps_what_the_file_lacks() {
+fn a_journal_continues_after_an_edit_of_its_file_and_keeps_what_the_file_lacks() {
     let directory = TempDir::new().unwrap();
     let (store, zone) = (open(&directory), name("example."));
     let step = |from, to| match append("example.", ZoneStorage::File, from, to) {
@@ -223,7 +223,7 @@ fn a_journal_goes_on_over_an_edited_file_and_keeps_what_the_file_lacks() {
 }
 
 #[test]
-fn a_caller_that_is_refused_takes_nothing_from_others_of_its_zone() {
+fn a_refused_change_does_not_affect_others_of_its_zone() {
     let directory = TempDir::new().unwrap();
     let store = open(&directory);
     let (results, received) = mpsc::channel();

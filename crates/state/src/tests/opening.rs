@@ -14,7 +14,7 @@ fn a_second_server_is_kept_out() {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_made_for_its_owner_alone() {
+fn a_missing_directory_is_created_for_its_owner_only() {
     use std::os::unix::fs::PermissionsExt;
     let parent = TempDir::new().unwrap();
     let directory = parent.path().join("state");
@@ -76,7 +76,7 @@ fn an_older_store_is_migrated_in_whole_steps() {
 }
 
 #[test]
-fn files_that_are_no_store_are_told_apart() {
+fn files_that_are_not_stores_are_distinguished() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join(FILE);
     std::fs::write(

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_have_what_is_nasty() {
+    fn zones_have_unusual_contents() {
         let all: String = (0..5)
             .flat_map(zones)
             .map(|zone| zone.text().to_string())

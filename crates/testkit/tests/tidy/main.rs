@@ -1,6 +1,6 @@
 //! The house rules that a machine can keep: layers, lengths, module style, names, defaults, errors, first lines.
 //!
-//! Faults that are there already stand in `exceptions.txt`, each with a bound. The list may only shrink: a new fault
+//! Existing faults are listed in `exceptions.txt`, each with a bound. The list may only shrink: a new fault
 //! fails, a fault that grows fails, and an entry that is not needed any more fails until it is taken out, which
 //! `UPDATE_TIDY=1` does. Nothing is ever added by that.
 

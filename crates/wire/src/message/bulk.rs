@@ -255,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_are_read_as_they_were_written_and_take_less_room(
+        fn names_round_trip_and_are_compressed(
             labels in proptest::collection::vec(("[a-cA-C]{1,3}", 0usize..4), 1..400),
         ) {
             let tails = ["example.org.", "Example.org.", "deep.sub.example.org.", "."];
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn names_beyond_the_reach_of_pointers_are_not_pointed_at() {
+    fn names_beyond_the_range_of_pointers_are_not_compression_targets() {
         let query = Query::parse(QUESTION).unwrap();
         let names: Vec<NameBuf> = (0..4000)
             .map(|n| format!("name-{n}.example.org.").parse().unwrap())
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_is_kept_is_there_for_the_opt_record_alone() {
+    fn reserved_room_is_for_the_opt_record_alone() {
         let query = Query::parse(QUESTION).unwrap();
         let name: NameBuf = "example.org.".parse().unwrap();
         let opt = OptRecord {

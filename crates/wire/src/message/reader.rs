@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn promises_of_the_header_cost_nothing() {
+    fn counts_in_the_header_cost_nothing() {
         let mut message = REPLY[..HEADER].to_vec();
         message[4..].fill(0xff);
         let message = Message::parse(&message).unwrap();

@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_room_is_there_for_the_last_records_and_for_nobody_else() {
+    fn reserved_room_is_for_the_last_records_alone() {
         let query = Query::parse(QUESTION).unwrap();
         let opt = OptRecord {
             payload: 1232,
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_back_is_not_pointed_at() {
+    fn removed_names_are_not_compression_targets() {
         let query = Query::parse(QUESTION).unwrap();
         let (first, second) = (name("mail.other."), name("mx.other."));
         let mut out = [0; 512];

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_period_is_refused() {
+    fn invalid_periods_are_refused() {
         for text in [
             "",
             "h",

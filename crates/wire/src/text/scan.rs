@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_stand_where_bytes_may_not_be_plain() {
+    fn marks_are_set_where_bytes_may_not_be_plain() {
         for byte in 0..=255u8 {
             for place in [0, 1, 15, 16, 63, 64, 100] {
                 let mut text = [b'x'; 192];

@@ -28,7 +28,7 @@ fn the_sink_learns_that_an_owner_is_the_one_before() {
 }
 
 #[test]
-fn ttl_and_class_stand_in_either_order_and_either_may_be_missing() {
+fn ttl_and_class_may_be_in_either_order_or_missing() {
     let all = records(
         "$TTL 9\na 5 IN A 1.1.1.1\na IN 5 A 1.1.1.1\na 5 A 1.1.1.1\na IN A 1.1.1.1\na A 1.1.1.1\na in 1h30m a 1.1.1.1\na CLASS1 A 1.1.1.1\n",
     );

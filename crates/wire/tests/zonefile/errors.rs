@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn errors_say_where_and_what_and_reading_goes_on() {
+fn errors_have_a_location_and_reading_continues() {
     let text = "$TTL 1\na A 1.2.3\nb FOO x\nc A 1.1.1.1 extra\n$FOO\nd.. A 1.1.1.1\n  A 1.1.1.2\ne CH A 1.1.1.1\nf ANY x\ng\nh )\n\"i\" A 1.1.1.1\nok A 1.1.1.1\n";
     let (_, report) = read(text);
     let places: Vec<_> = report
@@ -38,7 +38,7 @@ fn errors_say_where_and_what_and_reading_goes_on() {
 }
 
 #[test]
-fn a_record_whose_owner_could_not_be_read_does_not_go_to_the_owner_before() {
+fn a_record_with_an_unreadable_owner_is_not_given_the_previous_one() {
     let (lines, _) = read("$TTL 1\na A 1.1.1.1\nb.. A 1.1.1.2\n A 1.1.1.3\nc A 1.1.1.4\n");
     assert_eq!(lines, ["a.example. 1 1 1.1.1.1", "c.example. 1 1 1.1.1.4"]);
 }
@@ -84,7 +84,7 @@ fn a_parenthesis_that_is_not_closed_is_named_and_hides_little() {
 }
 
 #[test]
-fn an_error_of_the_sink_stands_at_the_line_of_the_record() {
+fn an_error_of_the_sink_has_the_line_of_the_record() {
     let mut refuse = |_: &Record<'_>| Err(SinkRefusal::Record("no room".to_string()));
     let report = parse_bytes("zone", b"\n\na 1 A (\n1.1.1.1 )\n", &options(), &mut refuse);
     assert_eq!(report.diagnostics[0].to_string(), "zone:3: error: no room");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_included_file_has_its_own_origin_and_gives_back_the_one_before() {
+fn an_included_file_has_its_own_origin_and_restores_the_previous_one() {
     let directory = tempfile::tempdir().unwrap();
     let main = write(
         directory.path(),

@@ -39,7 +39,7 @@ fn generate_writes_nibbles_whose_width_counts_the_dots() {
 }
 
 #[test]
-fn generate_has_bounds_and_says_what_is_wrong() {
+fn generate_is_bounded_and_its_errors_are_described() {
     for (text, column) in [
         ("$GENERATE 5-1 a$ A 1.1.1.$", 11),
         ("$GENERATE 1-5/0 a$ A 1.1.1.$", 11),
@@ -101,7 +101,7 @@ fn the_entry_after_a_wrong_generate_has_its_own_owner() {
 }
 
 #[test]
-fn what_all_generate_lines_make_together_is_bounded() {
+fn the_output_of_all_generate_lines_is_bounded() {
     // A line within each individual limit, repeated: 250 MB of strings from 3 KB of text.
     let strings = "\"0123456789\" ".repeat(50);
     let line = format!("$GENERATE 0-65535 h$ 5 TXT {strings}\n");
@@ -135,7 +135,7 @@ fn a_reverse_zone_is_generated_whatever_the_size_of_its_file() {
 }
 
 #[test]
-fn a_sink_that_wants_no_more_ends_the_reading_without_a_message() {
+fn a_sink_that_stops_ends_the_reading_without_a_message() {
     let text = "a 5 A 1.1.1.1\n$GENERATE 1-1000 b$ 5 A 1.1.1.1\nc 5 A 1.1.1.1\nwrong\n";
     for most in [0, 5] {
         let mut tally = Tally {

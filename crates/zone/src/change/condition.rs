@@ -29,7 +29,7 @@ pub trait RecordsAt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignedBy {
     /// The zone is not signed.
-    Nobody,
+    NoSigner,
     /// This server signs the zone online, and makes these types.
     ThisServer(MadeTypes),
     /// The signatures are part of the zone data, and no change could update them.
@@ -40,7 +40,7 @@ impl SignedBy {
     /// Checks whether a change may add records of a type to the zone.
     pub fn takes(self, rtype: Type, is_apex: bool) -> bool {
         match self {
-            SignedBy::Nobody => !is_signature_or_denial(rtype),
+            SignedBy::NoSigner => !is_signature_or_denial(rtype),
             SignedBy::ThisServer(made) => !made.contains(rtype, is_apex),
             SignedBy::Elsewhere => false,
         }
@@ -127,7 +127,7 @@ impl RecordsAt for Zone {
             SigningState::Stored(_) => SignedBy::Elsewhere,
             state => match state.online() {
                 Some(signing) => SignedBy::ThisServer(signing.made_types()),
-                None => SignedBy::Nobody,
+                None => SignedBy::NoSigner,
             },
         }
     }

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_source_serves_whoever_came_first() {
+    fn the_same_source_serves_in_any_order_of_offers() {
         let offers = [(2, true), (1, true), (0, false), (3, false)];
         for start in 0..offers.len() {
             let mut table = ZoneTable::default();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_stands_by_is_withdrawn_without_a_trace() {
+    fn a_standby_source_is_withdrawn_without_effect() {
         let mut table = ZoneTable::default();
         table.offer(zone("example.", 0, true));
         table.offer(zone("example.", 1, true));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stand_in_that_is_not_ready_keeps_the_old_version_and_gives_way_to_a_new_one() {
+    fn a_stub_that_is_not_ready_keeps_the_old_version_and_gives_way_to_a_new_one() {
         let mut table = ZoneTable::default();
         assert_eq!(table.offer(zone("example.", 1, false)), Offered::Taken);
         assert_eq!(table.offer(zone("example.", 1, true)), Offered::Taken);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stand_in_of_no_source_is_no_rival() {
+    fn a_stub_without_a_source_is_no_competitor() {
         let mut table = ZoneTable::default();
         assert_eq!(
             table.offer(zone("example.", NO_SOURCE, false)),

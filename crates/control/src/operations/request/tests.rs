@@ -46,7 +46,7 @@ fn misspelt_fields_and_operations_are_errors() {
 }
 
 #[test]
-fn a_request_is_read_as_written() {
+fn a_request_round_trips() {
     let request = ControlRequest {
         message: None,
         config: Some(ConfigFile {

@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_are_read_as_they_are_written() {
+    fn positions_round_trip() {
         for after in [
             None,
             Some("example.org".to_owned()),

@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_is_read_back_unchanged_and_a_truncated_one_is_not() {
+    fn a_copy_round_trips_and_a_truncated_one_is_refused() {
         let copy = LocalCopy {
             text: Some(b"@ 60 IN NS ns\n".to_vec()),
             settings: Some(DeclaredSettings::default()),

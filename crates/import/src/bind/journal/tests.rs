@@ -73,13 +73,13 @@ fn changes_are_read_from_the_version_of_the_file_on() {
 }
 
 #[test]
-fn octets_behind_the_last_version_are_not_there_yet() {
+fn octets_after_the_last_version_are_ignored() {
     let octets = [sample(), transaction(12, 13, &[], &[])].concat();
     assert_eq!(serials(&octets, 9), Ok(vec![(9, 12)]));
 }
 
 #[test]
-fn a_journal_that_is_not_whole_is_refused() {
+fn an_incomplete_journal_is_refused() {
     let gap = journal(
         7,
         9,
@@ -117,7 +117,7 @@ fn a_journal_that_is_not_whole_is_refused() {
 }
 
 #[test]
-fn a_journal_that_is_cut_or_damaged_is_an_error_or_another_one_but_no_panic() {
+fn a_truncated_or_damaged_journal_never_panics() {
     let octets = sample();
     for length in 0..octets.len() {
         assert!(serials(&octets[..length], 7).is_err(), "{length}");

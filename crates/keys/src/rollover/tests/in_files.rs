@@ -42,7 +42,7 @@ fn make_pair(directory: &Path, times: &[&str]) -> String {
 }
 
 #[test]
-fn a_policy_rolls_keys_in_files_and_they_are_enough_to_go_on_with() {
+fn a_policy_rolls_keys_in_files_and_continues_from_the_files_alone() {
     let split = [
         (KeyRole::KeySigning, 13, 60),
         (KeyRole::ZoneSigning, 13, 30),
@@ -90,7 +90,7 @@ fn a_policy_rolls_keys_in_files_and_they_are_enough_to_go_on_with() {
 }
 
 #[test]
-fn a_key_that_is_put_into_the_directory_of_a_policy_is_the_next_one() {
+fn a_key_placed_in_the_directory_of_a_policy_is_the_next_one() {
     let mut life = in_files(policy(&[
         (KeyRole::KeySigning, 13, 0),
         (KeyRole::ZoneSigning, 13, 0),
@@ -156,7 +156,7 @@ fn a_public_file_alone_is_no_key() {
 }
 
 #[test]
-fn a_key_for_later_whose_private_file_is_gone_is_forgotten() {
+fn a_future_key_without_its_private_file_is_forgotten() {
     let directory = tempfile::tempdir().unwrap();
     let later = ["-P", "20500101000000", "-A", "20500101000000"];
     let stem = make_pair(directory.path(), &later);

@@ -249,7 +249,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_has_the_zones_that_a_map_would_have(steps in prop::collection::vec((0i64..5000, 0u8..4), 1..4000)) {
+        fn it_holds_the_same_zones_as_a_map(steps in prop::collection::vec((0i64..5000, 0u8..4), 1..4000)) {
             let mut zones = FollowedZones::default();
             let mut map = BTreeMap::new();
             for (id, what) in steps {

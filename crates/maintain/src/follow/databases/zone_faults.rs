@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_zone_that_is_read_well_or_removed_is_no_longer_faulty() {
+    fn a_zone_that_is_read_or_removed_is_no_longer_faulty() {
         let log = ZoneFaultLog::default();
         let [a, b]: [NameBuf; 2] = ["a.test.", "b.test."].map(|name| name.parse().unwrap());
         let (a_wire, b_wire) = (a.as_name().as_wire(), b.as_name().as_wire());

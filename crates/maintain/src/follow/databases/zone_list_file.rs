@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn zone_lists_round_trip() {
         let zones = decode(&file(), ADDRESS).unwrap();
         let zones: Vec<ListEntry<'_>> = zones.iter().map(|(id, name)| (*id, &name[..])).collect();
         let expected: [ListEntry<'_>; 3] =

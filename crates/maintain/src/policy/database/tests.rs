@@ -78,7 +78,7 @@ fn primaries_have_ports_a_key_and_a_source() {
 }
 
 #[test]
-fn transfers_are_allowed_to_networks_to_keys_and_to_name_servers_if_it_says_so() {
+fn transfers_are_allowed_to_networks_keys_and_configured_name_servers() {
     let items = items(&[
         ("ALLOW-AXFR-FROM", "AUTO-NS"),
         ("ALLOW-AXFR-FROM", "192.0.2.0/24"),
@@ -128,7 +128,7 @@ fn updates_need_the_address_and_the_key_where_there_are_both() {
 }
 
 #[test]
-fn words_that_make_no_sense_let_nobody_in_and_are_reported() {
+fn meaningless_words_grant_no_access_and_are_reported() {
     let items = items(&[
         ("ALLOW-AXFR-FROM", "everybody"),
         ("ALLOW-AXFR-FROM", "192.0.2.0/99"),

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_read_back_as_they_were_written() {
+    fn settings_round_trip() {
         let plain = DeclaredSettings {
             kind: ZoneKind::Secondary,
             primaries: vec![

@@ -20,7 +20,7 @@ fn key(name: &str, algorithm: TsigAlgorithm) -> StoredKeyRow {
 }
 
 #[test]
-fn keys_and_secondaries_are_there_again_after_a_restart() {
+fn keys_and_secondaries_survive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let start = || {
         let store = StateStore::open(dir.path(), bounds()).unwrap();
@@ -65,7 +65,7 @@ fn keys_and_secondaries_are_there_again_after_a_restart() {
 }
 
 #[test]
-fn a_declared_zone_takes_the_place_of_an_autoprimarys_and_is_there_after_a_restart() {
+fn a_declared_zone_replaces_that_of_an_autoprimary_and_survives_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let start = |template: &str| {
         let store = StateStore::open(dir.path(), bounds()).unwrap();
@@ -111,7 +111,7 @@ fn a_declared_zone_takes_the_place_of_an_autoprimarys_and_is_there_after_a_resta
 }
 
 #[test]
-fn without_a_store_nothing_is_kept_and_it_says_why() {
+fn without_a_store_nothing_is_stored_and_the_reason_is_given() {
     let kept = StoredPolicies::new(None, Arc::default());
     let error = kept
         .set_key(&key("k.", TsigAlgorithm::HmacSha1))

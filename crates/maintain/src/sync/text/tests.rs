@@ -67,7 +67,7 @@ fn nothing_but_the_changed_lines_changes() {
 }
 
 #[test]
-fn new_records_stand_behind_their_owner_or_at_the_end() {
+fn new_records_are_added_after_their_owner_or_at_the_end() {
     let text = patched(&format!("{ZONE}\nwww AAAA 2001:db8::1\nnew A 192.0.2.50\n")).unwrap();
     let beside = "\"a ; b\" ; not data\nwww.example.\t300\tIN\tAAAA\t2001:db8::1\n$GENERATE";
     assert!(text.contains(beside), "{text}");
@@ -76,7 +76,7 @@ fn new_records_stand_behind_their_owner_or_at_the_end() {
 }
 
 #[test]
-fn a_whole_name_goes_and_its_comment_lines_stay() {
+fn a_whole_name_is_removed_and_its_comment_lines_stay() {
     let wanted = ZONE
         .lines()
         .filter(|line| !line.contains("192.0.2.1") || line.contains("ns1"))
@@ -96,7 +96,7 @@ fn records_of_directives_are_left_to_the_operator() {
 }
 
 #[test]
-fn a_soa_with_other_fields_is_written_anew() {
+fn a_soa_with_other_fields_is_rewritten() {
     let text = patched(&ZONE.replace("3600 600", "7200 600")).unwrap();
     assert!(text.contains("example.\t300\tIN\tSOA\t"), "{text}");
     assert!(text.contains("\n\tNS ns1   ; the first\n"), "{text}");

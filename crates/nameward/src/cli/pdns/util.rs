@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn both_spellings_become_commands_of_ours() {
+    fn both_spellings_become_our_commands() {
         for (theirs, ours) in [
             (
                 "add-record|a.test|www|A|192.0.2.1",

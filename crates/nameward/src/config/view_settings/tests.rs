@@ -40,7 +40,7 @@ fn a_view_has_versions_of_zones() {
 }
 
 #[test]
-fn views_that_cannot_be_are_reported() {
+fn invalid_views_are_reported() {
     let view = |more: &str| format!("[[view]]\nname = \"a\"\n{more}");
     for (text, expected) in [
         (

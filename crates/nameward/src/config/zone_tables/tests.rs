@@ -216,7 +216,7 @@ fn secrets_are_not_part_of_any_message() {
 }
 
 #[test]
-fn a_file_with_a_secret_must_be_its_owners_alone() {
+fn a_file_with_a_secret_must_be_readable_by_its_owner_only() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("k.secret");
     fs::write(&file, "c2Vj\ncmV0\n").unwrap();

@@ -103,7 +103,7 @@ fn assert_whole(zone: &Arc<Zone>, mut records: Vec<String>) {
 }
 
 #[test]
-fn a_zone_goes_out_whole_in_messages_as_large_as_there_is_room() {
+fn a_whole_zone_is_sent_in_messages_as_large_as_possible() {
     let mut text = APEX.to_string();
     for n in 0..4000 {
         text += &format!("Host{n}.sub 60 A 192.0.2.1\nhost{n}.sub 60 AAAA 2001:db8::{n:x}\n");
@@ -135,7 +135,7 @@ fn the_smallest_zone_is_one_message() {
 }
 
 #[test]
-fn a_record_as_large_as_a_message_goes_out_and_a_larger_one_ends_the_transfer() {
+fn a_record_as_large_as_a_message_is_sent_and_a_larger_one_ends_the_transfer() {
     let owner = "large.example.";
     // The header, the uncompressed owner, and the fixed part of a record precede the data.
     let fits = 65_535 - 12 - 15 - 10;
@@ -164,7 +164,7 @@ fn a_record_as_large_as_a_message_goes_out_and_a_larger_one_ends_the_transfer() 
 }
 
 #[test]
-fn an_rrset_larger_than_a_message_goes_out_in_several() {
+fn an_rrset_larger_than_a_message_is_sent_in_several() {
     let mut text = APEX.to_string();
     for n in 0..9000 {
         text += &format!("big 60 TXT \"{n} {}\"\n", "x".repeat(60));
@@ -247,7 +247,7 @@ fn listed_records(list: &RecordList) -> Vec<String> {
 
 proptest! {
     #[test]
-    fn differences_go_out_in_the_form_of_the_rfc_and_condensed_they_lead_to_the_same_zone(
+    fn differences_are_sent_as_in_the_rfc_and_condensed_ones_lead_to_the_same_zone(
         versions in proptest::collection::vec(proptest::collection::vec((0..6u8, 0..4u8), 0..12), 2..6),
         room in 150usize..2000,
     ) {
