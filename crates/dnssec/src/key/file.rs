@@ -57,64 +57,57 @@ impl KeyTimes {
             (self.created, self.publish, self.activate) = (Some(now), Some(now), Some(now));
             self.sync_publish = before.asks_ds.then_some(now);
         }
-        match (before.published, wanted.published) {
-            (false, true) => (self.publish, self.delete) = (Some(now), None),
-            (true, false) => self.delete = Some(now),
+        let change = |was, is, begin: &mut Option<u64>, end: &mut Option<u64>| match (was, is) {
+            (false, true) => (*begin, *end) = (Some(now), None),
+            (true, false) => *end = Some(now),
             _ => {}
-        }
-        match (before.is_active(), wanted.is_active()) {
-            (false, true) => (self.activate, self.inactive) = (Some(now), None),
-            (true, false) => self.inactive = Some(now),
-            _ => {}
-        }
-        match (before.asks_ds, wanted.asks_ds) {
-            (false, true) => (self.sync_publish, self.sync_delete) = (Some(now), None),
-            (true, false) => self.sync_delete = Some(now),
-            _ => {}
-        }
+        };
+        let (was, is) = (before.published, wanted.published);
+        change(was, is, &mut self.publish, &mut self.delete);
+        let (was, is) = (before.is_active(), wanted.is_active());
+        change(was, is, &mut self.activate, &mut self.inactive);
+        let (was, is) = (before.asks_ds, wanted.asks_ds);
+        change(was, is, &mut self.sync_publish, &mut self.sync_delete);
     }
 
     /// Returns the next time at which the tasks of the key change.
-    pub fn next_after(&self, now: u64) -> Option<u64> {
-        self.lines()
-            .map(|(_, time)| time)
-            .filter(|time| *time > now)
-            .min()
+    pub fn next_after(mut self, now: u64) -> Option<u64> {
+        let times = self.named().into_iter().filter_map(|(_, time)| *time);
+        times.filter(|time| *time > now).min()
     }
 
-    fn lines(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let all = [
-            ("Created", self.created),
-            ("Publish", self.publish),
-            ("Activate", self.activate),
-            ("Inactive", self.inactive),
-            ("Delete", self.delete),
-            ("SyncPublish", self.sync_publish),
-            ("SyncDelete", self.sync_delete),
-        ];
-        all.into_iter()
-            .filter_map(|(name, time)| Some((name, time?)))
+    /// Returns the times with their names in a file, in order.
+    fn named(&mut self) -> [(&'static str, &mut Option<u64>); 7] {
+        [
+            ("Created", &mut self.created),
+            ("Publish", &mut self.publish),
+            ("Activate", &mut self.activate),
+            ("Inactive", &mut self.inactive),
+            ("Delete", &mut self.delete),
+            ("SyncPublish", &mut self.sync_publish),
+            ("SyncDelete", &mut self.sync_delete),
+        ]
+    }
+
+    /// Returns a line for each time, after a prefix.
+    fn text(mut self, prefix: &str) -> String {
+        let lines = self.named().into_iter().filter_map(|(name, time)| {
+            let time = UtcTime::from_unix((*time)?).digits();
+            Some(format!("{prefix}{name}: {time}\n"))
+        });
+        lines.collect()
     }
 
     fn read(fields: &KeyFields<'_>) -> Result<Self, KeyFileError> {
-        let time = |name: &'static str| match fields.value(name) {
-            None => Ok(None),
-            // BIND writes 0 or UNSET for none.
-            Some("0" | "UNSET") => Ok(None),
-            Some(text) => match parse_time(text) {
-                Some(time) => Ok(Some(time)),
-                None => Err(KeyFileError::Time(name)),
-            },
-        };
-        Ok(KeyTimes {
-            created: time("Created")?,
-            publish: time("Publish")?,
-            activate: time("Activate")?,
-            inactive: time("Inactive")?,
-            delete: time("Delete")?,
-            sync_publish: time("SyncPublish")?,
-            sync_delete: time("SyncDelete")?,
-        })
+        let mut times = KeyTimes::default();
+        for (name, time) in times.named() {
+            *time = match fields.value(name) {
+                // BIND writes 0 or UNSET for none.
+                None | Some("0" | "UNSET") => None,
+                Some(text) => Some(parse_time(text).ok_or(KeyFileError::Time(name))?),
+            };
+        }
+        Ok(times)
     }
 }
 
@@ -122,10 +115,6 @@ impl KeyTimes {
 fn parse_time(text: &str) -> Option<u64> {
     let text = text.split_ascii_whitespace().next()?;
     UtcTime::from_digits(text.as_bytes())?.to_unix()
-}
-
-fn time_text(seconds: u64) -> String {
-    UtcTime::from_unix(seconds).digits().to_string()
 }
 
 /// The reason why two texts are not a key of a zone. No message quotes the private one.
@@ -211,9 +200,7 @@ impl KeyFile {
         };
         let (owner, tag) = (absolute(self.owner.as_name()), key.tag());
         let mut text = format!("; This is a {kind} key, keyid {tag}, for {owner}\n");
-        for (name, time) in self.times.lines() {
-            text.push_str(&format!("; {name}: {}\n", time_text(time)));
-        }
+        text.push_str(&self.times.text("; "));
         let (flags, algorithm) = (self.flags, key.algorithm());
         let public = BASE64.encode(&key.dnskey()[4..]);
         text.push_str(&format!(
@@ -224,12 +211,8 @@ impl KeyFile {
 
     /// Returns the `.private` text.
     pub fn private_text(&self) -> Secret<String> {
-        let mut times = String::new();
-        for (name, time) in self.times.lines() {
-            times.push_str(&format!("{name}: {}\n", time_text(time)));
-        }
         let key = self.private.to_text();
-        Secret::new([key.reveal(), &times[..]].concat())
+        Secret::new([key.reveal(), &self.times.text("")[..]].concat())
     }
 }
 
