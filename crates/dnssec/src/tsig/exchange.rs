@@ -9,9 +9,7 @@
 //! unsigned messages are accepted.
 
 use super::mac::{MacContext, MacOctets};
-use super::record::{
-    MalformedTsig, TsigFields, TsigRecord, add_to_additional_count, signed_header,
-};
+use super::record::{TsigFields, TsigRecord, add_to_additional_count, signed_header};
 use super::{TsigAlgorithm, TsigKey, TsigKeys};
 use nameward_wire::message::HEADER;
 use nameward_wire::{NameBuf, rcode_name};
@@ -67,12 +65,6 @@ pub fn error_name(error: u16) -> Cow<'static, str> {
     }
 }
 
-impl From<MalformedTsig> for TsigFailure {
-    fn from(_: MalformedTsig) -> Self {
-        TsigFailure::Malformed
-    }
-}
-
 /// A request with a valid signature.
 pub struct SignedRequest {
     /// The key that signed it.
@@ -101,7 +93,7 @@ pub fn verify_request(
     let record = match TsigRecord::find(message) {
         Ok(None) => return Ok(None),
         Ok(Some(record)) => record,
-        Err(error) => return Err(refuse(error.into(), None)),
+        Err(failure) => return Err(refuse(failure, None)),
     };
     let unkeyed = |failure: TsigFailure| {
         let signer = ReplySigner::unkeyed(&record, failure);
@@ -153,12 +145,6 @@ fn add_received(context: &mut MacContext, message: &[u8], record: &TsigRecord<'_
         context.update(&header);
         context.update(&message[HEADER..record.start]);
     }
-}
-
-/// Adds the previous MAC, preceded by its length (RFC 8945 section 4.3.1).
-fn add_prior(context: &mut MacContext, prior: &MacOctets) {
-    context.update(&(prior.as_slice().len() as u16).to_be_bytes());
-    context.update(prior.as_slice());
 }
 
 fn add_variables(context: &mut MacContext, key: &TsigKey, fields: &TsigFields<'_>) {
@@ -279,8 +265,7 @@ impl ReplySigner {
                     fields.time_signed = *request_time;
                     fields.other = &clock[2..];
                 }
-                let mut context = key.mac.begin();
-                add_prior(&mut context, prior);
+                let mut context = begin_reply(key, prior);
                 context.update(reply);
                 if std::mem::take(is_first) {
                     add_variables(&mut context, key, &fields)
@@ -321,9 +306,11 @@ pub fn sign_request(key: &Arc<TsigKey>, request: &mut Vec<u8>, now: u64) -> Repl
     }
 }
 
+/// Starts a digest with the previous MAC, preceded by its length (RFC 8945 section 4.3.1).
 fn begin_reply(key: &TsigKey, prior: &MacOctets) -> MacContext {
     let mut context = key.mac.begin();
-    add_prior(&mut context, prior);
+    context.update(&(prior.as_slice().len() as u16).to_be_bytes());
+    context.update(prior.as_slice());
     context
 }
 

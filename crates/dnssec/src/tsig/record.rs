@@ -1,6 +1,6 @@
 //! The TSIG record: reading and writing it at the end of a message (RFC 8945 section 4.2).
 
-use super::TsigKey;
+use super::{TsigFailure, TsigKey};
 use nameward_wire::message::{HEADER, Message, MessageSection};
 use nameward_wire::{Class, Name, NameBuf, Type};
 
@@ -27,30 +27,26 @@ pub struct TsigRecord<'m> {
     pub other: &'m [u8],
 }
 
-/// A TSIG record, or data in its place, that is malformed: FORMERR.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MalformedTsig;
-
 impl<'m> TsigRecord<'m> {
     /// Finds the TSIG record of a message.
     ///
     /// RFC 8945 section 5.1: it is the last record in the additional section, and there is only one.
-    pub fn find(octets: &'m [u8]) -> Result<Option<Self>, MalformedTsig> {
-        let message = Message::parse(octets).map_err(|_| MalformedTsig)?;
+    pub fn find(octets: &'m [u8]) -> Result<Option<Self>, TsigFailure> {
+        let message = Message::parse(octets).map_err(|_| TsigFailure::Malformed)?;
         let mut found = None;
         for record in message.records() {
-            let record = record.map_err(|_| MalformedTsig)?;
+            let record = record.map_err(|_| TsigFailure::Malformed)?;
             if found.is_some() {
-                return Err(MalformedTsig);
+                return Err(TsigFailure::Malformed);
             }
             if record.rtype == Type::TSIG {
                 if record.section != MessageSection::Additional {
-                    return Err(MalformedTsig);
+                    return Err(TsigFailure::Malformed);
                 }
                 let tsig = (record.class == Class::ANY && record.ttl == 0)
                     .then(|| Self::read(record.owner, record.start, record.raw_data()))
                     .flatten();
-                found = Some(tsig.ok_or(MalformedTsig)?);
+                found = Some(tsig.ok_or(TsigFailure::Malformed)?);
             }
         }
         Ok(found)
@@ -80,9 +76,7 @@ impl<'m> TsigRecord<'m> {
             other,
         })
     }
-}
 
-impl<'m> TsigRecord<'m> {
     /// Returns the fields that a digest covers.
     pub(super) fn fields(&self) -> TsigFields<'m> {
         TsigFields {
