@@ -50,16 +50,21 @@ impl TsigAlgorithm {
         TsigAlgorithm::HmacSha512,
     ];
 
+    /// Returns the name as used in configurations, the name used in the record, and the octets of a full MAC.
+    fn row(self) -> (&'static str, &'static [u8], usize) {
+        match self {
+            TsigAlgorithm::HmacMd5 => ("hmac-md5", b"\x08hmac-md5\x07sig-alg\x03reg\x03int\0", 16),
+            TsigAlgorithm::HmacSha1 => ("hmac-sha1", b"\x09hmac-sha1\0", 20),
+            TsigAlgorithm::HmacSha224 => ("hmac-sha224", b"\x0bhmac-sha224\0", 28),
+            TsigAlgorithm::HmacSha256 => ("hmac-sha256", b"\x0bhmac-sha256\0", 32),
+            TsigAlgorithm::HmacSha384 => ("hmac-sha384", b"\x0bhmac-sha384\0", 48),
+            TsigAlgorithm::HmacSha512 => ("hmac-sha512", b"\x0bhmac-sha512\0", 64),
+        }
+    }
+
     /// Returns the name as used in configurations.
     pub fn word(self) -> &'static str {
-        match self {
-            TsigAlgorithm::HmacMd5 => "hmac-md5",
-            TsigAlgorithm::HmacSha1 => "hmac-sha1",
-            TsigAlgorithm::HmacSha224 => "hmac-sha224",
-            TsigAlgorithm::HmacSha256 => "hmac-sha256",
-            TsigAlgorithm::HmacSha384 => "hmac-sha384",
-            TsigAlgorithm::HmacSha512 => "hmac-sha512",
-        }
+        self.row().0
     }
 
     /// Parses the name as used in configurations: any case, optional final dot, including the long name of HMAC-MD5.
@@ -74,14 +79,7 @@ impl TsigAlgorithm {
 
     /// Returns the name used in the record, in lower case.
     pub fn wire_name(self) -> Name<'static> {
-        Name::from_valid_wire(match self {
-            TsigAlgorithm::HmacMd5 => b"\x08hmac-md5\x07sig-alg\x03reg\x03int\0",
-            TsigAlgorithm::HmacSha1 => b"\x09hmac-sha1\0",
-            TsigAlgorithm::HmacSha224 => b"\x0bhmac-sha224\0",
-            TsigAlgorithm::HmacSha256 => b"\x0bhmac-sha256\0",
-            TsigAlgorithm::HmacSha384 => b"\x0bhmac-sha384\0",
-            TsigAlgorithm::HmacSha512 => b"\x0bhmac-sha512\0",
-        })
+        Name::from_valid_wire(self.row().1)
     }
 
     /// Returns the algorithm that a record names.
@@ -93,14 +91,7 @@ impl TsigAlgorithm {
 
     /// Returns the octets of a full MAC.
     pub fn mac_len(self) -> usize {
-        match self {
-            TsigAlgorithm::HmacMd5 => 16,
-            TsigAlgorithm::HmacSha1 => 20,
-            TsigAlgorithm::HmacSha224 => 28,
-            TsigAlgorithm::HmacSha256 => 32,
-            TsigAlgorithm::HmacSha384 => 48,
-            TsigAlgorithm::HmacSha512 => 64,
-        }
+        self.row().2
     }
 
     /// Returns the octets of the shortest acceptable MAC: half of the full one, but at least ten (RFC 8945 section
