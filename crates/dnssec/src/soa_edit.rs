@@ -32,14 +32,12 @@ impl SoaEdit {
 
     /// Parses the metadata keyword; `None` if it is unknown.
     pub fn read(word: &str) -> Option<SoaEdit> {
-        Some(match word.trim().to_ascii_uppercase().as_str() {
-            "" | "NONE" => SoaEdit::None,
-            "INCREMENT-WEEKS" => SoaEdit::IncrementWeeks,
-            "INCEPTION-EPOCH" => SoaEdit::InceptionEpoch,
-            "INCEPTION-INCREMENT" => SoaEdit::InceptionIncrement,
-            "EPOCH" => SoaEdit::Epoch,
-            _ => return None,
-        })
+        let word = match word.trim() {
+            "" => "NONE",
+            word => word,
+        };
+        let mut all = Self::ALL.into_iter();
+        all.find(|edit| edit.word().eq_ignore_ascii_case(word))
     }
 
     /// Returns the metadata keyword.
