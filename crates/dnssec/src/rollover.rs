@@ -50,7 +50,7 @@ pub struct PolicyKey {
 
 /// Delays in seconds. A TTL is the longest that caches may have for the RRset: a TTL that was lowered counts until the
 /// longer one has expired.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RolloverTimes {
     /// TTL of the DNSKEY RRset (TTLkey).
     pub dnskey_ttl: u64,
@@ -95,19 +95,6 @@ pub struct RolloverPolicy {
 }
 
 impl RolloverTimes {
-    /// No delays; a base for computing the maximum over a zone.
-    pub const NONE: RolloverTimes = RolloverTimes {
-        dnskey_ttl: 0,
-        zone_ttl: 0,
-        negative_ttl: 0,
-        zone_propagation: 0,
-        ds_ttl: 0,
-        parent_propagation: 0,
-        parent_registration: 0,
-        safety: 0,
-        purge_after: 0,
-    };
-
     /// Returns the time after which no cache has another version of the DNSKEY RRset, or its absence.
     fn dnskey_delay(&self) -> u64 {
         self.zone_propagation + self.dnskey_ttl.max(self.negative_ttl) + self.safety
@@ -206,11 +193,9 @@ pub fn advance(policy: &RolloverPolicy, keys: &[KeyState], now: u64) -> Rollover
     ring.end_due_transitions();
     ring.remove_hidden(&mut steps);
     let missing = ring.missing_keys();
-    if missing.is_empty() {
+    let next_at = if missing.is_empty() {
         ring.set_goals();
         ring.take_steps(&mut steps);
-    }
-    let next_at = if missing.is_empty() {
         ring.next_at()
     } else {
         Some(now)

@@ -58,6 +58,19 @@ impl KeyRecordState {
         }
     }
 
+    /// Returns the state of a record that is published, or withdrawn, from a time on.
+    pub fn in_transit(is_shown: bool, since: u64, settles_at: Option<u64>) -> Self {
+        KeyRecordState {
+            phase: if is_shown {
+                RecordPhase::Rumoured
+            } else {
+                RecordPhase::Unretentive
+            },
+            since,
+            settles_at,
+        }
+    }
+
     /// Checks whether the record is in the zone, or requested from the parent.
     pub fn is_shown(&self) -> bool {
         matches!(self.phase, RecordPhase::Rumoured | RecordPhase::Omnipresent)
@@ -140,13 +153,8 @@ impl KeyState {
 
     /// Returns a key that has been in use for a long time, with a DS at the parent if its role requires one.
     pub fn in_use(id: u32, (role, algorithm): (KeyRole, u8), since: u64) -> Self {
-        let shown = |is_had: bool| {
-            if is_had {
-                KeyRecordState::omnipresent(since)
-            } else {
-                KeyRecordState::default()
-            }
-        };
+        let everywhere = || KeyRecordState::omnipresent(since);
+        let shown = |is_had: bool| is_had.then(everywhere).unwrap_or_default();
         KeyState {
             dnskey: shown(true),
             zone_rrsig: shown(role.signs_zone()),

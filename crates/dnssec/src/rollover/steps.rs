@@ -11,7 +11,7 @@ pub(super) struct KeyRing<'p> {
     now: u64,
 }
 
-/// One of the three records of a key.
+/// One of the three records of a key, in the order of [`KeyState::records`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum KeyRecord {
     Dnskey,
@@ -24,19 +24,7 @@ type Move = Vec<(usize, KeyRecord, bool)>;
 
 impl KeyRecord {
     fn state(self, key: &KeyState) -> &KeyRecordState {
-        match self {
-            KeyRecord::Dnskey => &key.dnskey,
-            KeyRecord::ZoneRrsig => &key.zone_rrsig,
-            KeyRecord::Ds => &key.ds,
-        }
-    }
-
-    fn state_mut(self, key: &mut KeyState) -> &mut KeyRecordState {
-        match self {
-            KeyRecord::Dnskey => &mut key.dnskey,
-            KeyRecord::ZoneRrsig => &mut key.zone_rrsig,
-            KeyRecord::Ds => &mut key.ds,
-        }
+        key.records()[self as usize]
     }
 
     fn step(self, id: u32, is_shown: bool) -> RolloverStep {
@@ -151,15 +139,9 @@ impl<'p> KeyRing<'p> {
             // meantime.
             let others = keys.iter().filter_map(|key| record.state(key).settles_at);
             let latest = others.max().unwrap_or_default();
-            *record.state_mut(&mut keys[place]) = KeyRecordState {
-                phase: if is_shown {
-                    RecordPhase::Rumoured
-                } else {
-                    RecordPhase::Unretentive
-                },
-                since: self.now,
-                settles_at: delay.map(|delay| self.now.saturating_add(delay).max(latest)),
-            };
+            let settles_at = delay.map(|delay| self.now.saturating_add(delay).max(latest));
+            *keys[place].records_mut()[record as usize] =
+                KeyRecordState::in_transit(is_shown, self.now, settles_at);
         }
     }
 

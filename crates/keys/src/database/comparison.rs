@@ -167,15 +167,8 @@ pub(super) fn end_stand_ins(
 
 /// Returns the state of a record that is published, or withdrawn, from now on.
 fn in_transit(is_shown: bool, (plan, now): (&KeyPlan, u64)) -> KeyRecordState {
-    KeyRecordState {
-        phase: if is_shown {
-            RecordPhase::Rumoured
-        } else {
-            RecordPhase::Unretentive
-        },
-        since: now,
-        settles_at: Some(now.saturating_add(plan.rollover.times.settled_after())),
-    }
+    let settles_at = now.saturating_add(plan.rollover.times.settled_after());
+    KeyRecordState::in_transit(is_shown, now, Some(settles_at))
 }
 
 /// Returns the state of a key whose row differs from its expected use. A key that others took out of use is retired.
@@ -221,13 +214,8 @@ fn new_life(
             wanted.find(is_alike).map_or(key.role, |one| one.role)
         }
     };
-    let shown = |is_shown: bool| {
-        if is_shown {
-            in_transit(true, (plan, now))
-        } else {
-            KeyRecordState::default()
-        }
-    };
+    let published = || in_transit(true, (plan, now));
+    let shown = |is_shown: bool| is_shown.then(published).unwrap_or_default();
     let has_ds = usage.published && usage.signs_keys;
     KeyState {
         dnskey: shown(usage.published),
@@ -235,11 +223,7 @@ fn new_life(
         ds: match (has_ds, acquaintance) {
             (false, _) => KeyRecordState::default(),
             (true, KeyFamiliarity::New) => KeyRecordState::omnipresent(now),
-            (true, KeyFamiliarity::Known) => KeyRecordState {
-                phase: RecordPhase::Rumoured,
-                since: now,
-                settles_at: None,
-            },
+            (true, KeyFamiliarity::Known) => KeyRecordState::in_transit(true, now, None),
         },
         ..KeyState::new(key.number, (role, algorithm), now)
     }

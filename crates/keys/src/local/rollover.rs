@@ -313,11 +313,7 @@ fn adopted(before: &[ZoneKey], plan: &KeyPlan, now: u64) -> Result<Vec<ZoneKey>,
         let since = key.shown_since(now);
         let settles_at = since.saturating_add(settled);
         let shown = |is_shown: bool| match is_shown {
-            true if settles_at > now => KeyRecordState {
-                phase: RecordPhase::Rumoured,
-                since,
-                settles_at: Some(settles_at),
-            },
+            true if settles_at > now => KeyRecordState::in_transit(true, since, Some(settles_at)),
             true => KeyRecordState::omnipresent(since),
             false => KeyRecordState::default(),
         };
@@ -325,11 +321,9 @@ fn adopted(before: &[ZoneKey], plan: &KeyPlan, now: u64) -> Result<Vec<ZoneKey>,
         let life = KeyState {
             dnskey: shown(usage.published),
             zone_rrsig: shown(usage.signs_zone),
-            ds: if usage.signs_keys && usage.published {
-                KeyRecordState::omnipresent(since)
-            } else {
-                KeyRecordState::default()
-            },
+            ds: (usage.signs_keys && usage.published)
+                .then(|| KeyRecordState::omnipresent(since))
+                .unwrap_or_default(),
             ..KeyState::new(key.number, kind, key.created.min(now))
         };
         key.set_life(life);

@@ -105,7 +105,7 @@ impl RolloverManager {
     /// Like [`RolloverManager::ds_readiness`], for keys that are changed by commands.
     fn ds_readiness_by_hand(&self, zone: Name<'_>, now: u64) -> Result<DsReadiness, RolloverError> {
         let storage = self.storage(zone)?;
-        let mut times = RolloverTimes::NONE;
+        let mut times = RolloverTimes::default();
         storage.raise_times(&mut times)?;
         let delay = times.settled_after();
         let Some(since) = storage.signed_since(&storage.keys()?, now) else {
