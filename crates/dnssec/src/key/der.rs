@@ -2,17 +2,12 @@
 
 use nameward_base::secret::Secret;
 
-/// A non-negative number.
+// Tags of elements.
 pub(super) const INTEGER: u8 = 0x02;
-/// A bit string.
 pub(super) const BIT_STRING: u8 = 0x03;
-/// An octet string.
 pub(super) const OCTET_STRING: u8 = 0x04;
-/// NULL.
 pub(super) const NULL: u8 = 0x05;
-/// An object identifier.
 pub(super) const OID: u8 = 0x06;
-/// A sequence.
 pub(super) const SEQUENCE: u8 = 0x30;
 
 /// Encodes an element with a tag and contents.
