@@ -149,11 +149,8 @@ impl DatabaseKeys {
             return Ok(String::from_utf8_lossy(name.reveal()).into_owned());
         }
         let name = random_server_name();
-        store.write(vec![StateChange::SetItem {
-            kind: SERVER,
-            name: Vec::new(),
-            value: name.clone().into_bytes().into(),
-        }])?;
+        let value = name.clone().into_bytes();
+        store.write(vec![StateChange::set_item(SERVER, Vec::new(), value)])?;
         Ok(name)
     }
 
@@ -251,9 +248,6 @@ impl DatabaseKeys {
 }
 
 fn note(zone: Name<'_>, one: &NotedKeyState) -> StateChange {
-    StateChange::SetItem {
-        kind: LIVES,
-        name: item_name(zone, one.life.id),
-        value: life_value(&one.life, &one.fingerprint).into(),
-    }
+    let value = life_value(&one.life, &one.fingerprint);
+    StateChange::set_item(LIVES, item_name(zone, one.life.id), value)
 }

@@ -417,18 +417,11 @@ fn read_all(values: &[NumberedKey]) -> Result<Vec<ZoneKey>, ZoneKeysError> {
 }
 
 fn put_key(zone: Name<'_>, key: &ZoneKey) -> StateChange {
-    StateChange::SetItem {
-        kind: KEYS,
-        name: item_name(zone, key.number),
-        value: key.value(),
-    }
+    StateChange::set_item(KEYS, item_name(zone, key.number), key.value())
 }
 
 fn forget(zone: Name<'_>, number: u32) -> StateChange {
-    StateChange::RemoveItem {
-        kind: KEYS,
-        name: item_name(zone, number),
-    }
+    StateChange::remove_item(KEYS, item_name(zone, number))
 }
 
 pub(crate) fn wire(name: Name<'_>) -> Vec<u8> {

@@ -105,12 +105,9 @@ impl StoredViews {
             });
         }
         self.check_views(&configured, view)?;
-        let set = StateChange::SetItem {
-            kind: ZONES,
-            name: zone_item(view, zone),
-            value: [&[FORM], version.as_name().as_wire()].concat().into(),
-        };
-        self.write(set)?;
+        let value = [&[FORM], version.as_name().as_wire()].concat();
+        let name = zone_item(view, zone);
+        self.write(StateChange::set_item(ZONES, name, value))?;
         Ok(self.publish(&configured)?)
     }
 
@@ -134,7 +131,7 @@ impl StoredViews {
             };
         }
         let name = zone_item(view, zone);
-        self.write(StateChange::RemoveItem { kind: ZONES, name })?;
+        self.write(StateChange::remove_item(ZONES, name))?;
         self.publish(&configured)?;
         Ok(true)
     }
@@ -164,17 +161,10 @@ impl StoredViews {
                 if is_there.is_none() && self.items(NETWORKS)?.len() >= NETWORKS_MAX {
                     return Err(StoredViewError::TooMany(NETWORKS_MAX, "networks"));
                 }
-                StateChange::SetItem {
-                    kind: NETWORKS,
-                    name,
-                    value: [&[FORM], view.as_bytes()].concat().into(),
-                }
+                StateChange::set_item(NETWORKS, name, [&[FORM], view.as_bytes()].concat())
             }
             None if is_there.is_none() => return Ok(false),
-            None => StateChange::RemoveItem {
-                kind: NETWORKS,
-                name,
-            },
+            None => StateChange::remove_item(NETWORKS, name),
         };
         self.write(change)?;
         self.publish(&configured)?;

@@ -141,6 +141,17 @@ pub enum StateChange {
 }
 
 impl StateChange {
+    /// Returns the change that sets a value.
+    pub fn set_item(kind: &'static str, name: Vec<u8>, value: impl Into<Secret<Vec<u8>>>) -> Self {
+        let value = value.into();
+        StateChange::SetItem { kind, name, value }
+    }
+
+    /// Returns the change that removes a value.
+    pub fn remove_item(kind: &'static str, name: Vec<u8>) -> Self {
+        StateChange::RemoveItem { kind, name }
+    }
+
     /// Checks whether the change need not wait for the disk. Losing it loses nothing that the zone's storage does not have: the
     /// journal of a database zone restarts if it lacks something. Entries of the audit log never make a change wait.
     pub(super) fn is_durable_elsewhere(&self) -> bool {

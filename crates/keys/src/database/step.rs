@@ -271,16 +271,15 @@ impl DatabaseZoneKeys<'_> {
         }
         let is_gone = |one: &&NotedKeyState| !lives.iter().any(|life| life.id == one.life.id);
         let gone = round.noted.iter().filter(is_gone);
-        changes.extend(gone.map(|one| forget(LIVES, item_name(zone, one.life.id))));
+        let remove = |id| StateChange::remove_item(LIVES, item_name(zone, id));
+        changes.extend(gone.map(|one| remove(one.life.id)));
         let terms = round.next_terms(lives);
         match &terms {
             Some(terms) if *terms == round.terms => {}
-            Some(terms) => changes.push(StateChange::SetItem {
-                kind: ZONES,
-                name: wire(zone),
-                value: terms.value().into(),
-            }),
-            None => changes.push(forget(ZONES, wire(zone))),
+            Some(terms) => {
+                changes.push(StateChange::set_item(ZONES, wire(zone), terms.value()));
+            }
+            None => changes.push(StateChange::remove_item(ZONES, wire(zone))),
         }
         if !changes.is_empty() {
             self.keys.store()?.write(changes)?;
@@ -390,10 +389,6 @@ impl ZoneRound<'_> {
             ..SigningSettings::default()
         })
     }
-}
-
-fn forget(kind: &'static str, name: Vec<u8>) -> StateChange {
-    StateChange::RemoveItem { kind, name }
 }
 
 /// Returns a state whose steps of `now` were taken this many seconds later.

@@ -50,10 +50,7 @@ impl ZoneKeys {
         let values = self.values(zone)?;
         let numbers = values.iter().map(|(number, _)| *number);
         let mut changes: Vec<_> = numbers.map(|number| forget(zone, number)).collect();
-        changes.push(StateChange::RemoveItem {
-            kind: ZONES,
-            name: wire(zone),
-        });
+        changes.push(StateChange::remove_item(ZONES, wire(zone)));
         store.write(changes)?;
         self.refresh(zone)
     }

@@ -187,13 +187,9 @@ impl ZoneKeys {
 pub(super) fn keep_terms(zone: Name<'_>, terms: &SigningSettings) -> StateChange {
     let (kind, name) = (ZONES, wire(zone));
     if *terms == SigningSettings::default() {
-        StateChange::RemoveItem { kind, name }
+        StateChange::remove_item(kind, name)
     } else {
-        StateChange::SetItem {
-            kind,
-            name,
-            value: terms.value().into(),
-        }
+        StateChange::set_item(kind, name, terms.value())
     }
 }
 

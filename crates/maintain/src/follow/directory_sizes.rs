@@ -30,11 +30,8 @@ impl DirectorySizes {
             return;
         }
         self.0.insert(directory.into(), zones);
-        let set = StateChange::SetItem {
-            kind: ITEMS,
-            name: directory.as_os_str().as_bytes().into(),
-            value: (zones as u64).to_be_bytes().to_vec().into(),
-        };
+        let name = directory.as_os_str().as_bytes().into();
+        let set = StateChange::set_item(ITEMS, name, (zones as u64).to_be_bytes().to_vec());
         commits.write_state(NameBuf::root(), vec![set]);
     }
 }

@@ -159,15 +159,8 @@ impl StoredPolicies {
         let templates = self.templates.lock();
         let name = wire(zone);
         // The declaration replaces the one made by an autoprimary.
-        let forget = StateChange::RemoveItem {
-            kind: SECONDARIES,
-            name: name.clone(),
-        };
-        let set = StateChange::SetItem {
-            kind: ZONES,
-            name,
-            value: settings.to_value().into(),
-        };
+        let forget = StateChange::remove_item(SECONDARIES, name.clone());
+        let set = StateChange::set_item(ZONES, name, settings.to_value());
         changes.extend([forget, set]);
         self.store()?.write(changes)?;
         let part = Arc::new(settings.part(&templates));
@@ -180,11 +173,8 @@ impl StoredPolicies {
     pub fn remove_zone(&self, zone: Name<'_>) -> Result<bool, StoredPolicyError> {
         let is_there = self.zone(zone)?.is_some();
         let _changing = self.templates.lock();
-        let name = wire(zone);
-        let forget = [ZONES, SECONDARIES].map(|kind| StateChange::RemoveItem {
-            kind,
-            name: name.clone(),
-        });
+        let kinds = [ZONES, SECONDARIES];
+        let forget = kinds.map(|kind| StateChange::remove_item(kind, wire(zone)));
         self.store()?.write(forget.into())?;
         let change = [(NameBuf::from(zone), None)];
         self.table.change(PolicySource::Kept, change);
@@ -206,11 +196,7 @@ impl StoredPolicies {
         let before = before.and_then(|value| read_key(&(name.clone(), value)));
         let word = key.algorithm.word().as_bytes();
         let value = [&[FORM, word.len() as u8][..], word, key.secret.reveal()].concat();
-        store.write(vec![StateChange::SetItem {
-            kind: KEYS,
-            name,
-            value: value.into(),
-        }])?;
+        store.write(vec![StateChange::set_item(KEYS, name, value)])?;
         self.publish(&templates)?;
         Ok(before)
     }
@@ -219,9 +205,9 @@ impl StoredPolicies {
     pub fn remove_key(&self, key: Name<'_>) -> Result<bool, StoredPolicyError> {
         let templates = self.templates.lock();
         let store = self.store()?;
-        let (kind, name) = (KEYS, wire(key));
-        let is_there = store.item(kind, &name)?.is_some();
-        store.write(vec![StateChange::RemoveItem { kind, name }])?;
+        let name = wire(key);
+        let is_there = store.item(KEYS, &name)?.is_some();
+        store.write(vec![StateChange::remove_item(KEYS, name)])?;
         self.publish(&templates)?;
         Ok(is_there)
     }
@@ -233,16 +219,9 @@ impl StoredPolicies {
         old: &[RolledCookieSecret],
     ) -> Result<(), StoredPolicyError> {
         let templates = self.templates.lock();
-        let kind = COOKIES;
-        let remove = old.iter().map(|secret| StateChange::RemoveItem {
-            kind,
-            name: secret.item_name(),
-        });
-        let set = StateChange::SetItem {
-            kind,
-            name: new.item_name(),
-            value: new.secret.clone(),
-        };
+        let names = old.iter().map(RolledCookieSecret::item_name);
+        let remove = names.map(|name| StateChange::remove_item(COOKIES, name));
+        let set = StateChange::set_item(COOKIES, new.item_name(), new.secret.clone());
         self.store()?.write(remove.chain([set]).collect())?;
         self.publish(&templates)
     }
@@ -269,11 +248,9 @@ impl StoredPolicies {
             value.extend(key);
         }
         value.extend_from_slice(secondary.template.as_bytes());
-        self.store()?.write(vec![StateChange::SetItem {
-            kind: SECONDARIES,
-            name: wire(secondary.zone.as_name()),
-            value: value.into(),
-        }])?;
+        let name = wire(secondary.zone.as_name());
+        let set = StateChange::set_item(SECONDARIES, name, value);
+        self.store()?.write(vec![set])?;
         self.publish(&templates)
     }
 

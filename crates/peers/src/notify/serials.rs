@@ -68,10 +68,8 @@ impl SentSerials {
     fn take_unwritten(&mut self) -> Vec<StateChange> {
         self.since = None;
         let unwritten = self.unwritten.drain();
-        let changes = unwritten.map(|(zone, serial)| StateChange::SetItem {
-            kind: KIND,
-            name: key(&zone),
-            value: serial.0.to_be_bytes().to_vec().into(),
+        let changes = unwritten.map(|(zone, serial)| {
+            StateChange::set_item(KIND, key(&zone), serial.0.to_be_bytes().to_vec())
         });
         changes.collect()
     }
@@ -121,10 +119,7 @@ impl StoredSerials {
 
 /// Builds the state store change that makes the next start notify the servers of a zone, regardless of its serial.
 pub fn forget_notified(zone: &NameBuf) -> StateChange {
-    StateChange::RemoveItem {
-        kind: KIND,
-        name: key(zone),
-    }
+    StateChange::remove_item(KIND, key(zone))
 }
 
 fn key(zone: &NameBuf) -> Vec<u8> {
