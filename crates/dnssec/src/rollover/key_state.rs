@@ -163,11 +163,13 @@ impl KeyState {
         }
     }
 
-    pub(super) fn records(&self) -> [&KeyRecordState; 3] {
+    /// Returns the states of its records: DNSKEY, signatures, DS.
+    pub fn records(&self) -> [&KeyRecordState; 3] {
         [&self.dnskey, &self.zone_rrsig, &self.ds]
     }
 
-    pub(super) fn records_mut(&mut self) -> [&mut KeyRecordState; 3] {
+    /// Returns the same to change them.
+    pub fn records_mut(&mut self) -> [&mut KeyRecordState; 3] {
         [&mut self.dnskey, &mut self.zone_rrsig, &mut self.ds]
     }
 

@@ -209,9 +209,7 @@ impl DatabaseZoneKeys<'_> {
         unfit: u32,
     ) -> Result<KeyProgress, ZoneKeysError> {
         let lives = round.lives();
-        let records = lives
-            .iter()
-            .flat_map(|life| [&life.dnskey, &life.zone_rrsig, &life.ds]);
+        let records = lives.iter().flat_map(KeyState::records);
         let settled = records.filter_map(|record| record.settles_at);
         let next_at = settled.filter(|at| *at > round.now).min();
         if next_at.is_none() {
@@ -394,7 +392,7 @@ impl ZoneRound<'_> {
 /// Returns a state whose steps of `now` were taken this many seconds later.
 fn delayed(life: &KeyState, now: u64, late: u64) -> KeyState {
     let mut life = life.clone();
-    for record in [&mut life.dnskey, &mut life.zone_rrsig, &mut life.ds] {
+    for record in life.records_mut() {
         if record.since == now {
             record.since += late;
             record.settles_at = record.settles_at.map(|at| at + late);

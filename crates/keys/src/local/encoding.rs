@@ -9,6 +9,7 @@
 //!               addresses
 //! ```
 
+use super::directory::role_of;
 use super::files::read_pair;
 use super::{
     ManagedSettings, ParentSettings, PrivateKeyLocation, Secret, SerialOffsetRaise,
@@ -32,6 +33,14 @@ const FIRST_KEY_FORM: u8 = 1;
 const LIFE_FORM: u8 = 1;
 /// The format of signing settings.
 const ZONE_FORM: u8 = 1;
+/// Roles and phases by their numbers.
+const ROLES: [KeyRole; 3] = [KeyRole::Combined, KeyRole::KeySigning, KeyRole::ZoneSigning];
+const PHASES: [RecordPhase; 4] = [
+    RecordPhase::Hidden,
+    RecordPhase::Rumoured,
+    RecordPhase::Omnipresent,
+    RecordPhase::Unretentive,
+];
 /// Size of the state of one record of a key in octets: phase, since, settles.
 const RECORD: usize = 17;
 /// Size of the rollover state of a key in octets: goal, rolled by hand, three records.
@@ -39,7 +48,7 @@ const LIFE: usize = 2 + 3 * RECORD;
 
 impl ZoneKey {
     pub(super) fn value(&self) -> Secret<Vec<u8>> {
-        let role = role_number(self.role);
+        let role = number_in(&ROLES, &self.role);
         let KeyUse {
             published,
             signs_keys,
@@ -143,14 +152,10 @@ fn read_first(number: u32, value: &[u8]) -> Result<ZoneKey, ZoneKeysError> {
         .ok_or(ZoneKeysError::Form(number))?;
     let [usage, high, low, created @ ..] = *head;
     let flags = u16::from_be_bytes([high, low]);
-    let role = match flags & 1 {
-        1 => KeyRole::KeySigning,
-        _ => KeyRole::ZoneSigning,
-    };
     Ok(ZoneKey {
         number,
         flags,
-        role,
+        role: role_of(flags),
         usage: KeyUse::by_flags(flags, usage & 1 != 0, usage & 2 != 0),
         created: u64::from_be_bytes(created),
         life: None,
@@ -174,7 +179,7 @@ impl<'v> CachedHead<'v> {
     fn read(value: &'v [u8]) -> Option<Self> {
         let (head, rest) = value.split_first_chunk::<12>()?;
         let [role, usage, high, low, created @ ..] = *head;
-        let role = role_of(role)?;
+        let role = *ROLES.get(usize::from(role))?;
         let (has_life, rest) = rest.split_first()?;
         let (life, rest) = match has_life {
             0 => (None, rest),
@@ -215,26 +220,15 @@ impl<'v> CachedHead<'v> {
     }
 }
 
-fn role_number(role: KeyRole) -> u8 {
-    match role {
-        KeyRole::Combined => 0,
-        KeyRole::KeySigning => 1,
-        KeyRole::ZoneSigning => 2,
-    }
-}
-
-fn role_of(number: u8) -> Option<KeyRole> {
-    match number {
-        0 => Some(KeyRole::Combined),
-        1 => Some(KeyRole::KeySigning),
-        2 => Some(KeyRole::ZoneSigning),
-        _ => None,
-    }
+/// Returns the number of a value: its position in a list.
+fn number_in<T: PartialEq>(list: &[T], value: &T) -> u8 {
+    let position = list.iter().position(|one| one == value);
+    position.unwrap_or_default() as u8
 }
 
 /// Encodes the recorded state of a key in a database.
 pub(crate) fn life_value(life: &KeyState, fingerprint: &[u8; 32]) -> Vec<u8> {
-    let mut value = vec![LIFE_FORM, role_number(life.role), life.algorithm];
+    let mut value = vec![LIFE_FORM, number_in(&ROLES, &life.role), life.algorithm];
     value.extend(life.created_at.to_be_bytes());
     put_life(life, &mut value);
     value.extend(fingerprint);
@@ -246,7 +240,7 @@ pub(crate) fn read_life_value(number: u32, value: &[u8]) -> Option<(KeyState, [u
     let (&[form, role, algorithm], rest) = value.split_first_chunk::<3>()?;
     let (created, rest) = rest.split_first_chunk::<8>()?;
     let (life, fingerprint) = rest.split_first_chunk::<LIFE>()?;
-    let kind = (role_of(role)?, algorithm);
+    let kind = (*ROLES.get(usize::from(role))?, algorithm);
     let new = KeyState::new(number, kind, u64::from_be_bytes(*created));
     let life = read_life(life, new)?;
     let fingerprint = fingerprint.try_into().ok()?;
@@ -256,18 +250,13 @@ pub(crate) fn read_life_value(number: u32, value: &[u8]) -> Option<(KeyState, [u
 fn put_life(life: &KeyState, value: &mut Vec<u8>) {
     value.push(u8::from(life.goal == KeyGoal::Gone));
     value.push(u8::from(life.is_rolled_by_hand));
-    for record in [&life.dnskey, &life.zone_rrsig, &life.ds] {
+    for record in life.records() {
         put_record(record, value);
     }
 }
 
 fn put_record(record: &KeyRecordState, value: &mut Vec<u8>) {
-    value.push(match record.phase {
-        RecordPhase::Hidden => 0,
-        RecordPhase::Rumoured => 1,
-        RecordPhase::Omnipresent => 2,
-        RecordPhase::Unretentive => 3,
-    });
+    value.push(number_in(&PHASES, &record.phase));
     value.extend(record.since.to_be_bytes());
     // 0 means none: nothing settles in 1970.
     value.extend(record.settles_at.unwrap_or(0).to_be_bytes());
@@ -294,13 +283,7 @@ fn read_record(octets: &[u8]) -> Option<KeyRecordState> {
     let (since, settles_at) = times.split_first_chunk::<8>()?;
     let settles_at = u64::from_be_bytes(settles_at.try_into().ok()?);
     Some(KeyRecordState {
-        phase: match phase {
-            0 => RecordPhase::Hidden,
-            1 => RecordPhase::Rumoured,
-            2 => RecordPhase::Omnipresent,
-            3 => RecordPhase::Unretentive,
-            _ => return None,
-        },
+        phase: *PHASES.get(usize::from(*phase))?,
         since: u64::from_be_bytes(*since),
         settles_at: (settles_at != 0).then_some(settles_at),
     })
