@@ -3,7 +3,7 @@
 
 use super::NotedKeyState;
 use crate::local::{KeyPlan, ZoneKey, ZoneKeysError};
-use nameward_dnssec::rollover::{KeyGoal, KeyRecordState, KeyRole, KeyState, RecordPhase};
+use nameward_dnssec::rollover::{KeyGoal, KeyRecordState, KeyRole, KeyState};
 use nameward_dnssec::{KeyUse, Keys};
 
 /// The two columns of a key that determine its use.

@@ -2,7 +2,7 @@
 //! then recorded.
 
 use super::comparison::{KeyFamiliarity, RowUse, end_stand_ins, reconcile_keys, unfit_key};
-use super::rows::{number_of, read_rows, set_metadata};
+use super::rows::{number_of, read_rows, row, set_metadata};
 use super::{DatabaseZoneKeys, LIVES, NotedKeyState, ZONES, note};
 use crate::local::{
     KeyPlan, KeyProgress, SigningSettings, ZoneKey, ZoneKeysError, item_name, made_key, wire,
@@ -118,15 +118,9 @@ impl DatabaseZoneKeys<'_> {
         let mut keys = round.keys.clone();
         for policy_key in missing {
             let key = made_key(policy_key, round.plan.rsa_bits, &keys, round.now)?;
-            let content = key.private.to_stored_text();
-            changes.push(AttributeChange::Key(KeyEdit::Add(StoredKey {
-                id: 0,
-                flags: key.flags.into(),
-                is_active: false,
-                is_published: false,
-                content: content.clone(),
-            })));
-            contents.push(content);
+            let row = row(&key);
+            contents.push(row.content.clone());
+            changes.push(AttributeChange::Key(KeyEdit::Add(row)));
             keys.push(key);
         }
         self.write_step(round, changes, None, false)?;
