@@ -55,24 +55,17 @@ fn faults_of_zone(
     directory: &Path,
     zone: NameBuf,
 ) -> Vec<KeyFileFault> {
-    let (mut good, mut faults) = (0, Vec::new());
-    match directories.pairs(directory, zone.as_name().zone()) {
-        Ok(pairs) => {
-            for pair in pairs {
-                match read_pair(&pair) {
-                    Ok(_) => good += 1,
-                    Err(error) => faults.push(error),
-                }
-            }
-        }
-        Err(error) => faults.push(error),
-    }
-    let faults = faults.into_iter();
-    faults
-        .map(|error| KeyFileFault {
-            zone: Some(zone),
-            error,
-            is_fatal: good == 0,
-        })
-        .collect()
+    let pairs = directories.pairs(directory, zone.as_name().zone());
+    let read: Vec<_> = match pairs {
+        Ok(pairs) => pairs.iter().map(|pair| read_pair(pair)).collect(),
+        Err(error) => vec![Err(error)],
+    };
+    let is_fatal = !read.iter().any(Result::is_ok);
+    let faults = read.into_iter().filter_map(Result::err);
+    let fault = |error| KeyFileFault {
+        zone: Some(zone),
+        error,
+        is_fatal,
+    };
+    faults.map(fault).collect()
 }

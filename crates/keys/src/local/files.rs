@@ -210,10 +210,6 @@ pub(super) fn remove_pair(path: &Path) -> Result<(), KeyPairError> {
             _ => {}
         }
     }
-    sync_parent(path)
-}
-
-fn sync_parent(path: &Path) -> Result<(), KeyPairError> {
     file::sync_directory(path).map_err(|error| KeyPairError::system(path, &error))
 }
 
