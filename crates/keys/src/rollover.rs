@@ -330,14 +330,18 @@ fn stored_end(rrsig: &[u8]) -> Option<u64> {
 
 /// Describes a key in the log.
 fn key_words(key: &ZoneKey) -> String {
-    let role = match key.role {
-        KeyRole::Combined => "csk",
-        KeyRole::KeySigning => "ksk",
-        KeyRole::ZoneSigning => "zsk",
-    };
+    let role = role_word(key.role);
     match key.key() {
         Ok(made) => format!("key {} ({role}, key tag {})", key.number, made.tag()),
         Err(_) => format!("key {} ({role})", key.number),
+    }
+}
+
+fn role_word(role: KeyRole) -> &'static str {
+    match role {
+        KeyRole::Combined => "csk",
+        KeyRole::KeySigning => "ksk",
+        KeyRole::ZoneSigning => "zsk",
     }
 }
 

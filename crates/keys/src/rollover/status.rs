@@ -1,6 +1,6 @@
 //! The status of a zone's keys, for operators: the use of each, what is pending, and what comes next.
 
-use super::{RolloverError, RolloverManager, step_words};
+use super::{RolloverError, RolloverManager, role_word, step_words};
 use crate::local::ZoneKey;
 use nameward_dnssec::rollover::{
     self, DsSight, KeyGoal, KeyState, RecordPhase, Rollover, RolloverPolicy, RolloverStep,
@@ -155,14 +155,8 @@ fn next_step(policy: &RolloverPolicy, lives: &[KeyState], now: u64) -> Option<Ne
     let (at, then) = simulate_until(policy, lives, now, has_steps)?;
     let steps = then.steps.iter().map(step_words);
     let steps = steps.map(|(key, words)| format!("key {key}: {words}"));
-    let made = then.missing.iter().map(|wanted| {
-        let role = match (wanted.role.signs_keys(), wanted.role.signs_zone()) {
-            (true, true) => "csk",
-            (true, false) => "ksk",
-            _ => "zsk",
-        };
-        format!("generate a new {role}")
-    });
+    let made = then.missing.iter();
+    let made = made.map(|wanted| format!("generate a new {}", role_word(wanted.role)));
     let words: Vec<String> = made.chain(steps).collect();
     Some(NextStep {
         at: Some(at),
