@@ -5,7 +5,7 @@
 
 use super::local::{KeyPlan, KeyProgress, SigningSettings, ZoneKey, ZoneKeysError};
 use nameward_dnssec::rollover::{KeyRole, KeyState, RolloverTimes};
-use nameward_dnssec::{Denial, DenialSettings, KeyUse, SigningPolicy, SoaEdit};
+use nameward_dnssec::{DenialSettings, KeyUse, SigningPolicy, SoaEdit};
 
 /// The keys of one zone.
 pub trait KeyStorage {
@@ -167,9 +167,4 @@ pub struct Manageability {
     pub policy: Option<String>,
     /// Why no policy can manage the keys.
     pub obstacle: Option<ZoneKeysError>,
-}
-
-/// Checks whether settings use NSEC3.
-pub(super) fn is_nsec3(denial: &DenialSettings) -> bool {
-    matches!(denial.denial, Denial::Nsec3(_))
 }

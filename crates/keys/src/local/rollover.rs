@@ -111,9 +111,7 @@ impl KeyPlan {
             parent: managed.parent.clone(),
         }
     }
-}
 
-impl KeyPlan {
     /// Returns the settings to record for a zone whose keys have these states.
     pub(crate) fn managed(&self, states: &[KeyState]) -> ManagedSettings {
         let request = rollover::parent_request(&self.rollover, states);

@@ -2,9 +2,9 @@
 
 use super::{KeyPlan, KeyProgress};
 use super::{SigningSettings, ZoneKey, ZoneKeys, ZoneKeysError};
-use crate::storage::{KeyStorage, Manageability, RequestedSigning, UseChange, is_nsec3};
+use crate::storage::{KeyStorage, Manageability, RequestedSigning, UseChange};
 use nameward_dnssec::rollover::{KeyState, RolloverTimes};
-use nameward_dnssec::{KeyUse, SigningPolicy};
+use nameward_dnssec::{Denial, KeyUse, SigningPolicy};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{SigningState, Zone, ZoneWalk};
 use std::sync::Arc;
@@ -104,7 +104,7 @@ impl KeyStorage for LocalZoneKeys<'_> {
     }
 
     fn uses_nsec3(&self) -> Result<bool, ZoneKeysError> {
-        Ok(is_nsec3(&self.settings()?.denial))
+        Ok(matches!(self.settings()?.denial.denial, Denial::Nsec3(_)))
     }
 
     fn settings(&self) -> Result<SigningSettings, ZoneKeysError> {

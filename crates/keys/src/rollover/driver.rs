@@ -176,20 +176,17 @@ impl KeyDriver {
                 self.take(wakes);
                 self.work();
             });
-            if self
-                .new_zones_checked_at
-                .is_none_or(|at| now.0 >= at.plus(NEW_ZONES_INTERVAL).0)
-            {
+            let is_due = |since: Option<Moment>, interval| {
+                since.is_none_or(|since| now >= since.plus(interval))
+            };
+            if is_due(self.new_zones_checked_at, NEW_ZONES_INTERVAL) {
                 self.new_zones_checked_at = Some(now);
                 panic_guard(WORK, || self.check_new_zones());
             }
             let waiting = self.waiting.len() as u64;
             let shared = Arc::clone(&self.handle.shared);
             shared.waiting.store(waiting, Ordering::Relaxed);
-            if self
-                .counted_at
-                .is_none_or(|at| now.0 >= at.plus(COUNT_INTERVAL).0)
-            {
+            if is_due(self.counted_at, COUNT_INTERVAL) {
                 self.counted_at = Some(now);
                 panic_guard(WORK, || {
                     let summary = self.keeper.count_signed(now.seconds());
