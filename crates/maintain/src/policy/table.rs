@@ -31,7 +31,7 @@ pub enum PolicySource {
 }
 
 /// The policies from one source.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct PolicySet {
     /// The defaults for all zones; only those of the configuration are used.
     pub default: PolicyFragment,

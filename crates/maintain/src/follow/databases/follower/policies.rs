@@ -5,12 +5,10 @@
 
 use super::{DatabaseFollower, LINES_MAX};
 use crate::policy::{
-    Autoprimary, PolicyFragment, PolicySet, PolicySource, PolicyTable, RolledCookieSecret,
-    SharedApiKey, ZoneKind,
+    Autoprimary, PolicyFragment, PolicySet, PolicySource, PolicyTable, SharedApiKey, ZoneKind,
     database::{read_cookies, read_keys, read_policy},
     database_templates::DatabaseTemplates,
 };
-use nameward_dnssec::tsig::TsigKey;
 use nameward_sql::{
     PackedZones, SettingItem, SettingItems, SqlBackend, SqlError, StoredAutoprimary, StoredTsigKey,
     ZoneRow,
@@ -44,10 +42,8 @@ pub(super) struct FollowedPolicies {
     shared: HashMap<PolicyFragment, Arc<PolicyFragment>>,
     /// The metadata of all zones was read once.
     is_read: bool,
-    keys: Vec<Arc<TsigKey>>,
-    autoprimaries: Vec<Autoprimary>,
-    cookies: Vec<RolledCookieSecret>,
-    api_keys: Vec<SharedApiKey>,
+    /// Everything but the fragments of zones, as last read.
+    common: PolicySet,
     templates: DatabaseTemplates,
     logged: HashSet<String>,
 }
@@ -59,10 +55,7 @@ impl FollowedPolicies {
             source: PolicySource::Backend(rank),
             shared: HashMap::new(),
             is_read: false,
-            keys: Vec::new(),
-            autoprimaries: Vec::new(),
-            cookies: Vec::new(),
-            api_keys: Vec::new(),
+            common: PolicySet::default(),
             templates: DatabaseTemplates::default(),
             logged: HashSet::new(),
         }
@@ -136,13 +129,7 @@ impl DatabaseFollower {
         self.apply_keys(settings.keys, settings.autoprimaries);
         let name = self.name.clone();
         let policies = &mut self.policies;
-        let mut set = PolicySet {
-            keys: policies.keys.clone(),
-            autoprimaries: policies.autoprimaries.clone(),
-            cookies: policies.cookies.clone(),
-            api_keys: policies.api_keys.clone(),
-            ..PolicySet::default()
-        };
+        let mut set = policies.common.clone();
         match settings.items {
             Ok(mut items) => {
                 policies.is_read = true;
@@ -186,8 +173,8 @@ impl DatabaseFollower {
                 let (keys, problems) = read_keys(&rows);
                 let (cookies, invalid) = read_cookies(&rows);
                 let (api_keys, incomplete) = SharedApiKey::from_rows(&rows);
-                (policies.keys, policies.cookies) = (keys, cookies);
-                policies.api_keys = api_keys;
+                let common = &mut policies.common;
+                (common.keys, common.cookies, common.api_keys) = (keys, cookies, api_keys);
                 for problem in problems.into_iter().chain(invalid).chain(incomplete) {
                     policies.log(format!("{name}: {problem}"));
                 }
@@ -205,7 +192,7 @@ impl DatabaseFollower {
                     listed_by,
                     account: row.account,
                 };
-                policies.autoprimaries = rows.into_iter().map(autoprimary).collect();
+                policies.common.autoprimaries = rows.into_iter().map(autoprimary).collect();
             }
             Err(error) => policies.log(format!("{name}: cannot read supermasters: {error}")),
         }
