@@ -26,8 +26,7 @@ pub use remote::{
     address_text,
 };
 pub use stored::{
-    AutoprimarySecondary, DeclaredSettings, DeclaredZone, StoredKeyRow, StoredPolicies,
-    StoredPolicyError,
+    AutoprimarySecondary, DeclaredSettings, StoredKeyRow, StoredPolicies, StoredPolicyError,
 };
 pub use table::{Policies, PolicyChange, PolicySet, PolicySource, PolicyTable};
 pub use update::{UpdateRule, UpdateScope, UpdateSerial};
@@ -160,9 +159,7 @@ impl ZonePolicy {
     pub fn sends_notify(&self, origin: ZoneOrigin) -> bool {
         self.notifies_name_servers(origin) || !self.also_notify.is_empty()
     }
-}
 
-impl ZonePolicy {
     /// Checks whether a NOTIFY is accepted: from the address of a primary, with its key if it has one, or from an allowed
     /// peer.
     pub fn takes_notify(&self, client: &AccessClient<'_>) -> bool {

@@ -5,7 +5,7 @@
 
 mod declared;
 
-pub use declared::{DeclaredSettings, DeclaredZone};
+pub use declared::DeclaredSettings;
 
 use declared::ZONES;
 use nameward_base::secret::Secret;
@@ -115,10 +115,7 @@ impl StoredPolicies {
     }
 
     /// Publishes the stored policies, with the templates of a configuration.
-    pub fn apply(
-        &self,
-        templates: HashMap<String, PolicyFragment>,
-    ) -> Result<(), StoredPolicyError> {
+    pub fn apply(&self, templates: Templates) -> Result<(), StoredPolicyError> {
         let mut own = self.templates.lock();
         *own = templates;
         self.publish(&own)
@@ -237,10 +234,7 @@ impl StoredPolicies {
         let templates = self.templates.lock();
         let address = secondary.primary.to_string();
         let key = secondary.key.map(|key| wire(key.as_name()));
-        let form = match key {
-            Some(_) => KEYED_FORM,
-            None => FORM,
-        };
+        let form = if key.is_some() { KEYED_FORM } else { FORM };
         let mut value = vec![form, address.len() as u8];
         value.extend_from_slice(address.as_bytes());
         if let Some(key) = key {
@@ -285,10 +279,11 @@ impl StoredPolicies {
             set.set_zone(secondary.zone.as_name(), Arc::clone(part));
         }
         let mut made: HashMap<DeclaredSettings, Arc<PolicyFragment>> = HashMap::new();
-        for item in &store.items(ZONES)? {
-            let Some(DeclaredZone { zone, settings }) = DeclaredZone::read(item) else {
-                let name = Name::from_wire(&item.0).map(|name| name.to_string());
-                let name = name.unwrap_or_default();
+        for (name, value) in &store.items(ZONES)? {
+            let zone = Name::from_wire(name).ok();
+            let settings = DeclaredSettings::from_value(value.reveal());
+            let (Some(zone), Some(settings)) = (zone, settings) else {
+                let name = zone.map(|name| name.to_string()).unwrap_or_default();
                 tracing::error!("zone {name}: unreadable entry in the state store");
                 continue;
             };
@@ -300,7 +295,7 @@ impl StoredPolicies {
                     part
                 }
             };
-            set.set_zone(zone.as_name(), part);
+            set.set_zone(zone, part);
         }
         self.table.set(PolicySource::Kept, set);
         Ok(())

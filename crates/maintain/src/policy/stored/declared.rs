@@ -4,8 +4,7 @@
 //! `template pool`, `catalog catalog.example.`, `transfer-key key.example.`, `soa-edit-api DEFAULT`.
 
 use crate::policy::{PolicyFragment, RemoteServer, ZoneKind};
-use nameward_state::StoredItem;
-use nameward_wire::{Name, NameBuf};
+use nameward_wire::NameBuf;
 use nameward_zone::{AccessEntry, AccessList, AccessWord};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -14,15 +13,6 @@ use std::fmt::Write;
 pub(super) const ZONES: &str = "zone";
 /// The value format.
 const FORM: u8 = 1;
-
-/// A zone declared in the state store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeclaredZone {
-    /// The name.
-    pub zone: NameBuf,
-    /// Its settings.
-    pub settings: DeclaredSettings,
-}
 
 /// The settings of a zone declared in the state store. They take precedence over those of its template and the
 /// defaults.
@@ -118,15 +108,6 @@ impl DeclaredSettings {
             }
         }
         Some(settings)
-    }
-}
-
-impl DeclaredZone {
-    pub(super) fn read((name, value): &StoredItem) -> Option<Self> {
-        Some(DeclaredZone {
-            zone: Name::from_wire(name).ok()?.into(),
-            settings: DeclaredSettings::from_value(value.reveal())?,
-        })
     }
 }
 
