@@ -125,11 +125,10 @@ pub(crate) fn merge_journal(
     now: SystemTime,
 ) -> Result<Merge, CommitError> {
     let ours = sum_of(entries);
-    let mut by_rrset: BTreeMap<RrsetKeyOrder, [Vec<WireRecord<'_>>; 2]> = BTreeMap::new();
+    let mut by_rrset: BTreeMap<RrsetKey, [Vec<WireRecord<'_>>; 2]> = BTreeMap::new();
     for (side, list) in [&ours.removed, &ours.added].into_iter().enumerate() {
         for record in list.iter().filter(|record| record.rtype != Type::SOA) {
-            let (owner, rtype) = key(&record);
-            by_rrset.entry((owner, rtype.0)).or_default()[side].push(record);
+            by_rrset.entry(key(&record)).or_default()[side].push(record);
         }
     }
     let mut lacking = Difference::default();
@@ -139,28 +138,25 @@ pub(crate) fn merge_journal(
         let is_done = added.iter().all(is_there) && !removed.iter().any(is_there);
         match (fits, is_done) {
             (true, _) => {
-                removed
-                    .iter()
-                    .for_each(|record| lacking.removed.push(*record));
-                added.iter().for_each(|record| lacking.added.push(*record));
+                let (removed, added) = (removed.iter().copied(), added.iter().copied());
+                removed.for_each(|record| lacking.removed.push(record));
+                added.for_each(|record| lacking.added.push(record));
             }
             (false, true) => {}
-            (false, false) => return Err(clash(Name::from_valid_wire(owner), Type(*rtype))),
+            (false, false) => return Err(clash(Name::from_valid_wire(owner), *rtype)),
         }
     }
     rebase(file, lacking, last, now)
 }
 
-type RrsetKeyOrder = (Vec<u8>, u16);
-
 /// A record by owner in lower case, type, TTL and data.
-type RecordKey = (Vec<u8>, u16, u32, Vec<u8>);
+type RecordKey = (Vec<u8>, Type, u32, Vec<u8>);
 
 /// Combines the differences of a journal into one.
 fn sum_of(entries: &[JournalEntry]) -> Difference {
     let record_key = |record: WireRecord<'_>| -> RecordKey {
         let (owner, rtype) = key(&record);
-        (owner, rtype.0, record.ttl, record.rdata.to_vec())
+        (owner, rtype, record.ttl, record.rdata.to_vec())
     };
     let mut sum: BTreeMap<RecordKey, i32> = BTreeMap::new();
     for entry in entries {
@@ -173,19 +169,13 @@ fn sum_of(entries: &[JournalEntry]) -> Difference {
     }
     let list = |wanted: fn(i32) -> bool| -> RecordList {
         let own = sum.iter().filter(|(_, count)| wanted(**count));
-        let record = |((owner, rtype, ttl, rdata), _): (&'_ RecordKey, _)| {
-            (owner.clone(), *rtype, *ttl, rdata.clone())
-        };
-        let mut list = RecordList::default();
-        for (owner, rtype, ttl, rdata) in own.map(record) {
-            list.push(WireRecord {
-                owner: Name::from_valid_wire(&owner),
-                rtype: Type(rtype),
-                ttl,
-                rdata: &rdata,
-            });
-        }
-        list
+        let records = own.map(|((owner, rtype, ttl, rdata), _)| WireRecord {
+            owner: Name::from_valid_wire(owner),
+            rtype: *rtype,
+            ttl: *ttl,
+            rdata,
+        });
+        records.collect()
     };
     Difference {
         removed: list(|count| count < 0),
