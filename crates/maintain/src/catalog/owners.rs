@@ -58,19 +58,16 @@ impl Ownership {
         }
         for (name, catalog) in catalogs {
             for zone in catalog.members.keys() {
+                let ignored = |owner: Option<&MemberOwner>| IgnoredMember {
+                    zone: zone.clone(),
+                    catalog: name.clone(),
+                    owner: owner.map(|owner| owner.catalog.clone()),
+                };
                 match self.owners.get(zone) {
                     Some(owner) if owner.catalog == *name => {}
                     Some(owner) if owner.is_moving_from(catalogs, zone, name) => {}
-                    Some(owner) => change.ignored.push(IgnoredMember {
-                        zone: zone.clone(),
-                        catalog: name.clone(),
-                        owner: Some(owner.catalog.clone()),
-                    }),
-                    None if is_taken(zone, name) => change.ignored.push(IgnoredMember {
-                        zone: zone.clone(),
-                        catalog: name.clone(),
-                        owner: None,
-                    }),
+                    Some(owner) => change.ignored.push(ignored(Some(owner))),
+                    None if is_taken(zone, name) => change.ignored.push(ignored(None)),
                     None => {
                         let owner = owner_after_moves(catalogs, zone, name);
                         self.owners.extend(owner.map(|owner| (zone.clone(), owner)));

@@ -410,7 +410,7 @@ impl LoadLog {
                     }
                 }
                 for diagnostic in *diagnostics {
-                    self.line(diagnostic.to_string(), |text| tracing::warn!("{text}"));
+                    self.warn(diagnostic.to_string());
                 }
             }
             LoadEvent::Refused(name, diagnostics, fallback) => {
@@ -439,9 +439,7 @@ impl LoadLog {
                 let text = missing_text(missing);
                 match missing.outlook {
                     MissingOutlook::Kept => self.error(text),
-                    MissingOutlook::Withdrawn(_) => {
-                        self.line(text, |text| tracing::warn!("{text}"));
-                    }
+                    MissingOutlook::Withdrawn(_) => self.warn(text),
                 }
             }
             LoadEvent::Returned(name) => {
@@ -450,16 +448,11 @@ impl LoadLog {
                 self.line(text, |text| tracing::info!("{text}"));
             }
             LoadEvent::Contested(name, served, other) => {
-                let text = contested(*name, *served, *other);
-                self.line(text, |text| tracing::warn!("{text}"));
+                self.warn(contested(*name, *served, *other));
             }
             LoadEvent::Problem(text) => self.error((*text).to_string()),
-            LoadEvent::Note(text) => {
-                self.line((*text).to_string(), |text| tracing::warn!("{text}"))
-            }
-            LoadEvent::Waiting(name, path) => {
-                self.line(waiting(*name, path), |text| tracing::warn!("{text}"));
-            }
+            LoadEvent::Note(text) => self.warn((*text).to_string()),
+            LoadEvent::Waiting(name, path) => self.warn(waiting(*name, path)),
             LoadEvent::Known => {}
             LoadEvent::Progress(done, total) => {
                 tracing::info!("loading: {done} of {total} zones read")
@@ -472,6 +465,10 @@ impl LoadLog {
             self.errors.push(text.clone());
         }
         self.line(text, |text| tracing::error!("{text}"));
+    }
+
+    fn warn(&mut self, text: String) {
+        self.line(text, |text| tracing::warn!("{text}"));
     }
 
     fn line(&mut self, text: String, write: impl FnOnce(&str)) {
