@@ -72,14 +72,8 @@ impl CatalogFollower {
             tracing::error!("catalog {name}: not generated: its name is too long");
             return true;
         };
-        let source = VersionSource {
-            zone: name.into(),
-            rank: CONFIGURED_RANK,
-            storage: ZoneStorage::Store,
-            origin: JournalOrigin::Change,
-            confirmed: None,
-            author: None,
-        };
+        let (storage_kind, origin) = (ZoneStorage::Store, JournalOrigin::Change);
+        let source = VersionSource::new(name.into(), CONFIGURED_RANK, storage_kind, origin);
         let (owned, count) = (NameBuf::from(name), counted(members.len(), "member"));
         let storage = storage.filter(|_| Some(serial) != stored);
         let (handle, key) = (self.handle.clone(), Box::<[u8]>::from(catalog));

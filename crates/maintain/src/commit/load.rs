@@ -54,14 +54,8 @@ impl Commits {
                 continue;
             };
             let name = NameBuf::from(zone.id());
-            let source = VersionSource {
-                zone: name,
-                rank: zone.rank(),
-                storage,
-                origin: JournalOrigin::Storage,
-                confirmed: None,
-                author: None,
-            };
+            let origin = JournalOrigin::Storage;
+            let source = VersionSource::new(name, zone.rank(), storage, origin);
             let commits = Arc::clone(self);
             let done = move |result: Result<CommittedVersion, CommitError>| match result {
                 Ok(_) => commits.conflicts.forget(name.as_name()),

@@ -25,6 +25,18 @@ pub struct VersionSource {
 }
 
 impl VersionSource {
+    /// Returns the source of a version that no primary sent, and whose author is not known.
+    pub fn new(zone: NameBuf, rank: u16, storage: ZoneStorage, origin: JournalOrigin) -> Self {
+        VersionSource {
+            zone,
+            rank,
+            storage,
+            origin,
+            confirmed: None,
+            author: None,
+        }
+    }
+
     /// Checks whether the new version is durable before it arrives here: its storage has it.
     pub(super) fn is_storage_first(&self) -> bool {
         self.storage == ZoneStorage::Database || self.origin == JournalOrigin::Storage

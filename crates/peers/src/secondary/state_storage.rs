@@ -304,13 +304,11 @@ fn source_of(
     primary: Option<SocketAddr>,
     now: Moment,
 ) -> VersionSource {
+    let (storage, origin) = (ZoneStorage::Store, JournalOrigin::Transfer);
     VersionSource {
         author: primary.map(|primary| ChangeAuthor::new(&format!("primary {primary}"), None)),
-        zone: settings.name.to_buf(),
-        rank: settings.rank,
-        storage: ZoneStorage::Store,
-        origin: JournalOrigin::Transfer,
         confirmed: Some(now),
+        ..VersionSource::new(settings.name.to_buf(), settings.rank, storage, origin)
     }
 }
 

@@ -260,14 +260,7 @@ fn commit_resident(commits: &Arc<Commits>, job: UpdateJob) {
     let Some((zone, rank, change, done)) = read(job) else {
         return;
     };
-    let source = VersionSource {
-        zone,
-        rank,
-        storage: ZoneStorage::File,
-        origin: JournalOrigin::Change,
-        confirmed: None,
-        author: None,
-    };
+    let source = VersionSource::new(zone, rank, ZoneStorage::File, JournalOrigin::Change);
     commits.conditional(source, &change, move |result| done(commit_outcome(result)));
 }
 

@@ -160,13 +160,10 @@ impl DatabaseFollower {
         let Some(known) = self.zones.in_memory(id).filter(|_| is_fit) else {
             return OwnOutcome::Unfit(done);
         };
+        let (storage, origin) = (ZoneStorage::Database, JournalOrigin::Change);
         let source = VersionSource {
-            zone,
-            rank: self.rank,
-            storage: ZoneStorage::Database,
-            origin: JournalOrigin::Change,
-            confirmed: None,
             author: author.clone(),
+            ..VersionSource::new(zone, self.rank, storage, origin)
         };
         // A difference that does not fit is refused before this returns; one that does waits for the disk elsewhere.
         let (refused, refusal) = sync_channel(1);
