@@ -24,12 +24,13 @@ use crate::contents::contents_of;
 use crate::merge::Rebased;
 use crate::soa_times::SoaTimes;
 use crate::table::{TableWriter, lower_case};
-use background::{BackgroundTask, BackgroundWork};
+use background::{BackgroundTask, TaskRequest};
 use conflicts::ConflictLog;
 pub(crate) use conflicts::ConflictSide;
 pub use conflicts::FileConflicts;
 use nameward_base::sync::Mutex;
 use nameward_base::time::now_seconds;
+use nameward_base::worker::QueueOwner;
 pub use nameward_state::{Durable, WrittenDone};
 use nameward_state::{StateChange, StateError, StateStore, Written, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
@@ -74,7 +75,7 @@ pub struct Commits {
     durable: Option<Arc<dyn Durable>>,
     zones: Mutex<HashMap<ZoneKey, Arc<Mutex<InProgress>>>>,
     listener: Box<dyn CommitListener>,
-    background: BackgroundWork,
+    background: QueueOwner<TaskRequest>,
     gate: Arc<Gate>,
     conflicts: ConflictLog,
 }
@@ -86,13 +87,13 @@ impl Commits {
         durable: Option<Arc<dyn Durable>>,
         listener: impl CommitListener + 'static,
     ) -> std::io::Result<Arc<Self>> {
-        let (background, requests) = BackgroundWork::new();
+        let requests = background::queue();
         let commits = Arc::new(Commits {
             table,
             durable,
             zones: Mutex::default(),
             listener: Box::new(listener),
-            background,
+            background: QueueOwner::new(&requests),
             gate: Arc::default(),
             conflicts: ConflictLog::default(),
         });
@@ -216,7 +217,8 @@ impl Commits {
         });
         let place = self.zone(source.zone.as_name(), source.rank);
         let mut under_way = place.lock();
-        let made = self.tip(&source, &under_way).and_then(|tip| {
+        let last = self.last(&under_way, source.zone.as_name(), source.rank);
+        let made = last.ok_or(CommitError::NoSuchZone).and_then(|tip| {
             let made = make(&tip, under_way.file_version.as_ref())?;
             let (difference, zone) = (&made.difference, made.zone.as_deref());
             let mut changes = match &made.rebased {
@@ -290,14 +292,9 @@ impl Commits {
     }
 
     /// Returns the version that the next one is based on.
-    fn tip(
-        &self,
-        source: &VersionSource,
-        under_way: &InProgress,
-    ) -> Result<Arc<Zone>, CommitError> {
-        let published = || self.table.version(source.zone.as_name(), source.rank);
-        let tip = under_way.tip.clone().or_else(published);
-        tip.ok_or(CommitError::NoSuchZone)
+    fn last(&self, under_way: &InProgress, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
+        let published = || self.table.version(zone, rank);
+        under_way.tip.clone().or_else(published)
     }
 
     /// Returns the state changes that make a new version durable.
@@ -420,7 +417,7 @@ impl Commits {
         };
         self.write_state(zone, vec![restart]);
         let digest = BackgroundTask::Digest;
-        let is_requested = self.background.request(zone, source.rank, digest);
+        let is_requested = self.request(zone, source.rank, digest);
         self.zone(zone.as_name(), source.rank).lock().has_digest = is_requested;
     }
 
@@ -448,7 +445,7 @@ impl Commits {
         }
         if committed.zone.is_worth_packing() {
             let (zone, rank) = (NameBuf::from(committed.zone.id()), committed.zone.rank());
-            self.background.request(zone, rank, BackgroundTask::Pack);
+            self.request(zone, rank, BackgroundTask::Pack);
         }
         is_there
     }

@@ -32,10 +32,7 @@ impl CatalogFollower {
         let policies = self.policies.load();
         let declared_by = policies.get(name).declared_by;
         let found = self.storage_of(&policies, catalog);
-        let (rank, storage) = (
-            found.map(|(rank, _)| rank),
-            found.map(|(_, storage)| storage),
-        );
+        let (rank, storage) = found.unzip();
         if storage.is_none() && matches!(declared_by, PolicySource::Backend(_)) {
             // Its database is not known yet.
             return false;

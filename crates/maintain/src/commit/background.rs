@@ -5,7 +5,7 @@ use super::Commits;
 use super::outcome::VersionSource;
 use super::pending::InProgress;
 use crate::contents::contents_of;
-use nameward_base::worker::{self, Queue, QueueOwner};
+use nameward_base::worker::{self, Queue};
 use nameward_state::{ContentsDigest, StateChange, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
 use std::sync::{Arc, Weak};
@@ -27,22 +27,9 @@ pub(super) enum BackgroundTask {
 /// A zone, the rank of its source, and the job.
 pub(super) type TaskRequest = (NameBuf, u16, BackgroundTask);
 
-/// The handle of the thread, which ends when this is dropped.
-pub(super) struct BackgroundWork {
-    requests: QueueOwner<TaskRequest>,
-}
-
-impl BackgroundWork {
-    pub(super) fn new() -> (Self, Queue<TaskRequest>) {
-        let queue = Queue::new("background", WAITING);
-        let requests = QueueOwner::new(&queue);
-        (BackgroundWork { requests }, queue)
-    }
-
-    /// Requests a job on a zone; false if the queue is full, and the next change must request it again.
-    pub(super) fn request(&self, zone: NameBuf, rank: u16, task: BackgroundTask) -> bool {
-        self.requests.try_push((zone, rank, task)).is_ok()
-    }
+/// Creates the queue of the jobs.
+pub(super) fn queue() -> Queue<TaskRequest> {
+    Queue::new("background", WAITING)
 }
 
 /// Starts the thread. It must not keep the commits alive that it works for.
@@ -64,18 +51,17 @@ pub(super) fn start(queue: Queue<TaskRequest>, commits: &Arc<Commits>) -> std::i
 }
 
 impl Commits {
+    /// Requests a job on a zone; false if the queue is full, and the next change must request it again.
+    pub(super) fn request(&self, zone: NameBuf, rank: u16, task: BackgroundTask) -> bool {
+        self.background.try_push((zone, rank, task)).is_ok()
+    }
+
     /// Packs a zone with many changes in the background, and replaces the last version by it with the changes made in
     /// the meantime.
     pub(crate) fn pack(&self, zone: Name<'_>, rank: u16) {
         let place = self.zone(zone, rank);
         let mut under_way = place.lock();
-        let last = |under_way: &InProgress| {
-            under_way
-                .tip
-                .clone()
-                .or_else(|| self.table.version(zone, rank))
-        };
-        let snapshot = match last(&under_way) {
+        let snapshot = match self.last(&under_way, zone, rank) {
             Some(snapshot) if snapshot.is_worth_packing() => snapshot,
             _ => return,
         };
@@ -86,7 +72,7 @@ impl Commits {
         let (Some(changed), Some(packed)) = (under_way.changed.take(), packed) else {
             return;
         };
-        let Some(current) = last(&under_way) else {
+        let Some(current) = self.last(&under_way, zone, rank) else {
             return;
         };
         let owners = changed
@@ -118,7 +104,7 @@ impl Commits {
             && changes.iter().any(is_kept)
         {
             let (zone, rank) = (source.zone, source.rank);
-            under_way.has_digest = self.background.request(zone, rank, BackgroundTask::Digest);
+            under_way.has_digest = self.request(zone, rank, BackgroundTask::Digest);
         }
     }
 
@@ -132,8 +118,7 @@ impl Commits {
         // The difference that led to a version is passed to the journal under this lock.
         let place = self.zone(zone.as_name(), rank);
         let under_way = place.lock();
-        let published = || self.table.version(zone.as_name(), rank);
-        let Some(version) = under_way.tip.clone().or_else(published) else {
+        let Some(version) = self.last(&under_way, zone.as_name(), rank) else {
             return;
         };
         drop(under_way);
@@ -156,7 +141,7 @@ impl Commits {
         under_way.is_writing = match source.storage {
             ZoneStorage::Store => {
                 let task = BackgroundTask::WriteContents;
-                self.background.request(source.zone, source.rank, task)
+                self.request(source.zone, source.rank, task)
             }
             ZoneStorage::File => {
                 let zone = source.zone;

@@ -62,12 +62,8 @@ impl Commits {
     pub(crate) fn file_version(&self, zone: Name<'_>, rank: u16) -> Option<Arc<Zone>> {
         let place = self.zone(zone, rank);
         let under_way = place.lock();
-        let last = under_way
-            .file_version
-            .clone()
-            .or_else(|| under_way.tip.clone());
-        drop(under_way);
-        last.or_else(|| self.table.version(zone, rank))
+        let version = under_way.file_version.clone();
+        version.or_else(|| self.last(&under_way, zone, rank))
     }
 
     /// Records that a zone's file has this version now.
@@ -75,8 +71,7 @@ impl Commits {
         let (zone, serial) = (NameBuf::from(version.id()), version.serial());
         let place = self.zone(zone.as_name(), version.rank());
         let mut under_way = place.lock();
-        let published = || self.table.version(zone.as_name(), version.rank());
-        let last = under_way.tip.clone().or_else(published);
+        let last = self.last(&under_way, zone.as_name(), version.rank());
         let has_all = last.is_none_or(|last| last.serial() == serial);
         under_way.file_version = (!has_all).then(|| Arc::clone(version));
         under_way.is_writing = false;
