@@ -7,6 +7,7 @@
 mod axfr;
 mod condense;
 mod ixfr;
+mod progress;
 mod signed;
 mod unsigned;
 
@@ -22,7 +23,11 @@ use nameward_wire::message::{
     BulkWriter, MessageFull, OptRecord, Query, QueryBuf, ReplyFlags, WrittenOwner,
 };
 use nameward_wire::{Name, NameBuf, Rcode, Type};
-use nameward_zone::{CompressibleNames, Node, WireRecord};
+use nameward_zone::node::flags;
+use nameward_zone::{CompressibleNames, Node, Rrset};
+
+/// Flags of names with records that could not be read.
+const BROKEN: u8 = flags::BROKEN | flags::BROKEN_ABOVE | flags::BROKEN_HOST;
 
 /// Why a transfer cannot be completed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -140,12 +145,21 @@ struct RecordHead<'n> {
 }
 
 impl<'n> RecordHead<'n> {
-    fn from_record(record: &WireRecord<'n>) -> Self {
+    fn new(owner: &'n [u8], rtype: Type, ttl: u32) -> Self {
         RecordHead {
-            owner: record.owner.as_wire(),
-            rtype: record.rtype,
-            ttl: record.ttl,
-            form: CompressibleNames::for_type(record.rtype),
+            owner,
+            rtype,
+            ttl,
+            form: CompressibleNames::for_type(rtype),
+        }
+    }
+
+    fn for_rrset(owner: Name<'n>, rrset: Rrset<'_>) -> Self {
+        RecordHead {
+            owner: owner.as_wire(),
+            rtype: rrset.rtype(),
+            ttl: rrset.ttl(),
+            form: rrset.form(),
         }
     }
 

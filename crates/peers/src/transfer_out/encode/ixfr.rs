@@ -1,6 +1,7 @@
 //! Differences (RFC 1995): the newest SOA; for each difference the older SOA, removed records, the newer SOA, added
 //! records; the newest SOA again.
 
+use super::progress::{MessageProgress, StageOutcome};
 use super::{OutgoingFault, RecordHead, TransferRequest};
 use nameward_wire::Type;
 use nameward_wire::message::BulkWriter;
@@ -10,14 +11,16 @@ use std::sync::Arc;
 
 /// The messages of an incremental transfer.
 pub struct IxfrMessages {
-    request: TransferRequest,
+    chain: IxfrChain,
+    progress: MessageProgress<IxfrPosition>,
+}
+
+/// The records of an incremental transfer.
+struct IxfrChain {
     zone: Arc<Zone>,
     /// The SOA of the newest version.
     soa: RecordList,
     differences: Vec<Difference>,
-    is_first: bool,
-    place: IxfrPosition,
-    records: u64,
 }
 
 /// The progress of a transfer: a step, and an octet offset in its list.
@@ -64,27 +67,36 @@ impl IxfrMessages {
         differences: Vec<Difference>,
         request: TransferRequest,
     ) -> Self {
-        IxfrMessages {
-            request,
+        let chain = IxfrChain {
             zone: Arc::clone(zone),
             soa,
             differences,
-            is_first: true,
-            place: IxfrPosition::default(),
-            records: 0,
+        };
+        IxfrMessages {
+            chain,
+            progress: MessageProgress::new(IxfrPosition::default(), request),
         }
     }
 
     /// Returns the number of records so far.
     pub fn records(&self) -> u64 {
-        self.records
+        self.progress.records
     }
 
     /// Checks whether the last message was written.
     pub fn is_done(&self) -> bool {
-        self.step(self.place.step).is_none()
+        self.progress.stage.is_none()
     }
 
+    /// Writes the next message and returns its length in octets; `None` after the last one.
+    pub fn next_message(&mut self, out: &mut [u8]) -> Result<Option<usize>, OutgoingFault> {
+        let (chain, no_room) = (&self.chain, || OutgoingFault::NoSoa);
+        self.progress
+            .next_message(out, no_room, |place, writer| chain.write(place, writer))
+    }
+}
+
+impl IxfrChain {
     /// Returns the records of a step; `None` after the last.
     fn step(&self, step: usize) -> Option<IxfrStep<'_>> {
         let Some(number) = step.checked_sub(1) else {
@@ -102,35 +114,22 @@ impl IxfrMessages {
         })
     }
 
-    /// Writes the next message and returns its length in octets; `None` after the last one.
-    pub fn next_message(&mut self, out: &mut [u8]) -> Result<Option<usize>, OutgoingFault> {
-        if self.is_done() {
-            return Ok(None);
+    fn write<'n>(
+        &'n self,
+        place: IxfrPosition,
+        writer: &mut BulkWriter<'n, '_>,
+    ) -> Result<StageOutcome<IxfrPosition>, OutgoingFault> {
+        let Some(step) = self.step(place.step) else {
+            return Ok(Ok(None));
+        };
+        match write_step(&self.zone, &step, place.octets, writer) {
+            Ok(()) => Ok(Ok(Some(IxfrPosition {
+                step: place.step + 1,
+                octets: 0,
+            }))),
+            Err((_, head)) if writer.is_empty() => Err(head.too_large()),
+            Err((octets, _)) => Ok(Err(IxfrPosition { octets, ..place })),
         }
-        let query = self.request.query();
-        let writer = self.request.begin(&query, self.is_first, out);
-        let mut writer = writer.map_err(|_| OutgoingFault::NoSoa)?;
-        let mut place = self.place;
-        while let Some(step) = self.step(place.step) {
-            match write_step(&self.zone, &step, place.octets, &mut writer) {
-                Ok(()) => {
-                    place = IxfrPosition {
-                        step: place.step + 1,
-                        octets: 0,
-                    }
-                }
-                Err((_, head)) if writer.is_empty() => return Err(head.too_large()),
-                Err((octets, _)) => {
-                    place.octets = octets;
-                    break;
-                }
-            }
-        }
-        let records = u64::from(writer.records());
-        let len = self.request.finish(writer, self.is_first);
-        (self.place, self.is_first) = (place, false);
-        self.records += records;
-        Ok(Some(len))
     }
 }
 
@@ -154,7 +153,7 @@ fn write_step<'n>(
         if (record.rtype == Type::SOA) != takes_soa {
             continue;
         }
-        let mut head = RecordHead::from_record(&record);
+        let mut head = RecordHead::new(record.owner.as_wire(), record.rtype, record.ttl);
         if head.rtype == Type::RRSIG
             && let Some(node) = zone.node_of(record.owner)
         {

@@ -16,7 +16,6 @@ pub use messages::{SignedMessages, SignedReady};
 use nameward_dnssec::{CanonicalSet, Making, Signing, SoaEdit, ZonemdHash, have_distinct_tags};
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::change::set_soa_serial;
-use nameward_zone::node::flags;
 use nameward_zone::{DenialChain, Serial, WalkPosition, WireRecord, Zone, ZoneBuilder, ZoneWalk};
 use std::sync::{Arc, OnceLock};
 
@@ -292,9 +291,6 @@ pub fn signed_copy(
     let (zone, of_digest) = copy.finish()?;
     Ok((zone, made + of_digest))
 }
-
-/// Flags of names with records that could not be read.
-const BROKEN: u8 = flags::BROKEN | flags::BROKEN_ABOVE | flags::BROKEN_HOST;
 
 #[cfg(test)]
 mod tests;

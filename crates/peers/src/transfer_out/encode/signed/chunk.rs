@@ -1,6 +1,7 @@
 //! One piece of a signed copy: the records of some names or links of the chain, with their signatures.
 
-use super::{BROKEN, CopyDigest, SignedCopy, SignedCopyError};
+use super::{CopyDigest, SignedCopy, SignedCopyError};
+use crate::transfer_out::encode::BROKEN;
 use nameward_dnssec::{CanonicalSet, Making, Proof, SoaEdit, is_signature_or_denial};
 use nameward_wire::zonefile::Record;
 use nameward_wire::{Name, Type};

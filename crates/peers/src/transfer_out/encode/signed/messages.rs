@@ -2,10 +2,10 @@
 //! section 2.2).
 
 use super::SignedCopy;
+use crate::transfer_out::encode::progress::{MessageProgress, StageOutcome, write_soa};
 use crate::transfer_out::encode::{OutgoingFault, RecordHead, TransferRequest};
 use nameward_wire::Type;
 use nameward_wire::message::BulkWriter;
-use nameward_zone::CompressibleNames;
 use std::sync::Arc;
 
 /// Size of a message that is not worth delaying.
@@ -24,14 +24,11 @@ pub enum SignedReady {
 
 /// The messages of a signed copy.
 pub struct SignedMessages {
-    request: TransferRequest,
     copy: Arc<SignedCopy>,
-    is_first: bool,
-    stage: SignedStage,
-    records: u64,
+    progress: MessageProgress<SignedStage>,
 }
 
-/// The progress of a transfer.
+/// The records of a transfer in order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SignedStage {
     FirstSoa,
@@ -41,37 +38,28 @@ enum SignedStage {
         record: usize,
     },
     LastSoa,
-    Done,
 }
 
 impl SignedMessages {
     /// Starts a transfer.
     pub fn new(copy: Arc<SignedCopy>, request: TransferRequest) -> Self {
         SignedMessages {
-            request,
             copy,
-            is_first: true,
-            stage: SignedStage::FirstSoa,
-            records: 0,
+            progress: MessageProgress::new(SignedStage::FirstSoa, request),
         }
-    }
-
-    /// Returns the copy.
-    pub fn copy(&self) -> &Arc<SignedCopy> {
-        &self.copy
     }
 
     /// Returns the number of records so far.
     pub fn records(&self) -> u64 {
-        self.records
+        self.progress.records
     }
 
     /// Returns the number of the next piece.
     pub fn position(&self) -> usize {
-        match self.stage {
-            SignedStage::FirstSoa => 0,
-            SignedStage::Chunk { index, .. } => index,
-            SignedStage::LastSoa | SignedStage::Done => self.copy.sent_chunks(),
+        match self.progress.stage {
+            Some(SignedStage::FirstSoa) => 0,
+            Some(SignedStage::Chunk { index, .. }) => index,
+            Some(SignedStage::LastSoa) | None => self.copy.sent_chunks(),
         }
     }
 
@@ -98,68 +86,30 @@ impl SignedMessages {
     /// Writes the next message and returns its length in octets; `None` after the last one. There must be something
     /// to send.
     pub fn next_message(&mut self, out: &mut [u8]) -> Result<Option<usize>, OutgoingFault> {
-        if self.stage == SignedStage::Done {
-            return Ok(None);
-        }
-        let query = self.request.query();
-        let writer = self.request.begin(&query, self.is_first, out);
-        let mut writer = writer.map_err(|_| OutgoingFault::NoSoa)?;
-        let mut stage = self.stage;
-        loop {
-            match self.write_stage(stage, &mut writer)? {
-                Ok(SignedStage::Done) => {
-                    stage = SignedStage::Done;
-                    break;
-                }
-                Ok(next) => stage = next,
-                Err(stopped) => {
-                    stage = stopped;
-                    break;
-                }
-            }
-        }
-        let records = u64::from(writer.records());
-        let len = self.request.finish(writer, self.is_first);
-        (self.stage, self.is_first) = (stage, false);
-        self.records += records;
-        Ok(Some(len))
+        let (copy, no_room) = (&*self.copy, || OutgoingFault::NoSoa);
+        self.progress.next_message(out, no_room, |stage, writer| {
+            copy.write_stage(stage, writer)
+        })
     }
+}
 
-    /// Writes the records of a stage; the inner error is the stage at which the message was full or nothing more was
-    /// ready.
+impl SignedCopy {
     fn write_stage<'n>(
         &'n self,
         stage: SignedStage,
         writer: &mut BulkWriter<'n, '_>,
-    ) -> Result<Result<SignedStage, SignedStage>, OutgoingFault> {
-        match stage {
-            SignedStage::FirstSoa | SignedStage::LastSoa => {
-                let (ttl, rdata) = &self.copy.soa;
-                let head = RecordHead {
-                    owner: self.copy.zone().apex_name().as_wire(),
-                    rtype: Type::SOA,
-                    ttl: *ttl,
-                    form: CompressibleNames::for_type(Type::SOA),
-                };
-                if head.write(rdata, None, writer).is_err() {
-                    return if writer.is_empty() {
-                        Err(head.too_large())
-                    } else {
-                        Ok(Err(stage))
-                    };
-                }
-                Ok(Ok(match stage {
-                    SignedStage::FirstSoa => self.stage_at(0),
-                    _ => SignedStage::Done,
-                }))
-            }
-            SignedStage::Chunk { index, record } => self.write_chunk(index, record, writer),
-            SignedStage::Done => Ok(Ok(SignedStage::Done)),
+    ) -> Result<StageOutcome<SignedStage>, OutgoingFault> {
+        if let SignedStage::Chunk { index, record } = stage {
+            return self.write_chunk(index, record, writer);
         }
+        let (ttl, rdata) = &self.soa;
+        let head = RecordHead::new(self.zone().apex_name().as_wire(), Type::SOA, *ttl);
+        let next = (stage == SignedStage::FirstSoa).then(|| self.stage_at(0));
+        write_soa((head, rdata), (stage, next), writer)
     }
 
     fn stage_at(&self, index: usize) -> SignedStage {
-        if index < self.copy.sent_chunks() {
+        if index < self.sent_chunks() {
             SignedStage::Chunk { index, record: 0 }
         } else {
             SignedStage::LastSoa
@@ -171,8 +121,8 @@ impl SignedMessages {
         index: usize,
         first: usize,
         writer: &mut BulkWriter<'n, '_>,
-    ) -> Result<Result<SignedStage, SignedStage>, OutgoingFault> {
-        let Some(chunk) = self.copy.sent_chunk(index) else {
+    ) -> Result<StageOutcome<SignedStage>, OutgoingFault> {
+        let Some(chunk) = self.sent_chunk(index) else {
             return Ok(Err(SignedStage::Chunk {
                 index,
                 record: first,
@@ -182,12 +132,7 @@ impl SignedMessages {
         let mut before = None;
         while let Some(record) = chunk.record(number) {
             if record.rtype != Type::SOA {
-                let head = RecordHead {
-                    owner: record.owner,
-                    rtype: record.rtype,
-                    ttl: record.ttl,
-                    form: CompressibleNames::for_type(record.rtype),
-                };
+                let head = RecordHead::new(record.owner, record.rtype, record.ttl);
                 let written = before.filter(|(owner, _)| *owner == record.owner);
                 let written = written.map(|(_, written)| written);
                 match head.write(record.rdata, written, writer) {
@@ -203,6 +148,6 @@ impl SignedMessages {
             }
             number += 1;
         }
-        Ok(Ok(self.stage_at(index + 1)))
+        Ok(Ok(Some(self.stage_at(index + 1))))
     }
 }
