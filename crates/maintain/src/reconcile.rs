@@ -211,9 +211,7 @@ impl Reconciler {
             }
         }
     }
-}
 
-impl Reconciler {
     /// Checks whether a zone has the records that its journal ends with, as far as known.
     fn matches_journal(&self, zone: &Zone, journaled: &JournaledZone) -> bool {
         let is_same = journaled

@@ -155,9 +155,7 @@ impl SignatureWatch {
         self.last = Some((Arc::downgrade(table), time));
         lines
     }
-}
 
-impl SignatureWatch {
     fn sum_up(&self) {
         let mut totals = SignatureTotals::default();
         for (name, zone) in &self.zones {

@@ -9,6 +9,9 @@ use nameward_sql::authorities::SYSTEM_AUTHORITIES;
 use nameward_wire::NameBuf;
 use nameward_zone::SpkiPin;
 
+/// The port of a server that a database or a command names without one.
+const DEFAULT_PORT: u16 = 53;
+
 /// Another server: a primary, or one that is notified of changes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RemoteServer {
@@ -42,12 +45,7 @@ impl RemoteServer {
             tls: None,
         }
     }
-}
 
-/// The port of a server that a database or a command names without one.
-const DEFAULT_PORT: u16 = 53;
-
-impl RemoteServer {
     /// Returns the server with the settings of the one in `remotes` that has its address: databases, commands and catalogs name
     /// servers by address only. Without a port, which is 53, any port of the address is meant. Settings of its own stay.
     pub fn configured_by(&self, remotes: &[RemoteServer]) -> RemoteServer {
@@ -163,7 +161,7 @@ impl PeerTls {
 /// Formats the address of a server as in `domains.master`: with its port if that is not 53.
 pub fn address_text(address: SocketAddr) -> String {
     match address.port() {
-        53 => address.ip().to_string(),
+        DEFAULT_PORT => address.ip().to_string(),
         _ => address.to_string(),
     }
 }
