@@ -104,42 +104,34 @@ impl PeerConnections {
         if let Err(ConnectFailure::Tls(failure)) = &connected {
             self.faults.record(server, failure.to_string());
         }
-        connected
+        Ok(PeerConnection {
+            stream: connected?,
+            is_reused: false,
+        })
     }
 
     async fn connect_now(
         &self,
         server: &RemoteServer,
         time_limit: Duration,
-    ) -> Result<PeerConnection, ConnectFailure> {
+    ) -> Result<Box<dyn MessageTransport>, ConnectFailure> {
+        let timed_out = |_| ConnectFailure::TimedOut;
         if let Some(tls) = server.tls.as_ref().filter(|tls| tls.is_quic()) {
-            let config = self.configs.config(tls)?;
-            let opening = self.quic.open((server, tls), config);
-            let stream = timeout(time_limit, opening)
-                .await
-                .map_err(|_| ConnectFailure::TimedOut)??;
-            return Ok(PeerConnection {
-                stream,
-                is_reused: false,
-            });
+            let opening = self.quic.open((server, tls), self.configs.config(tls)?);
+            return timeout(time_limit, opening).await.map_err(timed_out)?;
         }
-        let stream = timeout(time_limit, connect_tcp(server))
-            .await
-            .map_err(|_| ConnectFailure::TimedOut)??;
-        let stream: Box<dyn MessageTransport> = match &server.tls {
-            None => Box::new(stream),
-            Some(tls) => match timeout(time_limit, self.encrypt(stream, server, tls)).await {
-                Ok(stream) => stream?,
-                Err(_) => {
-                    let text = "timed out; check that the server speaks TLS on this port";
-                    return Err(TlsFailure::Handshake(text.into()).into());
-                }
-            },
+        let connecting = timeout(time_limit, connect_tcp(server));
+        let stream = connecting.await.map_err(timed_out)??;
+        let Some(tls) = &server.tls else {
+            return Ok(Box::new(stream));
         };
-        Ok(PeerConnection {
-            stream,
-            is_reused: false,
-        })
+        match timeout(time_limit, self.encrypt(stream, server, tls)).await {
+            Ok(stream) => Ok(stream?),
+            Err(_) => {
+                let text = "timed out; check that the server speaks TLS on this port";
+                Err(TlsFailure::Handshake(text.into()).into())
+            }
+        }
     }
 
     async fn encrypt(
