@@ -72,19 +72,15 @@ pub struct UpdateRequest {
 impl UpdateRequest {
     /// Reads a message with the opcode UPDATE.
     pub fn read(octets: &[u8]) -> Result<Self, ChangeRefused> {
-        let message = Message::parse(octets).map_err(form_error)?;
+        let message = Message::parse(octets).or_else(form_error)?;
         let mut questions = message.questions();
         let zone = match (questions.next(), questions.next()) {
             (Some(Ok(zone)), None) => zone,
-            _ => {
-                return Err(form_error(
-                    "the zone section does not have exactly one entry",
-                ));
-            }
+            _ => return form_error("the zone section does not have exactly one entry"),
         };
         // RFC 2136 section 3.1.1.
         if zone.qtype != Type::SOA {
-            return Err(form_error("the zone section type is not SOA"));
+            return form_error("the zone section type is not SOA");
         }
         if zone.qclass != Class::IN {
             let reason = format!("zones of class {} are not served", zone.qclass);
@@ -97,7 +93,7 @@ impl UpdateRequest {
         };
         let mut values = RrsetValues::new();
         for record in message.records() {
-            let record = record.map_err(form_error)?;
+            let record = record.or_else(form_error)?;
             match record.section {
                 MessageSection::Answer => request.read_prerequisite(&record, &mut values)?,
                 MessageSection::Authority => {
@@ -123,32 +119,23 @@ impl UpdateRequest {
     ) -> Result<(), ChangeRefused> {
         let (name, rtype) = (record.owner, record.rtype);
         if record.ttl != 0 {
-            return Err(refuse_record(
-                record,
-                "prerequisite with a TTL that is not 0",
-            ));
+            return refuse_record(record, "prerequisite with a TTL that is not 0");
         }
         self.check_owner(record)?;
         if rtype.is_meta() && rtype != Type::ANY {
-            return Err(refuse_record(record, "meta type not allowed"));
+            return refuse_record(record, "meta type not allowed");
         }
         let is_empty = record.rdlength == 0;
         let next = match (record.class, rtype) {
             (Class::ANY | Class::NONE, _) if !is_empty => {
-                return Err(refuse_record(
-                    record,
-                    "value-independent prerequisite with data",
-                ));
+                return refuse_record(record, "value-independent prerequisite with data");
             }
             (Class::ANY, Type::ANY) => Prerequisite::NameIsInUse(name),
             (Class::ANY, _) => Prerequisite::RrsetExists(name, rtype),
             (Class::NONE, Type::ANY) => Prerequisite::NameIsNotInUse(name),
             (Class::NONE, _) => Prerequisite::RrsetIsAbsent(name, rtype),
             (Class::IN, Type::ANY) => {
-                return Err(refuse_record(
-                    record,
-                    "value-dependent prerequisite of type ANY",
-                ));
+                return refuse_record(record, "value-dependent prerequisite of type ANY");
             }
             (Class::IN, _) => {
                 let key = (name.as_name().as_wire().to_ascii_lowercase(), rtype);
@@ -157,7 +144,7 @@ impl UpdateRequest {
                 known.insert(data);
                 return Ok(());
             }
-            _ => return Err(refuse_record(record, "prerequisite with an invalid class")),
+            _ => return refuse_record(record, "prerequisite with an invalid class"),
         };
         self.prerequisites.push(next);
         Ok(())
@@ -168,7 +155,7 @@ impl UpdateRequest {
         let (name, rtype) = (record.owner, record.rtype);
         self.check_owner(record)?;
         if rtype.is_meta() && !(rtype == Type::ANY && record.class == Class::ANY) {
-            return Err(refuse_record(record, "meta type not allowed"));
+            return refuse_record(record, "meta type not allowed");
         }
         match record.class {
             Class::IN => Ok(UpdateStep::Add {
@@ -178,11 +165,9 @@ impl UpdateRequest {
                 rdata: data_of(record)?,
             }),
             Class::ANY | Class::NONE if record.ttl != 0 => {
-                Err(refuse_record(record, "deletion with a TTL that is not 0"))
+                refuse_record(record, "deletion with a TTL that is not 0")
             }
-            Class::ANY if record.rdlength != 0 => {
-                Err(refuse_record(record, "RRset deletion with data"))
-            }
+            Class::ANY if record.rdlength != 0 => refuse_record(record, "RRset deletion with data"),
             Class::ANY if rtype == Type::ANY => Ok(UpdateStep::DeleteName(name)),
             Class::ANY => Ok(UpdateStep::DeleteRrset(name, rtype)),
             Class::NONE => Ok(UpdateStep::DeleteRecord {
@@ -190,7 +175,7 @@ impl UpdateRequest {
                 rtype,
                 rdata: data_of(record)?,
             }),
-            _ => Err(refuse_record(record, "update record with an invalid class")),
+            _ => refuse_record(record, "update record with an invalid class"),
         }
     }
 
@@ -241,7 +226,7 @@ fn data_of(record: &RecordView<'_>) -> Result<Vec<u8>, ChangeRefused> {
     let mut rdata = Vec::new();
     record
         .expand_data(&mut rdata)
-        .map_err(|error| refuse_record(record, error))?;
+        .or_else(|error| refuse_record(record, error))?;
     Ok(rdata)
 }
 
@@ -258,11 +243,11 @@ pub(super) fn refused(rcode: Rcode, reason: impl ToString) -> ChangeRefused {
     }
 }
 
-fn form_error(reason: impl ToString) -> ChangeRefused {
-    refused(Rcode::FormErr, reason)
+fn form_error<T>(reason: impl ToString) -> Result<T, ChangeRefused> {
+    Err(refused(Rcode::FormErr, reason))
 }
 
-fn refuse_record(record: &RecordView<'_>, reason: impl ToString) -> ChangeRefused {
+fn refuse_record<T>(record: &RecordView<'_>, reason: impl ToString) -> Result<T, ChangeRefused> {
     let (owner, rtype, reason) = (record.owner, record.rtype, reason.to_string());
     form_error(format!("{owner} {rtype}: {reason}"))
 }

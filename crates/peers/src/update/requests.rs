@@ -76,11 +76,12 @@ impl UpdateRequests {
         updates: Arc<Updates>,
         connections: Arc<PeerConnections>,
     ) -> Self {
+        let throttle = LogThrottle::by_text(LOG_INTERVAL, LOG_LINES_MAX);
         UpdateRequests {
             policies,
             updates,
             forwarder: UpdateForwarder::new(connections, Handle::current()),
-            refusals: Arc::default(),
+            refusals: Arc::new(RefusalLog(Mutex::new(throttle))),
         }
     }
 
@@ -231,20 +232,12 @@ fn serial_rule(rule: UpdateSerial, zone: &Zone) -> SerialRule {
 /// Sends, counts and logs the reply.
 fn finish(reply: LateReply, outcome: &UpdateOutcome, sender: &UpdateSender, refusals: &RefusalLog) {
     let rcode = outcome.rcode();
-    let counters = match outcome {
-        UpdateOutcome::Changed { records, .. } => [
-            (Counter::DnsupdateAnswers, 1),
-            (Counter::DnsupdateChanges, *records),
-        ],
-        UpdateOutcome::Unchanged => [
-            (Counter::DnsupdateAnswers, 1),
-            (Counter::DnsupdateChanges, 0),
-        ],
-        UpdateOutcome::Refused(_) | UpdateOutcome::Failed(_) => [
-            (Counter::DnsupdateRefused, 1),
-            (Counter::DnsupdateChanges, 0),
-        ],
+    let (answer, changes) = match outcome {
+        UpdateOutcome::Changed { records, .. } => (Counter::DnsupdateAnswers, *records),
+        UpdateOutcome::Unchanged => (Counter::DnsupdateAnswers, 0),
+        UpdateOutcome::Refused(_) | UpdateOutcome::Failed(_) => (Counter::DnsupdateRefused, 0),
     };
+    let counters = [(answer, 1), (Counter::DnsupdateChanges, changes)];
     let error = (rcode == Rcode::Refused).then_some(extended_error::PROHIBITED);
     reply.send_code((rcode, error), &counters);
     match outcome {
@@ -270,15 +263,6 @@ impl std::fmt::Display for UpdateSender {
 
 /// Rate-limited log of refused updates; one line per update would flood it.
 struct RefusalLog(Mutex<LogThrottle>);
-
-impl Default for RefusalLog {
-    fn default() -> Self {
-        RefusalLog(Mutex::new(LogThrottle::by_text(
-            LOG_INTERVAL,
-            LOG_LINES_MAX,
-        )))
-    }
-}
 
 impl RefusalLog {
     fn log(&self, sender: &UpdateSender, rcode: Rcode, reason: &str) {
