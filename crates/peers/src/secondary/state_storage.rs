@@ -130,16 +130,9 @@ impl SecondaryStorage for StateStorage {
     ) {
         let table = Arc::clone(self.commits.table());
         let ended = commit_end((table, shown(zone)), move |result| {
-            done(match result {
-                Ok(held) => StorageOutcome {
-                    held: Some(held),
-                    error: None,
-                },
-                Err(error) => StorageOutcome {
-                    held: None,
-                    error: Some(error.to_string()),
-                },
-            });
+            let error = result.as_ref().err().map(ToString::to_string);
+            let held = result.ok();
+            done(StorageOutcome { held, error });
         });
         let source = source_of(zone.settings, zone.primary, now);
         let WholeZone {

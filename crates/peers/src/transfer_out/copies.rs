@@ -158,7 +158,7 @@ impl OutgoingCopies {
             };
             let run = AssertUnwindSafe(|| copies.run(job, step, pause));
             if catch_unwind(run).is_err() {
-                copies.fail(job);
+                job.finish(Err(JobFault::Panicked));
             }
             true
         })
@@ -170,16 +170,10 @@ impl OutgoingCopies {
             CopyStep::Prepare => self.prepare(job),
             CopyStep::Sign(piece) => self.sign(job, piece, pause),
         };
-        match done {
-            Ok(()) => {}
-            Err(fault) => job.finish(Err(JobFault::Copy(fault))),
+        if let Err(fault) = done {
+            job.finish(Err(JobFault::Copy(fault)));
         }
         self.queue.push(job);
-    }
-
-    /// Ends a copy on which a thread panicked.
-    fn fail(&self, job: &CopyJob) {
-        job.finish(Err(JobFault::Panicked));
     }
 
     fn prepare(&self, job: &CopyJob) -> Result<(), SignedCopyError> {
