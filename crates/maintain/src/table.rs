@@ -302,7 +302,7 @@ impl TableWriter {
 }
 
 /// Returns the name of a zone in wire format and lower case, as a key.
-pub(crate) fn lower_case(zone: Name<'_>) -> Box<[u8]> {
+pub fn lower_case(zone: Name<'_>) -> Box<[u8]> {
     zone.as_wire().to_ascii_lowercase().into()
 }
 

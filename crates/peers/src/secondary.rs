@@ -33,6 +33,7 @@ use nameward_maintain::policy::{PolicySource, ZonePolicy};
 use nameward_maintain::schedule::{
     ClassLimit, EventUrgency, Moment, Schedule, ZoneEvent, ZoneNumber,
 };
+use nameward_maintain::table::lower_case;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Serial;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -163,11 +164,11 @@ impl<O: QueryPrimary> Secondaries<O> {
     /// Sets the policy of a zone; with other primaries it is checked at once. False if there is no such zone, or not
     /// in the storage that the policy requires.
     pub fn set_policy(&mut self, zone: Name<'_>, policy: Arc<ZonePolicy>, now: Moment) -> bool {
-        if let Some(settings) = self.listing.get_mut(&*key(zone)) {
+        if let Some(settings) = self.listing.get_mut(&*lower_case(zone)) {
             settings.policy = policy;
             return true;
         }
-        let Some(&number) = self.numbers.get(&*key(zone)) else {
+        let Some(&number) = self.numbers.get(&*lower_case(zone)) else {
             return false;
         };
         let Some(secondary) = self.zones.get_mut(&number) else {
@@ -195,7 +196,7 @@ impl<O: QueryPrimary> Secondaries<O> {
     /// Removes a zone, with all its state. False if there is no such zone. If another follower of the same rank has
     /// taken it over (`successor`), that one's version is not withdrawn.
     pub fn remove(&mut self, zone: Name<'_>, successor: ZoneSuccessor) -> bool {
-        let key = key(zone);
+        let key = lower_case(zone);
         if self.listing.remove(&*key).is_some() {
             return true;
         }
@@ -217,7 +218,7 @@ impl<O: QueryPrimary> Secondaries<O> {
     /// Processes a NOTIFY: the zone is checked at once, unless it already has the notified serial. False if there is
     /// no such zone.
     pub fn notified(&mut self, zone: &NameBuf, serial: Option<Serial>, now: Moment) -> bool {
-        let Some(&number) = self.numbers.get(&*key(zone.as_name())) else {
+        let Some(&number) = self.numbers.get(&*lower_case(zone.as_name())) else {
             return false;
         };
         let Some(secondary) = self.zones.get_mut(&number) else {
@@ -241,7 +242,7 @@ impl<O: QueryPrimary> Secondaries<O> {
 
     /// Transfers a whole zone, even if its primary has no newer serial. False if there is no such zone.
     pub fn force(&mut self, zone: &NameBuf, now: Moment) -> bool {
-        let Some(&number) = self.numbers.get(&*key(zone.as_name())) else {
+        let Some(&number) = self.numbers.get(&*lower_case(zone.as_name())) else {
             return false;
         };
         let Some(secondary) = self.zones.get_mut(&number) else {
@@ -390,8 +391,4 @@ impl<O: QueryPrimary> Secondaries<O> {
         self.random ^= self.random << 17;
         Duration::from_millis(self.random % (most.as_millis() as u64).max(1))
     }
-}
-
-fn key(zone: Name<'_>) -> Box<[u8]> {
-    zone.as_wire().to_ascii_lowercase().into()
 }

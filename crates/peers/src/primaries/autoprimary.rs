@@ -11,6 +11,7 @@
 
 use nameward_base::sync::Mutex;
 use nameward_base::time::now_seconds;
+use nameward_maintain::table::lower_case;
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
@@ -108,9 +109,8 @@ impl NotifySink for SecondaryNotifySink {
             listed,
             key: key.cloned(),
         };
-        let name = zone.as_wire().to_ascii_lowercase().into_boxed_slice();
         let mut pending = self.shared.pending.lock();
-        if pending.len() < PENDING_MAX && pending.insert(name) {
+        if pending.len() < PENDING_MAX && pending.insert(lower_case(zone)) {
             let shared = Arc::clone(&self.shared);
             let runtime = &self.shared.primaries.runtime;
             runtime.spawn(async move { shared.query_autoprimary(&notified).await });
@@ -153,8 +153,7 @@ impl AutoprimaryShared {
             Some(autoprimary) => self.create(notified, autoprimary).await,
             None => self.log_refusal(notified, &last),
         }
-        let name = zone.as_name().as_wire().to_ascii_lowercase();
-        self.pending.lock().remove(&name[..]);
+        self.pending.lock().remove(&lower_case(zone.as_name()));
     }
 
     /// Queries a server for the NS records of a zone.

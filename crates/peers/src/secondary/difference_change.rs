@@ -1,5 +1,6 @@
 //! The differences of an IXFR (RFC 1995) as a change of a database zone.
 
+use nameward_maintain::table::lower_case;
 use nameward_wire::rdata::canonicalise;
 use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::change::{
@@ -33,7 +34,7 @@ impl DifferenceChange {
             if last.as_ref().map(NameBuf::as_name) != Some(record.owner) {
                 last = Some(record.owner.into());
                 records.each_record(record.owner, &mut |rtype, _, rdata| {
-                    stored.insert(((lower(record.owner), rtype), canonical(rtype, rdata)));
+                    stored.insert(((lower_case(record.owner), rtype), canonical(rtype, rdata)));
                 });
             }
             let wanted = (key_of(&record), canonical(record.rtype, record.rdata));
@@ -90,9 +91,9 @@ impl ConditionalChange for DifferenceChange {
         let owners = lists
             .into_iter()
             .flatten()
-            .map(|record| lower(record.owner));
+            .map(|record| lower_case(record.owner));
         let mut owners: Vec<Box<[u8]>> = owners.collect();
-        owners.push(lower(self.apex.as_name()));
+        owners.push(lower_case(self.apex.as_name()));
         owners.sort_unstable();
         owners.dedup();
         owners.iter().map(|owner| name_of(owner)).collect()
@@ -138,16 +139,12 @@ fn refused(reason: String) -> ChangeRefused {
     }
 }
 
-fn lower(name: Name<'_>) -> Box<[u8]> {
-    name.as_wire().to_ascii_lowercase().into()
-}
-
 fn name_of(wire: &[u8]) -> NameBuf {
     Name::from_valid_wire(wire).into()
 }
 
 fn key_of(record: &WireRecord<'_>) -> RrsetKey {
-    (lower(record.owner), record.rtype)
+    (lower_case(record.owner), record.rtype)
 }
 
 fn canonical(rtype: Type, rdata: &[u8]) -> Vec<u8> {

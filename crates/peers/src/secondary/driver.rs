@@ -24,6 +24,7 @@ use nameward_maintain::policy::{
     Policies, PolicySource, PolicyTable, UNCONFIGURED_RANK, ZonePolicy,
 };
 use nameward_maintain::schedule::{ClassLimit, Moment};
+use nameward_maintain::table::lower_case;
 use nameward_state::{StateChange, ZoneStorage};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Serial;
@@ -108,7 +109,7 @@ impl SecondaryHandle {
     pub fn notified(&self, zone: Name<'_>, serial: Option<Serial>) {
         self.shared.mailbox.put(|inbox| {
             // The newest serial of all NOTIFY messages; one without a serial requests a check in any case.
-            let newest = inbox.notified.entry(super::key(zone)).or_insert(serial);
+            let newest = inbox.notified.entry(lower_case(zone)).or_insert(serial);
             *newest = match (*newest, serial) {
                 (Some(before), Some(serial)) if before.is_after(serial) => Some(before),
                 (Some(_), Some(serial)) => Some(serial),

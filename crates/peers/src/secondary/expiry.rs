@@ -3,6 +3,7 @@
 use crate::secondary::zone::SharedName;
 use nameward_base::sync::RwLock;
 use nameward_maintain::schedule::Moment;
+use nameward_maintain::table::lower_case;
 use nameward_wire::Name;
 use std::collections::HashMap;
 
@@ -25,7 +26,7 @@ impl ExpiryTimes {
     /// Returns the seconds until a zone expires.
     pub(super) fn seconds_left(&self, zone: Name<'_>, now: Moment) -> Option<u32> {
         let times = self.times.read();
-        let at = times.get(&*super::key(zone))?;
+        let at = times.get(&*lower_case(zone))?;
         let left = at.seconds().saturating_sub(now.seconds());
         Some(u32::try_from(left).unwrap_or(u32::MAX))
     }

@@ -8,12 +8,13 @@ use super::state_storage::shown;
 use super::storage::{HeldVersion, SecondaryStorage, StorageError, StorageStates};
 use super::zone_state::Secondary;
 use super::zone_state::StorageReport;
-use super::{SPREAD, Secondaries, key};
+use super::{SPREAD, Secondaries};
 use crate::secondary::zone::{SecondarySettings, ZoneState};
 use nameward_base::text::counted;
 use nameward_maintain::policy::PolicySource;
 use nameward_maintain::read_contents;
 use nameward_maintain::schedule::{EventUrgency, Moment, ZoneNumber};
+use nameward_maintain::table::lower_case;
 use nameward_state::{StateError, ZoneTimers};
 use nameward_wire::NameBuf;
 use nameward_zone::{TableChange, Zone};
@@ -130,18 +131,18 @@ impl<O: QueryPrimary> Secondaries<O> {
             Ok(states) => {
                 let keyed = states.into_iter();
                 keyed
-                    .map(|(name, state)| (key(name.as_name()), Some(state)))
+                    .map(|(name, state)| (lower_case(name.as_name()), Some(state)))
                     .collect()
             }
             Err(error) => {
                 let zones = counted(names.len(), "secondary zone");
                 tracing::warn!("{zones} not refreshed: {error}");
-                let all = names.iter().map(|name| (key(name.as_name()), None));
+                let all = names.iter().map(|name| (lower_case(name.as_name()), None));
                 all.collect()
             }
         };
         for name in names {
-            let key = key(name.as_name());
+            let key = lower_case(name.as_name());
             // A policy change reports zones that were removed in the meantime.
             let (Some(settings), Some(state)) = (self.listing.remove(&*key), states.remove(&key))
             else {

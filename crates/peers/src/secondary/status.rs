@@ -5,6 +5,7 @@ use super::query::QueryPrimary;
 use super::zone_state::Secondary;
 use crate::secondary::zone::ZoneState;
 use nameward_maintain::schedule::{Moment, ZoneEvent, ZoneNumber};
+use nameward_maintain::table::lower_case;
 use nameward_state::ZoneTimers;
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, ZoneTable};
@@ -143,7 +144,7 @@ impl<O: QueryPrimary> Secondaries<O> {
 
     /// Returns the status of a zone.
     pub fn status(&self, zone: &NameBuf) -> Option<SecondaryStatus> {
-        let number = *self.numbers.get(&*super::key(zone.as_name()))?;
+        let number = *self.numbers.get(&*lower_case(zone.as_name()))?;
         Some(self.status_of(number, self.zones.get(&number)?))
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use nameward_maintain::table::lower_case;
 use nameward_wire::Name;
 
 /// Interval at which the same refusal is logged again.
@@ -29,8 +30,7 @@ impl LoggedRefusals {
         if self.logged.len() >= LOGGED_MAX {
             return false;
         }
-        let zone = zone.as_wire().to_ascii_lowercase().into_boxed_slice();
-        self.logged.insert((client, zone))
+        self.logged.insert((client, lower_case(zone)))
     }
 }
 

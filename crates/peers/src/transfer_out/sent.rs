@@ -6,6 +6,7 @@
 //! neither. After a restart nothing is stored; the first transfer of a zone is a whole one.
 
 use nameward_base::sync::Mutex;
+use nameward_maintain::table::lower_case;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -58,7 +59,7 @@ impl SentVersions {
     /// Compares both versions completely, so it is slow for a large zone.
     pub(super) fn record(&self, version: Arc<Zone>) -> Arc<Zone> {
         let _comparison = self.comparison.lock();
-        let name = name_of(&version);
+        let name = lower_case(version.id());
         let mut before = self.cache.lock().remove(&name);
         let sent = match before.take() {
             Some(before) => before.advance_to(version),
@@ -77,21 +78,21 @@ impl SentVersions {
     /// Returns the version of a zone that was sent last, if it is stored.
     pub(super) fn newest(&self, zone: &Zone) -> Option<Arc<Zone>> {
         let cache = self.cache.lock();
-        let sent = cache.zones.get(&name_of(zone))?;
+        let sent = cache.zones.get(&lower_case(zone.id()))?;
         Some(Arc::clone(&sent.newest))
     }
 
     /// Checks whether differences may lead from a serial to the next version of a zone.
     pub(super) fn leads_from(&self, zone: &Zone, since: Serial) -> bool {
         let cache = self.cache.lock();
-        let sent = cache.zones.get(&name_of(zone));
+        let sent = cache.zones.get(&lower_case(zone.id()));
         sent.is_some_and(|sent| sent.leads_from(since))
     }
 
     /// Checks whether a version is stored.
     pub(super) fn contains(&self, version: &Arc<Zone>) -> bool {
         let cache = self.cache.lock();
-        let sent = cache.zones.get(&name_of(version));
+        let sent = cache.zones.get(&lower_case(version.id()));
         sent.is_some_and(|sent| Arc::ptr_eq(&sent.newest, version))
     }
 
@@ -102,7 +103,7 @@ impl SentVersions {
         since: Serial,
     ) -> Option<Vec<Difference>> {
         let cache = self.cache.lock();
-        let sent = cache.zones.get(&name_of(version))?;
+        let sent = cache.zones.get(&lower_case(version.id()))?;
         if !Arc::ptr_eq(&sent.newest, version) {
             return None;
         }
@@ -200,10 +201,6 @@ impl SentZone {
         }
         self.octets = whole + octets;
     }
-}
-
-fn name_of(zone: &Zone) -> Box<[u8]> {
-    zone.id().as_wire().to_ascii_lowercase().into()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use nameward_base::sync::Mutex;
 use nameward_base::worker::{self, Popped, PushError, Queue, QueueOwner, panic_guard_item};
 use nameward_maintain::commit::{CommitError, Commits, CommittedVersion, VersionSource};
 use nameward_maintain::follow::databases::{Databases, FollowedDatabase};
+use nameward_maintain::table::lower_case;
 use nameward_sql::write::{Committed, WriteError};
 use nameward_state::{JournalOrigin, StateChange, StateError, StateStore, ZoneStorage};
 use nameward_wire::{Name, NameBuf, Rcode, Type};
@@ -144,13 +145,13 @@ impl Updates {
 
     /// Checks whether updates of a zone are suspended.
     pub fn is_frozen(&self, zone: Name<'_>) -> bool {
-        self.frozen.lock().contains(&*key(zone))
+        self.frozen.lock().contains(&*lower_case(zone))
     }
 
     /// Refuses updates of a zone from now on, also after a restart, and returns when earlier ones are done. False if
     /// it was already frozen. May block.
     pub fn freeze(&self, zone: Name<'_>) -> Result<bool, StateError> {
-        let is_new = self.frozen.lock().insert(key(zone));
+        let is_new = self.frozen.lock().insert(lower_case(zone));
         self.remember(zone, true)?;
         for queue in self.databases.values().chain([&self.resident]) {
             let (mark, passed) = sync_channel(1);
@@ -166,14 +167,14 @@ impl Updates {
     /// Accepts updates of a zone again; false if it was not frozen. May block.
     pub fn thaw(&self, zone: Name<'_>) -> Result<bool, StateError> {
         self.remember(zone, false)?;
-        Ok(self.frozen.lock().remove(&*key(zone)))
+        Ok(self.frozen.lock().remove(&*lower_case(zone)))
     }
 
     fn remember(&self, zone: Name<'_>, is_frozen: bool) -> Result<(), StateError> {
         let Some(store) = self.commits.store() else {
             return Ok(());
         };
-        let (kind, name, value) = (FROZEN, key(zone).into_vec(), Secret::default());
+        let (kind, name, value) = (FROZEN, lower_case(zone).into_vec(), Secret::default());
         let change = if is_frozen {
             StateChange::SetItem { kind, name, value }
         } else {
@@ -185,11 +186,7 @@ impl Updates {
 
 /// Checks whether a zone is frozen according to the state store, when no queues run.
 pub fn is_kept_frozen(store: &StateStore, zone: Name<'_>) -> Result<bool, StateError> {
-    Ok(store.item(FROZEN, &key(zone))?.is_some())
-}
-
-fn key(zone: Name<'_>) -> Box<[u8]> {
-    zone.as_wire().to_ascii_lowercase().into()
+    Ok(store.item(FROZEN, &lower_case(zone))?.is_some())
 }
 
 /// Starts a queue, which passes on waiting updates in groups.
@@ -203,7 +200,8 @@ fn start_queue(
     worker::start(name, move || {
         while let Popped::Item(first) = queue.pop(None) {
             let (group, marks) = collect(first, &queue);
-            let is_frozen = |job: &UpdateJob| frozen.lock().contains(&*key(job.zone.as_name()));
+            let is_frozen =
+                |job: &UpdateJob| frozen.lock().contains(&*lower_case(job.zone.as_name()));
             let (held, taken): (Vec<_>, Vec<_>) = group.into_iter().partition(is_frozen);
             for job in held {
                 let refused = refused(Rcode::Refused, "the zone is frozen");

@@ -5,9 +5,9 @@
 //! not in memory twice and little waits for a thread.
 
 use super::{LoadedSecondary, held};
-use crate::secondary::key;
 use crate::secondary::zone::{SecondarySettings, SharedName};
 use nameward_base::sync::Mutex;
+use nameward_maintain::table::lower_case;
 use nameward_maintain::{ContentsReader, PART};
 use nameward_state::{
     JournalEntry, JournaledZone, StateError, StateStore, StoredZoneSink, ZoneTimers,
@@ -182,7 +182,7 @@ impl Reading<'_> {
 
 impl StoredZoneSink for Reading<'_> {
     fn begin(&mut self, zone: &JournaledZone) -> bool {
-        let settings = self.requested.remove(&*key(zone.name.as_name()));
+        let settings = self.requested.remove(&*lower_case(zone.name.as_name()));
         self.zone = settings.map(|settings| (settings, None));
         self.zone.is_some()
     }
