@@ -67,6 +67,7 @@ enum OperatorRequest {
     Check(NameBuf, Retrieval, SyncSender<bool>),
 }
 
+#[derive(Default)]
 struct SecondaryDriverShared {
     mailbox: Mailbox<Inbox>,
     summary: Mutex<SecondariesSummary>,
@@ -76,24 +77,12 @@ struct SecondaryDriverShared {
 }
 
 /// The handle of the thread; clones share it.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct SecondaryHandle {
     shared: Arc<SecondaryDriverShared>,
 }
 
 impl SecondaryHandle {
-    fn new() -> Self {
-        SecondaryHandle {
-            shared: Arc::new(SecondaryDriverShared {
-                mailbox: Mailbox::default(),
-                summary: Mutex::default(),
-                never_transferred: Mutex::default(),
-                expiries: Arc::default(),
-                clock: SteadyClock::default(),
-            }),
-        }
-    }
-
     /// Passes on the answer of a primary.
     pub fn answered(
         &self,
@@ -176,7 +165,7 @@ pub fn start(
     client: &Arc<PrimaryClient>,
     loaded: impl FnOnce() + Send + 'static,
 ) -> io::Result<SecondaryHandle> {
-    let handle = SecondaryHandle::new();
+    let handle = SecondaryHandle::default();
     let (commits, policies) = (Arc::clone(&core.commits), Arc::clone(&core.policies));
     let querier = PrimaryQuerier {
         client: Arc::clone(client),
