@@ -93,8 +93,7 @@ impl Leases {
     pub fn start(&self, databases: &Databases, terms: LeaseUse) -> io::Result<()> {
         let terms = Arc::new(terms);
         for (index, one) in self.databases.iter().enumerate() {
-            let mut all = databases.all().iter();
-            let Some(database) = all.find(|database| database.rank == one.rank) else {
+            let Some(database) = databases.find(one.rank) else {
                 continue;
             };
             let mut keeper = LeaseKeeper {

@@ -60,12 +60,8 @@ impl StoredCatalogs {
 
     /// Reads the stored serial of a catalog. May block, but not for long.
     pub(super) fn serial(&self, catalog: &NameBuf) -> Option<Serial> {
-        let names = [*catalog];
-        let query = self
-            .database
-            .backend
-            .standing(ZoneProgressList::Named(&names));
-        let found = self.runtime.block_on(query).ok()?;
+        let list = ZoneProgressList::Named(std::slice::from_ref(catalog));
+        let found = self.database.zone_progress(&self.runtime, list).ok()?;
         found.first()?.serial()
     }
 

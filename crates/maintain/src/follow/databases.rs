@@ -24,7 +24,7 @@ use nameward_base::sync::Mutex;
 use nameward_base::worker::{self, panic_guard};
 use nameward_sql::{
     SqlBackend, SqlError,
-    write::{CommitMark, Committed},
+    write::{CommitMark, Committed, WriteError, ZoneProgress, ZoneProgressList},
 };
 use nameward_state::JournalOrigin;
 use nameward_wire::Name;
@@ -169,6 +169,11 @@ impl Databases {
         all
     }
 
+    /// Returns the one with this rank.
+    pub fn find(&self, rank: u16) -> Option<&FollowedDatabase> {
+        self.list.iter().find(|database| database.rank == rank)
+    }
+
     /// Returns all of them, in configuration order.
     pub fn all(&self) -> &[FollowedDatabase] {
         &self.list
@@ -180,6 +185,15 @@ impl FollowedDatabase {
     pub fn follow(&self, runtime: &Handle, committed: &Committed) -> Result<(), PublishError> {
         let followed = self.hand_over(runtime, |done| own_change(committed, done))?;
         runtime.block_on(await_followed(followed))
+    }
+
+    /// Reads how far zones are: their serials and checks. Blocks until the database has answered.
+    pub fn zone_progress(
+        &self,
+        runtime: &Handle,
+        list: ZoneProgressList<'_>,
+    ) -> Result<Vec<ZoneProgress>, WriteError> {
+        runtime.block_on(self.backend.standing(list))
     }
 
     /// Requests that the zone list is read again.

@@ -76,8 +76,7 @@ impl NotifiedSerials {
     /// Starts a thread for each database. Call once, within the runtime of the database connections.
     pub fn start(&self, core: &Core, notifier: &Notifier) -> io::Result<()> {
         for (rank, inbox) in &*self.inboxes {
-            let mut all = core.databases.all().iter();
-            let Some(database) = all.find(|database| database.rank == *rank) else {
+            let Some(database) = core.databases.find(*rank) else {
                 continue;
             };
             let mut keeper = NotifiedSerialWriter {
@@ -156,11 +155,8 @@ impl NotifiedSerialWriter {
         if ours.is_empty() {
             return Ok(());
         }
-        let query = self
-            .database
-            .backend
-            .standing(ZoneProgressList::Named(&ours));
-        for zone in self.runtime.block_on(query)? {
+        let list = ZoneProgressList::Named(&ours);
+        for zone in self.database.zone_progress(&self.runtime, list)? {
             if zone.is_unnotified() {
                 self.note_serial(&zone)?;
             }
@@ -172,8 +168,8 @@ impl NotifiedSerialWriter {
         if !self.leases.holds(self.database.rank, LeaseTask::Notify) {
             return Ok(());
         }
-        let query = self.database.backend.standing(ZoneProgressList::Unnotified);
-        let found = self.runtime.block_on(query)?;
+        let list = ZoneProgressList::Unnotified;
+        let found = self.database.zone_progress(&self.runtime, list)?;
         for zone in self.still_not_notified(found)? {
             let is_notified = self.unwritten.get(&zone.name).copied() == zone.serial();
             if !is_notified {
@@ -198,11 +194,8 @@ impl NotifiedSerialWriter {
         let notified: Vec<NameBuf> = notified.into_iter().collect();
         self.note_serials(&notified)?;
         let names: Vec<NameBuf> = found.iter().map(|zone| zone.name).collect();
-        let query = self
-            .database
-            .backend
-            .standing(ZoneProgressList::Named(&names));
-        let mut again = self.runtime.block_on(query)?;
+        let list = ZoneProgressList::Named(&names);
+        let mut again = self.database.zone_progress(&self.runtime, list)?;
         again.retain(|zone| zone.is_unnotified() && found.contains(zone));
         Ok(again)
     }

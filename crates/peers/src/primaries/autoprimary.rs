@@ -207,8 +207,7 @@ impl AutoprimaryShared {
         notified: &NotifiedZone,
         autoprimary: &Autoprimary,
     ) {
-        let mut all = self.core.databases.all().iter();
-        let Some(database) = all.find(|database| database.rank == rank).cloned() else {
+        let Some(database) = self.core.databases.find(rank).cloned() else {
             return;
         };
         let zone = notified.zone;

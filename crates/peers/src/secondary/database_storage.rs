@@ -208,7 +208,7 @@ impl StorageWorker {
         } else {
             ZoneProgressList::Secondary
         };
-        self.runtime.block_on(self.database.backend.standing(list))
+        self.database.zone_progress(&self.runtime, list)
     }
 
     fn read_states(&self, zones: &[NameBuf]) -> Result<StorageStates, WriteError> {
