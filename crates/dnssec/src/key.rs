@@ -94,56 +94,42 @@ pub struct SigningKey {
 }
 
 /// The reason why a text is not a private key that can sign. No message quotes the text.
+#[allow(missing_docs)] // the messages say it
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The text is longer than any key.
     #[error("expected a private key, found {0} octets")]
     TooLong(usize),
-    /// The octets are not text.
     #[error("expected a private key, found binary data")]
     NotText,
-    /// An unsupported version of the format.
     #[error("unsupported Private-key-format: expected v1.2 or v1.3")]
     Format,
-    /// A line is missing.
     #[error("missing line {0}")]
     MissingLine(&'static str),
-    /// The algorithm is not a number.
     #[error("invalid number after Algorithm")]
     Algorithm,
-    /// The value of a line is not base64.
     #[error("invalid base64 after {0}")]
     NotBase64(&'static str),
-    /// The value of a line has the wrong length.
     #[error("{0} has the wrong length: expected {1} octets")]
     Length(&'static str, usize),
-    /// The text is not a PEM private key.
     #[error("expected a PEM file with a PRIVATE KEY section")]
     NotPem,
-    /// The PEM contains a different kind of key.
     #[error("the PEM file has no key for algorithm {0}")]
     OtherPem(u8),
     /// The operating system or the library did not deliver random numbers.
     #[error("cannot generate a key: no random numbers available")]
     NoRandom,
-    /// The number is not a valid private key of its curve.
     #[error("PrivateKey is not a valid key on its curve")]
     OffCurve,
-    /// An RSA key is too short or too long.
     #[error("expected an RSA key of 512 to 4096 bits, found {0}")]
     RsaBits(usize),
-    /// A new RSA key cannot have this size.
     #[error(
         "cannot generate an RSA key of {0} bits: the size must be a multiple of 128 from 1024 to 4096"
     )]
     NewRsaBits(usize),
-    /// The numbers are not a consistent RSA key.
     #[error("the numbers do not form a valid RSA key")]
     NotRsa,
-    /// This server cannot sign with the algorithm.
     #[error("unsupported algorithm {0}: expected 5, 7, 8, 10, 13, 14 or 15")]
     Unsupported(u8),
-    /// The flags are not those of a zone key.
     #[error("expected flags 256 or 257, found {0}")]
     Flags(u16),
 }

@@ -170,9 +170,9 @@ pub struct Nsec3Param {
 }
 
 /// The reason why the NSEC3PARAM metadata is unusable.
+#[allow(missing_docs)] // the messages say it
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Nsec3ParamError {
-    /// The text has the wrong format.
     #[error("invalid NSEC3PARAM: expected '1 FLAGS ITERATIONS SALT'")]
     Form,
     /// An algorithm other than that of RFC 5155.

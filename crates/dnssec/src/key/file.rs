@@ -118,28 +118,20 @@ fn parse_time(text: &str) -> Option<u64> {
 }
 
 /// The reason why two texts are not a key of a zone. No message quotes the private one.
+#[allow(missing_docs)] // the messages say it
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyFileError {
     /// The private key is unusable.
     #[error("{0}")]
     Key(#[from] KeyError),
-    /// A time is invalid.
     #[error("invalid time after {0}: expected YYYYMMDDHHMMSS")]
     Time(&'static str),
-    /// The public text has no DNSKEY.
     #[error("missing DNSKEY record")]
     NoRecord,
-    /// The owner is not a valid name.
     #[error("invalid zone name {0:?}: {1}")]
     Owner(String, NameError),
-    /// The two texts are from different keys.
     #[error("the .key and .private files are of different keys: key tags {public} and {private}")]
-    Mismatch {
-        /// Key tag of the DNSKEY.
-        public: u16,
-        /// Key tag of the private key with these flags.
-        private: u16,
-    },
+    Mismatch { public: u16, private: u16 },
 }
 
 /// A key of a zone as two texts.

@@ -22,6 +22,7 @@ const FUDGE: u16 = 300;
 pub const UNSIGNED_IN_A_ROW: u8 = 99;
 
 /// The reason why a signed message is rejected.
+#[allow(missing_docs)] // the messages say it
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TsigFailure {
     /// The record is malformed: FORMERR.
@@ -30,13 +31,10 @@ pub enum TsigFailure {
     /// The key is unknown, or known with another algorithm.
     #[error("unknown TSIG key (BADKEY)")]
     BadKey,
-    /// The MAC does not match.
     #[error("TSIG signature verification failed (BADSIG)")]
     BadSignature,
-    /// The clocks differ by more than allowed.
     #[error("TSIG time is outside the allowed window, check both clocks (BADTIME)")]
     BadTime,
-    /// The peer rejected our record with this error.
     #[error("the peer rejected the TSIG record with {}", error_name(*.0))]
     RefusedByPeer(u16),
     /// A reply, or the end of a stream of replies, is not signed.
