@@ -45,20 +45,17 @@ pub struct RolloverManager {
 }
 
 /// Why nothing is done for a zone that has a policy.
+#[allow(missing_docs)] // the messages say it
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RolloverError {
-    /// There is no such policy.
     #[error("no [[dnssec_policy]] {0:?} is configured")]
     NoSuchPolicy(String),
-    /// The zone is not in memory yet.
     #[error("the zone is not loaded")]
     NotLoaded,
-    /// The zone has its own signatures.
     #[error(
         "the zone is presigned: its signatures are served unchanged and dnssec_policy is ignored"
     )]
     Presigned,
-    /// No policy manages the zone.
     #[error("the zone has no dnssec_policy")]
     NoPolicy,
     /// The keys cannot be read or written.

@@ -42,64 +42,40 @@ pub enum PrivateKeyLocation {
 }
 
 /// Why a pair of files is not a key of a zone, or cannot be written.
+#[allow(missing_docs)] // the messages say it
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyPairError {
-    /// A system error.
     #[error("{path}: {reason}")]
-    System {
-        /// The file or the directory.
-        path: String,
-        /// The system's message.
-        reason: String,
-    },
-    /// Others may read the private key.
+    System { path: String, reason: String },
     #[error(
         "{path}: private key is readable by other users (mode {mode:04o}): run chmod 600 {path}"
     )]
-    TooOpen {
-        /// The file.
-        path: String,
-        /// Its mode.
-        mode: u32,
-    },
+    TooOpen { path: String, mode: u32 },
     /// The text is not a valid key.
     #[error("{path}: {error}")]
     NoKey {
         /// The pair, by its private file.
         path: String,
-        /// The reason.
         error: KeyFileError,
     },
-    /// The other file is missing.
     #[error(
         "{path} is missing: a key consists of a .key and a .private file; restore it, or remove the other one"
     )]
-    Half {
-        /// The missing file.
-        path: String,
-    },
-    /// The name of the files does not match the key.
+    Half { path: String },
     #[error(
         "{path}: file name does not match its contents: a key of {owner} with algorithm {algorithm} and key tag {tag}"
     )]
     OtherName {
         /// The pair, by its private file.
         path: String,
-        /// The zone in the file.
         owner: String,
-        /// The algorithm in the file.
         algorithm: u8,
-        /// The key tag in the file.
         tag: u16,
     },
-    /// The private file of a key in use is missing.
     #[error(
         "{path}.private is missing, but the zone is signed with it: restore it, or run `nameward key remove`"
     )]
-    Missing {
-        /// The pair.
-        path: String,
-    },
+    Missing { path: String },
 }
 
 impl KeyPairError {
