@@ -26,35 +26,22 @@ const VIEWS_MAX: usize = 10_000;
 const NETWORKS_MAX: usize = 100_000;
 
 /// Why views and networks cannot be changed.
-#[allow(missing_docs)] // fields whose names say it
+#[allow(missing_docs)] // the messages say it
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoredViewError {
     /// There is no state store, or it failed.
     #[error(transparent)]
     Store(#[from] StoredPolicyError),
-    /// The name of a view is not valid.
     #[error("invalid view name {0:?}: expected lower-case letters, digits, \"-\" and \"_\"")]
     Name(String),
-    /// The zone is the common version.
     #[error(
         "{0} is the common version, which all views have: expected a version such as {0}.inside"
     )]
     Common(Box<NameBuf>),
-    /// The configuration has another version of the zone for the view.
     #[error("view {view}: the configuration has {version} for this zone: change it there")]
-    ConfiguredZone {
-        view: String,
-        /// The configured version.
-        version: Box<NameBuf>,
-    },
-    /// The configuration has the network.
+    ConfiguredZone { view: String, version: Box<NameBuf> },
     #[error("network {network} is in view {view} of the configuration: change it there")]
-    ConfiguredNetwork {
-        network: IpNet,
-        /// The configured view.
-        view: String,
-    },
-    /// There are too many views or networks.
+    ConfiguredNetwork { network: IpNet, view: String },
     #[error("more than {0} {1}")]
     TooMany(usize, &'static str),
 }

@@ -46,29 +46,22 @@ pub enum SyncOutcome {
 }
 
 /// Why a zone file was not written.
-#[allow(missing_docs)] // fields whose names say it
+#[allow(missing_docs)] // the messages say it
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
-    /// The zone has no file here.
     #[error("zone {0} is not loaded from a file")]
     NoFile(String),
     /// The zone is not served, or not yet.
     #[error("zone {0} is not served")]
     NotServed(String),
-    /// The file was edited, and the edit is not served.
     #[error(
         "{0} was edited and has not been loaded: fix it and reload, or overwrite it with --rewrite"
     )]
     Edited(PathBuf),
-    /// The changes cannot be inserted into the text.
     #[error(
         "{path}: cannot keep the file layout: {fault}; use --rewrite to write the whole zone without comments"
     )]
-    Layout {
-        path: PathBuf,
-        /// The reason.
-        fault: LayoutFault,
-    },
+    Layout { path: PathBuf, fault: LayoutFault },
     /// The file cannot be read or written.
     #[error("{path}: {error}{}", hint(error))]
     File { path: PathBuf, error: io::Error },
@@ -89,15 +82,14 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 /// Why changes cannot be inserted into the text of a file.
+#[allow(missing_docs)] // the messages say it
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutFault {
     /// A record cannot be found in the text, or not changed there.
     #[error(transparent)]
     Text(#[from] TextFault),
-    /// A new line would change records that follow it.
     #[error("records inherit their TTL or owner from earlier lines")]
     Inherited,
-    /// The new text does not parse to the served zone.
     #[error("the new file would not match the served zone")]
     Different,
 }

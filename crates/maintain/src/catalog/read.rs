@@ -28,24 +28,20 @@ pub struct CatalogMember {
 }
 
 /// Why a catalog is not followed.
+#[allow(missing_docs)] // the messages say it
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogError {
-    /// It has no version.
     #[error("no TXT record at version.{0}")]
     NoVersion(String),
     /// Its version is not that of RFC 9432.
     #[error("unsupported schema version {0:?}: expected 2")]
     Version(String),
-    /// There is more than one record where only one is allowed.
     #[error("{0} has more than one {1} record")]
     NotSingle(String, &'static str),
-    /// A zone is listed more than once.
     #[error("zone {0} is a member more than once")]
     Repeated(String),
-    /// A catalog lists itself.
     #[error("it is a member of itself")]
     Itself,
-    /// There are too many members.
     #[error("it has more than {MEMBERS_MAX} members")]
     TooMany,
 }

@@ -59,7 +59,7 @@ pub struct CommittedVersion {
 }
 
 /// Why a change was not made.
-#[allow(missing_docs)] // fields whose names say it
+#[allow(missing_docs)] // the messages say it
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
     /// The source does not publish the zone, or has withdrawn it.
@@ -79,23 +79,12 @@ pub enum CommitError {
         "the edited file conflicts with updates in the journal at {owner} {rtype}; still serving the previous version. \
          Make the file match at this RRset, or overwrite it with `nameward zone sync --rewrite`"
     )]
-    Clash {
-        /// The owner of the RRset.
-        owner: String,
-        rtype: Type,
-    },
-    /// A difference starts at another version than the one in memory.
+    Clash { owner: String, rtype: Type },
     #[error("the zone has serial {have}, but the difference starts at serial {from}")]
-    Stale {
-        /// The serial in memory.
-        have: Serial,
-        /// The serial before the difference.
-        from: Serial,
-    },
+    Stale { have: Serial, from: Serial },
     /// The change cannot be made durable.
     #[error(transparent)]
     State(#[from] StateError),
-    /// There is no state store to make the change durable.
     #[error("zone {0}: changes need a state store; set state_directory")]
     NoStore(String),
 }

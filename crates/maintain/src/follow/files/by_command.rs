@@ -42,18 +42,16 @@ const COPY_NAMES_MAX: u32 = 100;
 pub type StoreVersion = Box<dyn FnOnce(&Zone) -> Result<(), StoredPolicyError> + Send>;
 
 /// Why a zone file was not created, removed or set aside.
-#[allow(missing_docs)] // fields whose names say it
+#[allow(missing_docs)] // the messages say it
 #[derive(Debug, thiserror::Error)]
 pub enum ZoneFileError {
     /// No file backend has a directory, or not the named one.
     #[error("{}", no_directory(*.0))]
     NoDirectory(Option<u16>),
-    /// The zone's name has no file name.
     #[error(
         "the root zone cannot be a file in a zone directory: declare it in a [[zone]] table with its file"
     )]
     Root,
-    /// The file exists.
     #[error("{} already exists", .0.display())]
     Exists(PathBuf),
     /// The zone cannot be served.
@@ -62,13 +60,11 @@ pub enum ZoneFileError {
     /// The file has errors or is not served.
     #[error("{} is not served: fix it and `nameward reload`", .0.display())]
     NotServed(PathBuf),
-    /// The zone changed while its file was set aside.
     #[error("the zone has just been changed: try again")]
     Changed,
     /// The version or the settings of the zone cannot be stored.
     #[error(transparent)]
     NotStored(StoredPolicyError),
-    /// The zone is a secondary, but its file is still in the directory.
     #[error("the zone is a secondary now, but its file could not be removed, remove it: {}: {error}", path.display())]
     NotRemoved { path: PathBuf, error: io::Error },
     /// The file cannot be written or removed.
