@@ -12,10 +12,8 @@ use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};
 /// Why there is no connection to a server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectFailure {
-    /// The server does not respond.
     #[error("the connection timed out")]
     TimedOut,
-    /// A network error.
     #[error("cannot connect: {0}")]
     Network(#[from] io::Error),
     /// No encrypted connection.
@@ -26,16 +24,13 @@ pub(crate) enum ConnectFailure {
 /// Why there is no encrypted connection to a server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsFailure {
-    /// A file that the settings name cannot be used.
     #[error("cannot use {0} {path}: {2}", path = .1.display())]
     File(&'static str, PathBuf, String),
     /// The certificate was rejected.
     #[error("{0}")]
     Certificate(String),
-    /// The handshake failed.
     #[error("TLS handshake failed: {0}")]
     Handshake(String),
-    /// The server did not select DNS over TLS.
     #[error(
         "the server selects no ALPN protocol (RFC 9103 requires \"dot\"); set tls_alpn = \"optional\" to accept this"
     )]

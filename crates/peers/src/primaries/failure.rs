@@ -10,22 +10,17 @@ use crate::connections::{ConnectFailure, ExchangeFailure};
 /// Why a query to a primary failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum QueryFailure {
-    /// A network error.
     #[error("{0}: {1}")]
     Network(&'static str, io::Error),
     /// A timeout.
     #[error("{0}")]
     Timeout(&'static str),
-    /// The primary sends less than the minimum rate.
     #[error(
         "the transfer is too slow: {octets} octets in {seconds:.0} s, transfer_rate_min is {least} octets per second"
     )]
     TooSlow {
-        /// Octets received.
         octets: u64,
-        /// The time they took in seconds.
         seconds: f64,
-        /// The minimum rate.
         least: u64,
     },
     /// The memory limit for incoming transfers is reached.
@@ -34,16 +29,13 @@ pub(crate) enum QueryFailure {
     /// There is no connection to the primary.
     #[error("{0}")]
     Connect(ConnectFailure),
-    /// The primary does not answer.
     #[error("the primary does not respond")]
     NoAnswer,
-    /// The primary did not answer another query a moment ago.
     #[error("the primary did not respond {} s ago", .0.as_secs())]
     Silent(Duration),
     /// Its response was rejected.
     #[error("{0}")]
     Peer(#[from] TransferFailure),
-    /// The primary's TSIG key is unknown.
     #[error("unknown TSIG key {0}; add a [[key]] with this name")]
     NoKey(String),
 }

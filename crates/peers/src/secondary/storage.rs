@@ -74,12 +74,12 @@ pub struct StorageState {
 pub type StorageStates = Vec<(NameBuf, StorageState)>;
 
 /// Why the stored state of a zone is unknown.
+#[allow(missing_docs)] // the messages say it
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     /// The database does not answer, or refuses.
     #[error(transparent)]
     Database(#[from] WriteError),
-    /// The zone was deleted from its database.
     #[error("the zone is no longer in its database")]
     ZoneGone,
 }

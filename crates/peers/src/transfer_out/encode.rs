@@ -30,20 +30,14 @@ use nameward_zone::{CompressibleNames, Node, Rrset};
 const BROKEN: u8 = flags::BROKEN | flags::BROKEN_ABOVE | flags::BROKEN_HOST;
 
 /// Why a transfer cannot be completed.
+#[allow(missing_docs)] // the messages say it
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OutgoingFault {
-    /// A record is larger than a message.
     #[error("{owner} {rtype}: the record does not fit in a DNS message")]
-    TooLarge {
-        /// Its owner.
-        owner: Box<NameBuf>,
-        /// Its type.
-        rtype: Type,
-    },
+    TooLarge { owner: Box<NameBuf>, rtype: Type },
     /// A name has records that could not be read from its source.
     #[error("{0} has invalid records")]
     Broken(Box<NameBuf>),
-    /// The zone has no SOA.
     #[error("the zone has no SOA record")]
     NoSoa,
 }

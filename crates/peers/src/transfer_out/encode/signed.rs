@@ -24,21 +24,19 @@ use std::sync::{Arc, OnceLock};
 const PIECE: usize = 16;
 
 /// Why a zone has no signed copy.
+#[allow(missing_docs)] // the messages say it
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignedCopyError {
-    /// Its metadata has NSEC3NARROW.
     #[error("it uses narrow NSEC3, which cannot be transferred; remove NSEC3NARROW to get a chain")]
     Narrow,
     /// A key is unusable.
     #[error("a DNSSEC key cannot be used")]
     CannotSign,
-    /// A hashed name does not fit in front of the zone's name.
     #[error("the zone's name is too long for NSEC3")]
     TooLong,
     /// A name has records that could not be read from its source.
     #[error("{0} has invalid records")]
     Broken(Box<NameBuf>),
-    /// The copy is not a valid zone.
     #[error("the signed copy is incomplete: {0}")]
     Invalid(String),
 }

@@ -39,10 +39,8 @@ pub(super) struct ForwardedReply {
 /// Why an update was not forwarded.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ForwardError {
-    /// The limit on updates in flight is reached.
     #[error("too many updates are being forwarded")]
     TooMany,
-    /// The zone has no primary.
     #[error("no primary configured")]
     NoPrimary,
     /// The last primary tried did not answer.
@@ -56,7 +54,6 @@ pub(super) enum ForwardFailure {
     /// It cannot be reached.
     #[error("{0}")]
     Exchange(#[from] ExchangeFailure),
-    /// Its response does not belong to the update.
     #[error("the response does not match the update")]
     NoReply,
 }
