@@ -148,7 +148,6 @@ pub(crate) fn next(hash: &[u8; HASH]) -> [u8; HASH] {
     next
 }
 
-/// Returns the previous hash.
 pub(crate) fn previous(hash: &[u8; HASH]) -> [u8; HASH] {
     let mut previous = *hash;
     for octet in previous.iter_mut().rev() {

@@ -23,19 +23,15 @@ use std::fmt;
 use std::sync::Arc;
 
 /// The hash of a MAC (RFC 8945 section 6).
+#[allow(missing_docs)] // named like the algorithms
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TsigAlgorithm {
     /// HMAC-MD5. Broken as a hash; for peers that support nothing else.
     HmacMd5,
-    /// HMAC-SHA-1.
     HmacSha1,
-    /// HMAC-SHA-224.
     HmacSha224,
-    /// HMAC-SHA-256.
     HmacSha256,
-    /// HMAC-SHA-384.
     HmacSha384,
-    /// HMAC-SHA-512.
     HmacSha512,
 }
 

@@ -53,7 +53,6 @@ pub struct KeyDatabase {
 }
 
 impl KeyDatabase {
-    /// Waits for the database.
     fn wait<T>(
         &self,
         work: impl Future<Output = Result<T, WriteError>>,

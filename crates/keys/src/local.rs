@@ -381,7 +381,6 @@ impl ZoneKeys {
         Ok(own.collect())
     }
 
-    /// Returns the store, if there is one.
     pub(crate) fn state_store(&self) -> Option<&StateStore> {
         self.store.as_ref()
     }

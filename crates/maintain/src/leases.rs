@@ -30,7 +30,6 @@ pub struct Leases {
     is_kept: Arc<AtomicBool>,
 }
 
-/// The leases of one database.
 struct DatabaseLeases {
     rank: u16,
     state: Mutex<LeaseState>,

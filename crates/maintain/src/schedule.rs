@@ -83,17 +83,14 @@ pub enum EventUrgency {
 pub type ZoneNumber = u32;
 
 /// An event that has started.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StartedEvent {
-    /// The zone.
     pub zone: ZoneNumber,
-    /// The event.
     pub event: ZoneEvent,
-    /// How urgent it was.
     pub urgency: EventUrgency,
 }
 
-/// The events of one zone.
 #[derive(Default)]
 struct ZonePlan {
     running: Option<(ZoneEvent, Lane)>,

@@ -94,7 +94,6 @@ impl PeerConnections {
         }
     }
 
-    /// Opens a new connection.
     pub(crate) async fn connect(
         &self,
         server: &RemoteServer,

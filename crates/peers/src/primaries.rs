@@ -47,7 +47,6 @@ const NOTIMP: u8 = 4;
 /// Response code of a server that does not answer this query, or not over this transport.
 const REFUSED: u8 = 5;
 
-/// The form of a query to a primary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueryForm {
     /// Requests the remaining lifetime of the primary's own copy (RFC 7314).

@@ -92,7 +92,6 @@ pub struct OutgoingTransfers {
     secondaries: Option<SecondaryHandle>,
 }
 
-/// The transfer counters.
 struct TransferCounters(Mutex<Recorder>);
 
 impl TransferCounters {
@@ -148,9 +147,7 @@ impl TransferRefusal {
 /// How ALIAS records are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AliasForm {
-    /// As ALIAS records.
     Records,
-    /// As the addresses of their targets.
     Addresses,
 }
 

@@ -31,7 +31,6 @@ pub(super) fn integer(number: &[u8]) -> Secret<Vec<u8>> {
     element(INTEGER, Secret::new([sign, number].concat()).reveal())
 }
 
-/// Joins elements.
 pub(super) fn joined(elements: &[Secret<Vec<u8>>]) -> Secret<Vec<u8>> {
     let octets = elements.iter().map(|element| element.reveal().len()).sum();
     let mut out = Vec::with_capacity(octets);

@@ -135,15 +135,12 @@ pub enum KeyFileError {
 }
 
 /// A key of a zone as two texts.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyFile {
-    /// The zone name.
     pub owner: NameBuf,
-    /// The DNSKEY flags.
     pub flags: u16,
-    /// The private key.
     pub private: PrivateKey,
-    /// The timing metadata.
     pub times: KeyTimes,
 }
 

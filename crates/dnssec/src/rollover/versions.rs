@@ -48,7 +48,6 @@ fn parent_versions(keys: &[KeyState]) -> Vec<KeyBits> {
     std::iter::once(certain).chain(with_one).collect()
 }
 
-/// Checks whether every combination of versions validates.
 pub(super) fn every_combination_validates(keys: &[KeyState]) -> bool {
     let dnskeys = own_versions(keys, |key| &key.dnskey);
     let rrsigs = own_versions(keys, |key| &key.zone_rrsig);

@@ -46,7 +46,6 @@ pub(super) fn set_metadata(kind: &str, content: Option<&str>) -> AttributeChange
     AttributeChange::Metadata(kind.into(), MetadataEdit::Set, contents)
 }
 
-/// Returns the row of a new key.
 pub(super) fn row(key: &ZoneKey) -> StoredKey {
     StoredKey {
         id: 0,

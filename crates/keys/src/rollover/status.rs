@@ -120,7 +120,6 @@ impl RolloverManager {
     }
 }
 
-/// Returns the rollover states of keys.
 fn states(keys: &[ZoneKey]) -> Vec<KeyState> {
     keys.iter().filter_map(|key| key.life.clone()).collect()
 }

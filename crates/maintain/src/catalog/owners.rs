@@ -16,7 +16,6 @@ pub(super) struct MemberOwner {
     pub(super) label: Box<[u8]>,
 }
 
-/// The owners of all members.
 #[derive(Default)]
 pub(super) struct Ownership {
     pub(super) owners: HashMap<Box<[u8]>, MemberOwner>,
@@ -32,7 +31,6 @@ pub(super) struct OwnershipChange {
     pub(super) ignored: Vec<IgnoredMember>,
 }
 
-/// A member that is ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct IgnoredMember {
     pub(super) zone: Box<[u8]>,

@@ -63,14 +63,12 @@ pub enum ServedFrom {
 }
 
 /// A database to follow.
+#[allow(missing_docs)] // fields whose names say it
 pub struct DatabaseSource {
-    /// Its rank in the configuration.
     pub rank: u16,
-    /// How its zones are served.
     pub served_from: ServedFrom,
     /// Its number among the look-up sources.
     pub lookup_source: u32,
-    /// The database.
     pub backend: SqlBackend,
 }
 
@@ -118,13 +116,11 @@ impl Followers {
 }
 
 /// A database of a running server.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Clone)]
 pub struct FollowedDatabase {
-    /// Its rank in the configuration.
     pub rank: u16,
-    /// How its zones are served.
     pub served_from: ServedFrom,
-    /// The database.
     pub backend: SqlBackend,
     own: mpsc::Sender<OwnChange>,
     link: Arc<FollowerLink>,

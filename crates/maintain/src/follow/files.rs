@@ -271,7 +271,6 @@ impl FileFollower {
         errors
     }
 
-    /// Checks one file.
     fn check_path(&mut self, sources: &[FileSource], path: PathBuf) -> LoadOutcome {
         let mut log = LoadLog::default();
         let faults = &self.faults;

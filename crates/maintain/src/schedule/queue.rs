@@ -35,7 +35,6 @@ impl Default for ClassLimit {
 
 pub(super) type DueEvent = (Moment, ZoneEvent, ZoneNumber);
 
-/// The events of one lane.
 #[derive(Default)]
 struct LaneEvents {
     requested: BTreeSet<DueEvent>,
@@ -78,7 +77,6 @@ impl LaneEvents {
     }
 }
 
-/// The events of one class.
 #[derive(Default)]
 pub(super) struct ClassQueue {
     limit: ClassLimit,

@@ -35,7 +35,6 @@ struct IdleTable {
     is_watched: bool,
 }
 
-/// The waiting connections.
 #[derive(Default)]
 pub(super) struct IdleConnections {
     waiting: Mutex<IdleTable>,

@@ -25,7 +25,6 @@ const CONNECTIONS_MAX: usize = 64;
 /// Maximum number of sockets, one for each source address.
 const SOCKETS_MAX: usize = 64;
 
-/// The connections over QUIC.
 #[derive(Default)]
 pub(super) struct QuicConnections {
     sockets: Mutex<HashMap<SocketAddr, Endpoint>>,

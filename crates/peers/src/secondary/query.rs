@@ -36,17 +36,15 @@ pub enum PrimaryRequestStep {
 }
 
 /// A query to a primary: whether it has a newer version of a zone, or for that version.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrimaryRequest {
     /// Returned with the answer.
     pub request_id: PrimaryRequestId,
-    /// The zone.
     pub zone: NameBuf,
-    /// The server to query.
     pub primary: RemoteServer,
     /// The serial of our version.
     pub have: Option<Serial>,
-    /// The request.
     pub step: PrimaryRequestStep,
     /// Maximum memory for a transferred version in octets.
     pub octets_max: u64,

@@ -26,14 +26,12 @@ const LARGE: usize = 1 << 20;
 /// RRsets of one transfer that are logged because they fit into no message.
 const LARGE_RRSETS_LOGGED: usize = 5;
 
-/// Stores zones in the state store.
 pub(super) struct StateStorage {
     pub(super) commits: Arc<Commits>,
     large: CommitThread,
 }
 
 impl StateStorage {
-    /// Creates the storage.
     pub(super) fn new(commits: Arc<Commits>) -> Self {
         StateStorage {
             commits,

@@ -13,19 +13,16 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The status of a zone, as shown to operators.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecondaryStatus {
-    /// Its name.
     pub zone: NameBuf,
-    /// Its state.
     pub state: ZoneState,
-    /// Our serial.
     pub serial: Option<Serial>,
     /// The primary that was queried last.
     pub primary: Option<SocketAddr>,
     /// The last serial reported by a primary.
     pub serial_there: Option<Serial>,
-    /// Its timers.
     pub timers: ZoneTimers,
     /// When a primary was last queried since the start, in seconds since 1970.
     pub checked: Option<u64>,

@@ -13,7 +13,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One zone.
 pub(super) struct Secondary {
     pub(super) settings: SecondarySettings,
     /// Storage for its contents and timers.
@@ -56,7 +55,6 @@ pub(super) struct Secondary {
     pub(super) checked: Option<Moment>,
     /// The next check was requested explicitly: it is made even if another server has just made one.
     pub(super) is_check_requested: bool,
-    /// A version is being stored.
     pub(super) is_bringing: bool,
     pub(super) transfer: Option<TransferSize>,
     /// The memory of the version being committed.
@@ -142,7 +140,6 @@ impl Secondary {
         Some(primaries[next].address.ip().to_canonical())
     }
 
-    /// Returns our serial.
     pub(super) fn serial(&self) -> Option<Serial> {
         self.held.as_ref().map(|held| held.serial)
     }

@@ -62,7 +62,6 @@ pub enum TransferStep {
     Done(TransferAnswer),
 }
 
-/// The first SOA of a transfer.
 struct FirstSoa {
     serial: Serial,
     ttl: u32,

@@ -77,7 +77,6 @@ impl OutgoingCopies {
         })
     }
 
-    /// Returns how many copies are in progress.
     pub(super) fn in_progress(&self) -> usize {
         let newest = self.newest.lock();
         let jobs = newest.values().filter_map(|copy| copy.job.upgrade());

@@ -94,7 +94,6 @@ impl OutgoingTransfers {
             .then(|| PreparedTransfer::whole(Arc::clone(zone), request.clone()))
     }
 
-    /// Prepares a transfer.
     pub(super) async fn prepare(
         self: &Arc<Self>,
         shared: &Arc<ServingState>,

@@ -41,9 +41,7 @@ pub(super) struct OutgoingTransfer {
     log: TransferLog,
 }
 
-/// The stage of a transfer.
 enum TransferStage {
-    /// It waits for its slot.
     Queued(WaitingSlot, TransferSource),
     /// Its version is being prepared.
     Preparing(Preparation),

@@ -30,15 +30,13 @@ pub enum Prerequisite {
 type RrsetValues = BTreeMap<(Vec<u8>, Type), (NameBuf, BTreeSet<Vec<u8>>)>;
 
 /// A step of an update (RFC 2136 section 2.5).
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UpdateStep {
     /// Section 2.5.1: adds a record.
     Add {
-        /// The owner.
         name: NameBuf,
-        /// The type.
         rtype: Type,
-        /// The TTL.
         ttl: u32,
         /// Uncompressed data.
         rdata: Vec<u8>,
@@ -49,9 +47,7 @@ pub enum UpdateStep {
     DeleteName(NameBuf),
     /// Section 2.5.4: deletes a record.
     DeleteRecord {
-        /// The owner.
         name: NameBuf,
-        /// The type.
         rtype: Type,
         /// Uncompressed data.
         rdata: Vec<u8>,

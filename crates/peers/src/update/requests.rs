@@ -85,7 +85,6 @@ impl UpdateRequests {
         }
     }
 
-    /// Decides an UPDATE request.
     pub(crate) fn decide(&self, request: &Request<'_>, reply_path: &mut ReplyPath<'_>) -> Verdict {
         let query = request.query;
         let sender = UpdateSender {

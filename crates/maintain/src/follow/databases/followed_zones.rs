@@ -39,7 +39,6 @@ pub(super) enum FollowedZone<'a> {
     Other(&'a FollowedContents),
 }
 
-/// A zone that was found.
 pub(super) enum FoundZone {
     Live(Arc<Zone>),
     Other(FollowedContents),

@@ -49,7 +49,6 @@ const LINES_MAX: usize = 100;
 /// How long the first list is waited for before the zones known from the last run are used.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Follows one database.
 pub(super) struct DatabaseFollower {
     commits: Arc<Commits>,
     lookup_source: u32,

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 /// Maximum number of single-zone changes; more become a change of all.
 const MOST: usize = 1000;
 
-/// Pending reads.
 #[derive(Default)]
 pub(super) struct PendingReads {
     /// Zones known to have changed, each with the minimum version that a read from now on has: before all others.

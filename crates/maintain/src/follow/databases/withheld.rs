@@ -23,7 +23,6 @@ impl WithheldZones {
         }
     }
 
-    /// Checks whether a zone is withheld.
     pub(super) fn has(&self, zone: Name<'_>) -> bool {
         let names = self.names.lock();
         !names.is_empty() && names.contains(&lower_case(zone))

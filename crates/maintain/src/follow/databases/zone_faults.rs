@@ -42,7 +42,6 @@ pub struct DatabaseZoneFaults {
     pub without_records: NamedZones,
 }
 
-/// The faulty zones of one database.
 #[derive(Default)]
 pub(super) struct ZoneFaultLog(Mutex<RecordedZoneFaults>);
 

@@ -34,7 +34,6 @@ impl StoredSettings {
     }
 }
 
-/// The policies that a follower has set.
 pub(super) struct FollowedPolicies {
     table: Arc<PolicyTable>,
     source: PolicySource,

@@ -161,7 +161,6 @@ struct ChunkRecord {
     ttl: u32,
 }
 
-/// A record of a chunk.
 #[derive(Clone, Copy)]
 pub(super) struct ChunkRecordView<'c> {
     pub(super) owner: &'c [u8],
