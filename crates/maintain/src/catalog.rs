@@ -19,6 +19,7 @@ mod read;
 
 pub use follow::{CatalogHandle, start};
 pub use make::make_catalog;
+pub(crate) use make::member_hash;
 pub use read::{Catalog, CatalogError, CatalogMember, read_catalog};
 
 #[cfg(test)]

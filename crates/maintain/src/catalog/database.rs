@@ -30,8 +30,7 @@ struct PendingCatalogs {
 
 /// A database with catalogs. Writes wait for one thread; of pending member lists the last one is written.
 pub(super) struct StoredCatalogs {
-    database: FollowedDatabase,
-    runtime: Handle,
+    tables: CatalogTables,
     pending: Mailbox<PendingCatalogs>,
 }
 
@@ -39,18 +38,14 @@ impl StoredCatalogs {
     /// Starts the thread that waits for a database; `runtime` is the one that its connections belong to.
     pub(super) fn start(database: &FollowedDatabase, runtime: &Handle) -> io::Result<Self> {
         let pending = Mailbox::default();
-        let writer = CatalogWriter {
+        let tables = CatalogTables {
             database: database.clone(),
             runtime: runtime.clone(),
         };
-        let own = pending.clone();
+        let (writer, own) = (tables.clone(), Mailbox::clone(&pending));
         let name = format!("catalogs-{}", database.rank);
-        worker::start(name, move || writer.run(&own))?;
-        Ok(StoredCatalogs {
-            database: database.clone(),
-            runtime: runtime.clone(),
-            pending,
-        })
+        worker::start(name, move || writer.write_all(&own))?;
+        Ok(StoredCatalogs { tables, pending })
     }
 
     /// Queues an update of the members of followed catalogs.
@@ -61,7 +56,8 @@ impl StoredCatalogs {
     /// Reads the stored serial of a catalog. May block, but not for long.
     pub(super) fn serial(&self, catalog: &NameBuf) -> Option<Serial> {
         let list = ZoneProgressList::Named(std::slice::from_ref(catalog));
-        let found = self.database.zone_progress(&self.runtime, list).ok()?;
+        let CatalogTables { database, runtime } = &self.tables;
+        let found = database.zone_progress(runtime, list).ok()?;
         found.first()?.serial()
     }
 
@@ -79,14 +75,16 @@ impl Drop for StoredCatalogs {
     }
 }
 
-/// The state of the thread.
-struct CatalogWriter {
+/// The tables of a database that have catalogs and their members.
+#[derive(Clone)]
+struct CatalogTables {
     database: FollowedDatabase,
     runtime: Handle,
 }
 
-impl CatalogWriter {
-    fn run(&self, mailbox: &Mailbox<PendingCatalogs>) {
+impl CatalogTables {
+    /// Writes what is pending, until the mailbox is closed.
+    fn write_all(&self, mailbox: &Mailbox<PendingCatalogs>) {
         let mut last: Vec<CatalogMembers> = Vec::new();
         while let Some(pending) = mailbox.wait(None) {
             let members = pending.members.filter(|members| *members != last);

@@ -60,14 +60,18 @@ pub fn make_catalog<'m>(
 /// Returns the label of a member's node, with its length octet: a hash of its name, so that it is the same whenever
 /// the catalog is built.
 fn label(member: Name<'_>) -> Vec<u8> {
-    let plain = Nsec3 {
-        iterations: 0,
-        salt: Vec::new(),
-    };
-    let text = BASE32HEX_NOPAD
-        .encode(&plain.hash(member))
-        .to_ascii_lowercase();
+    let text = member_hash(member, Vec::new());
     [&[text.len() as u8][..], text.as_bytes()].concat()
+}
+
+/// Returns a hash of a member's name and a salt, in lower case.
+pub(crate) fn member_hash(member: Name<'_>, salt: Vec<u8>) -> String {
+    let hashing = Nsec3 {
+        iterations: 0,
+        salt,
+    };
+    let hash = BASE32HEX_NOPAD.encode(&hashing.hash(member));
+    hash.to_ascii_lowercase()
 }
 
 fn below(label: &[u8], parent: Name<'_>) -> Option<NameBuf> {

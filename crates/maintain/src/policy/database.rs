@@ -8,8 +8,7 @@ use super::database_templates::{POLICY_METADATA, TEMPLATE_METADATA};
 use super::{
     PolicyFragment, RemoteServer, RolledCookieSecret, SharedApiKey, UpdateSerial, ZoneKind,
 };
-use data_encoding::BASE32HEX_NOPAD;
-use nameward_dnssec::Nsec3;
+use crate::catalog::member_hash;
 use nameward_dnssec::tsig::{TsigAlgorithm, TsigKey, read_secret};
 use nameward_sql::{CatalogProperties, CatalogRole, SettingItem, StoredTsigKey, ZoneRow};
 use nameward_wire::{Name, NameBuf};
@@ -67,6 +66,9 @@ pub fn read_policy(row: &ZoneRow, items: &[SettingItem]) -> StoredPolicy {
         ZoneKind::Secondary => is_on(items, "SLAVE-RENOTIFY"),
         ZoneKind::Native | ZoneKind::Consumer => false,
     };
+    if !sends_notify {
+        also_notify.clear();
+    }
     // Its settings are among the items.
     let template = first(items, TEMPLATE_METADATA);
     template.and_then(|text| name(text, TEMPLATE_METADATA, &mut problems));
@@ -81,11 +83,7 @@ pub fn read_policy(row: &ZoneRow, items: &[SettingItem]) -> StoredPolicy {
     let part = PolicyFragment {
         kind: Some(kind),
         primaries: Some(primaries),
-        also_notify: Some(if sends_notify {
-            also_notify
-        } else {
-            Vec::new()
-        }),
+        also_notify: Some(also_notify),
         notify_name_servers: Some(sends_notify),
         // PowerDNS waits for its next round unless this is set; here only if it is set to 0.
         notify_at_once: first(items, "NOTIFY-DNSUPDATE").map(|_| is_on(items, "NOTIFY-DNSUPDATE")),
@@ -119,13 +117,8 @@ fn properties(row: &ZoneRow) -> CatalogProperties {
         CatalogProperties::read(options, CatalogRole::Producer).unwrap_or_default();
     // The label that PowerDNS generates: with another one secondaries would take the zone for a different one.
     properties.label.get_or_insert_with(|| {
-        let hashing = Nsec3 {
-            iterations: 0,
-            salt: row.id.to_string().into_bytes(),
-        };
-        let hash = hashing.hash(row.name.as_name());
-        let text = BASE32HEX_NOPAD.encode(&hash).to_ascii_lowercase();
-        text.into_bytes().into()
+        let hash = member_hash(row.name.as_name(), row.id.to_string().into_bytes());
+        hash.into_bytes().into()
     });
     properties
 }
