@@ -33,10 +33,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nameward_maintain::leases::{LeaseTask, Leases};
-use nameward_maintain::policy::{PolicySource, PolicyTable, ZoneOrigin, ZonePolicy};
+use nameward_maintain::policy::{Policies, PolicySource, PolicyTable, ZoneOrigin, ZonePolicy};
 use nameward_state::StateStore;
 use nameward_wire::NameBuf;
-use nameward_zone::Zone;
+use nameward_zone::{Zone, ZoneTable};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -169,7 +169,7 @@ impl Notifier {
         let Some(stored) = context.store.as_ref().and_then(StoredSerials::read) else {
             return;
         };
-        let (table, policies) = (context.shared.zones.load(), context.policies.load());
+        let (table, policies) = context.load();
         for zone in table
             .zones()
             .filter(|zone| zone.is_ready() && !zone.is_stub())
@@ -187,10 +187,15 @@ impl Notifier {
 }
 
 impl NotifyContext {
+    /// Returns the zones and the policies of this moment.
+    fn load(&self) -> (Arc<ZoneTable>, Arc<Policies>) {
+        (self.shared.zones.load_full(), self.policies.load())
+    }
+
     /// Returns whether any server is notified of changes of a zone. For a zone that is not in the
     /// table, the sender decides.
     fn sends_notify(&self, zone: &NameBuf) -> bool {
-        let (table, policies) = (self.shared.zones.load(), self.policies.load());
+        let (table, policies) = self.load();
         let policy = policies.get(zone.as_name());
         table.exact(zone.as_name()).is_none_or(|zone| {
             policy.sends_notify(self.databases.origin(zone)) && self.leads_zone(zone, policy)

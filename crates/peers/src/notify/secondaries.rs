@@ -70,7 +70,7 @@ impl Notifier {
 impl NotifyContext {
     /// Lists the servers that are notified of a zone's changes, and the name servers whose addresses are unknown.
     fn targets(&self, zone: NameBuf) -> (Vec<RemoteServer>, Vec<NameBuf>) {
-        let (table, policies) = (self.shared.zones.load(), self.policies.load());
+        let (table, policies) = self.load();
         let Some(served) = table.exact(zone.as_name()) else {
             return (Vec::new(), Vec::new());
         };

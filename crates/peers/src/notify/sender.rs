@@ -130,10 +130,7 @@ impl NotifySender {
         if changed.is_empty() {
             return;
         }
-        let (table, policies) = (
-            self.context().shared.zones.load(),
-            self.context().policies.load(),
-        );
+        let (table, policies) = self.context().load();
         for (name, is_requested) in changed {
             let Some(zone) = table.exact(name.as_name()) else {
                 continue;
@@ -202,10 +199,7 @@ impl NotifySender {
     /// version.
     fn process_resolved(&mut self, servers: &ResolvedServers) {
         self.resolver.finish(servers);
-        let (table, policies) = (
-            self.context().shared.zones.load(),
-            self.context().policies.load(),
-        );
+        let (table, policies) = self.context().load();
         let Some(zone) = table.exact(servers.zone.as_name()) else {
             return;
         };
@@ -252,10 +246,7 @@ impl NotifySender {
                 error.reason
             );
         }
-        let (table, policies) = (
-            self.context().shared.zones.load(),
-            self.context().policies.load(),
-        );
+        let (table, policies) = self.context().load();
         let Some(zone) = table.exact(name.as_name()) else {
             return;
         };
