@@ -111,9 +111,7 @@ async fn resolve_all(
         let mut reason = String::from("it has no address");
         for rtype in [Type::A, Type::AAAA] {
             let question = UpstreamMessage::new(host.as_name(), rtype);
-            let reply = resolvers
-                .resolve(UpstreamMessage::new(host.as_name(), rtype))
-                .await;
+            let reply = resolvers.resolve(question.clone()).await;
             let read = reply
                 .map_err(UnresolvedTarget::from)
                 .and_then(|reply| read_addresses(&reply, &question));

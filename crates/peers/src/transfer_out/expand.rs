@@ -17,8 +17,8 @@ use nameward_answer::{AliasAddresses, TargetLocation, Zones, alias_of, find_targ
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::{ChangeError, Difference};
 use nameward_zone::{
-    AccessClient, Find, LookupError, LookupRequest, NameKey, Node, SigningState, WireRecord, Zone,
-    ZoneTable,
+    AccessClient, Find, LookupError, LookupRequest, NameKey, Node, Rrset, SigningState, WireRecord,
+    Zone, ZoneTable,
 };
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -174,21 +174,10 @@ impl AliasExpansion<'_> {
                 live: LiveView::new(zones, &fragments),
             };
             match find_target(&view, (target, rtype), &mut key) {
-                TargetLocation::Here(rrset) => {
-                    let data = rrset.records().map(|record| record.rdata.to_vec());
-                    return Ok(FoundAddresses::Here(data.collect(), rrset.ttl()));
-                }
+                TargetLocation::Here(rrset) => return Ok(copied(Some(rrset))),
                 // Script results differ for each query: the target's stored records are copied.
-                TargetLocation::Computed(_, node, _) => {
-                    let rrset = node.rrset(rtype);
-                    let records = rrset.into_iter().flat_map(|rrset| rrset.records());
-                    let data = records.map(|record| record.rdata.to_vec()).collect();
-                    return Ok(FoundAddresses::Here(
-                        data,
-                        rrset.map_or(0, |rrset| rrset.ttl()),
-                    ));
-                }
-                TargetLocation::Nowhere => return Ok(FoundAddresses::Here(Vec::new(), 0)),
+                TargetLocation::Computed(_, node, _) => return Ok(copied(node.rrset(rtype))),
+                TargetLocation::Nowhere => return Ok(copied(None)),
                 TargetLocation::Outside(name) => {
                     let query = UpstreamMessage::new(name, rtype);
                     return Ok(FoundAddresses::Outside(query));
@@ -262,6 +251,12 @@ impl AliasExpansion<'_> {
         let resolved = self.runtime.block_on(in_time);
         resolved.ok_or(ExpandFault::ClientLeft)?
     }
+}
+
+fn copied(rrset: Option<Rrset<'_>>) -> FoundAddresses {
+    let records = rrset.into_iter().flat_map(|rrset| rrset.records());
+    let data = records.map(|record| record.rdata.to_vec()).collect();
+    FoundAddresses::Here(data, rrset.map_or(0, |rrset| rrset.ttl()))
 }
 
 fn unresolved(query: &UpstreamMessage) -> ExpandFault {
