@@ -148,9 +148,7 @@ impl FileFollower {
             .backend
             .load_withdrawing(target, sources, withdrawal, each);
         self.faults.set_missing(self.backend.missing_zones());
-        if summary.problems == 0 {
-            self.note_directory_sizes(sources);
-        }
+        self.note_directory_sizes(sources, &summary);
         if let Some(copies) = &self.copies {
             let ranks = sources.iter().map(|source| source.rank).collect();
             let is_complete = summary.problems == 0 && self.backend.missing_zones().is_empty();
@@ -208,9 +206,7 @@ impl FileFollower {
         };
         let summary = self.backend.check(&self.target, sources, what, each);
         self.faults.set_missing(self.backend.missing_zones());
-        if summary.problems == 0 {
-            self.note_directory_sizes(sources);
-        }
+        self.note_directory_sizes(sources, &summary);
         if let Some(copies) = &self.copies {
             copies.compare(&served);
             copies.forget(removed);
@@ -223,20 +219,17 @@ impl FileFollower {
         log_look(&summary, start);
     }
 
-    /// Notes how many zones each directory has, unless files are missing.
-    fn note_directory_sizes(&mut self, sources: &[FileSource]) {
+    /// Notes how many zones each directory has, unless files are missing or a source cannot be read.
+    fn note_directory_sizes(&mut self, sources: &[FileSource], summary: &LoadSummary) {
         let missing = self.backend.missing_zones();
-        let Some(sizes) = &mut self.target.directories else {
+        let (Some(sizes), 0) = (&mut self.target.directories, summary.problems) else {
             return;
         };
         for source in sources {
             let Some(directory) = &source.directory else {
                 continue;
             };
-            if missing
-                .iter()
-                .all(|missing| missing.directory != *directory)
-            {
+            if missing.iter().all(|one| one.directory != *directory) {
                 let zones = self.backend.zones_found(source.rank);
                 sizes.note(&self.target.commits, directory, zones);
             }
@@ -285,16 +278,7 @@ impl FileFollower {
             errors: log.errors,
         }
     }
-}
 
-fn log_look(summary: &LoadSummary, start: Instant) {
-    if summary.loaded + summary.removed > 0 {
-        let took = start.elapsed().as_secs_f64();
-        tracing::info!("zone files changed: {} in {took:.3} s", describe(summary));
-    }
-}
-
-impl FileFollower {
     /// Writes the changes that a zone's file lacks into it. Edits by hand are loaded first.
     pub fn sync(
         &mut self,
@@ -319,6 +303,13 @@ impl FileFollower {
                 tracing::warn!("zone {zone}: cannot write its file: {error}");
             }
         }
+    }
+}
+
+fn log_look(summary: &LoadSummary, start: Instant) {
+    if summary.loaded + summary.removed > 0 {
+        let took = start.elapsed().as_secs_f64();
+        tracing::info!("zone files changed: {} in {took:.3} s", describe(summary));
     }
 }
 
