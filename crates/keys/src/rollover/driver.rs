@@ -235,12 +235,8 @@ impl KeyDriver {
                 self.plan(answer.zone, ZoneEvent::RollKeys, now);
             }
         }
-        let all = if wakes.is_all {
-            self.keeper.all_zones()
-        } else {
-            Vec::new()
-        };
-        for zone in all.into_iter().chain(wakes.zones) {
+        let all = wakes.is_all.then(|| self.keeper.all_zones());
+        for zone in all.into_iter().flatten().chain(wakes.zones) {
             self.plan(zone, ZoneEvent::RollKeys, now);
         }
     }

@@ -37,11 +37,8 @@ impl ConflictLog {
     /// Notes a contradiction.
     pub(crate) fn note(&self, zone: Name<'_>, side: ConflictSide, text: impl FnOnce() -> String) {
         let mut conflicts = self.0.lock();
-        let text = if conflicts.len() < DESCRIBED_MAX {
-            text()
-        } else {
-            String::new()
-        };
+        let has_room = conflicts.len() < DESCRIBED_MAX;
+        let text = has_room.then(text).unwrap_or_default();
         conflicts.insert(lower_case(zone), (side, text));
     }
 

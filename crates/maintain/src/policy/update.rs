@@ -59,10 +59,8 @@ impl UpdateSerial {
 impl UpdateRule {
     /// Checks whether the rule permits a change of an RRset by an update signed with a key, or unsigned.
     pub fn permits(&self, key: Option<Name<'_>>, owner: Name<'_>, rtype: Type) -> bool {
-        let is_signed = match &self.key {
-            Some(wanted) => key == Some(wanted.as_name()),
-            None => true,
-        };
+        let wanted = self.key.as_ref().map(NameBuf::as_name);
+        let is_signed = wanted.is_none() || wanted == key;
         let is_named = match &self.scope {
             UpdateScope::Zone => true,
             UpdateScope::Subtree(top) => owner.is_at_or_below(top.as_name()),

@@ -226,11 +226,8 @@ fn collect(first: QueueItem, queue: &Queue<QueueItem>) -> (Vec<UpdateJob>, Vec<S
             QueueItem::Update(job) => group.push(*job),
             QueueItem::Mark(mark) => marks.push(mark),
         }
-        next = if marks.is_empty() && group.len() < GROUP {
-            queue.try_pop()
-        } else {
-            None
-        };
+        let has_room = marks.is_empty() && group.len() < GROUP;
+        next = has_room.then(|| queue.try_pop()).flatten();
     }
     (group, marks)
 }

@@ -59,11 +59,8 @@ impl ZoneFaultLog {
         let mut faults = self.0.lock();
         match error {
             Some(error) => {
-                let error = if faults.refused.len() < ERRORS_MAX {
-                    error
-                } else {
-                    String::new()
-                };
+                let has_room = faults.refused.len() < ERRORS_MAX;
+                let error = has_room.then_some(error).unwrap_or_default();
                 faults.refused.insert(zone.into(), error);
             }
             None => {
@@ -97,18 +94,14 @@ impl ZoneFaultLog {
     /// Adds the faults of this database to those of others.
     pub(super) fn add_to(&self, all: &mut DatabaseZoneFaults) {
         let faults = self.0.lock();
-        for (zone, error) in &faults.refused {
-            if all.refused.len() == NAMED_MAX {
-                break;
-            }
-            all.refused
-                .extend(name(zone).map(|zone| (zone, error.clone())));
-        }
+        let refused = faults.refused.iter();
+        let refused = refused.filter_map(|(zone, error)| Some((name(zone)?, error.clone())));
+        all.refused
+            .extend(refused.take(NAMED_MAX - all.refused.len()));
         for zone in faults.unsigned.iter().filter_map(|zone| name(zone)) {
             all.unsigned.add(zone);
         }
-        let named = faults.without_records.first.iter();
-        for zone in named {
+        for zone in &faults.without_records.first {
             all.without_records.add(*zone);
         }
         let unnamed = faults.without_records.number - faults.without_records.first.len();

@@ -95,12 +95,9 @@ enum KnownHost<'z> {
 
 /// Finds a host in the zone itself, including glue, or in another zone in memory.
 fn host_in_memory<'z>(host: Name<'_>, zone: &'z Zone, table: &'z ZoneTable) -> KnownHost<'z> {
-    let own = if host.is_at_or_below(zone.apex_name()) {
-        zone.node_of(host)
-    } else {
-        None
-    };
-    if let Some(node) = own {
+    if host.is_at_or_below(zone.apex_name())
+        && let Some(node) = zone.node_of(host)
+    {
         return KnownHost::Here(node);
     }
     let mut name = Some(host);
