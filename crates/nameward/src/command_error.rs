@@ -1,6 +1,6 @@
 //! Errors of commands, and their exit codes.
 
-use std::{io, path::PathBuf};
+use std::{io, path::PathBuf, process::ExitCode};
 
 use nameward_control::{
     operations::{ErrorKind, OperationError},
@@ -10,6 +10,9 @@ use nameward_sql::{DatabaseAddress, SqlError};
 use nameward_state::StateError;
 
 use crate::{config::error::ConfigError, start_error::StartError};
+
+/// The result of a command, or of a part of it.
+pub type CommandResult<T = ExitCode> = Result<T, CommandError>;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]

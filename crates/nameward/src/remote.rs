@@ -19,7 +19,7 @@ use nameward_state::{StateError, StoreUser};
 
 use crate::{
     api_client,
-    command_error::CommandError,
+    command_error::{CommandError, CommandResult},
     config::{
         Overrides,
         error::ConfigError,
@@ -41,7 +41,7 @@ pub fn send(
     request: OperationRequest,
     overrides: &Overrides,
     each: &mut dyn FnMut(ListedItem),
-) -> Result<OperationResult, CommandError> {
+) -> CommandResult<OperationResult> {
     if api_client::is_selected() {
         let request = ControlRequest {
             config: None,
@@ -89,17 +89,30 @@ pub fn list<T>(
     request: OperationRequest,
     overrides: &Overrides,
     mut pick: impl FnMut(ListedItem) -> Option<T>,
-) -> Result<Vec<T>, CommandError> {
+) -> CommandResult<Vec<T>> {
     let mut picked = Vec::new();
     send(request, overrides, &mut |item| picked.extend(pick(item)))?;
     Ok(picked)
 }
 
-/// Picks the items of one kind from a listing.
+/// Sends a request, and returns what `pick` takes from its result.
+pub fn fetch<T>(
+    request: OperationRequest,
+    overrides: &Overrides,
+    pick: impl FnOnce(OperationResult) -> Option<T>,
+) -> CommandResult<T> {
+    let result = send(request, overrides, &mut drop)?;
+    pick(result).ok_or(CommandError::Interrupted)
+}
+
+/// Picks the items of one kind from a listing, or results of one kind.
 macro_rules! only {
     ($kind:ident) => {
-        |item| match item {
-            nameward_control::operations::ListedItem::$kind(item) => Some(item),
+        only!(ListedItem, $kind)
+    };
+    ($type:ident, $kind:ident) => {
+        |found| match found {
+            nameward_control::operations::$type::$kind(found) => Some(found),
             _ => None,
         }
     };
@@ -130,7 +143,7 @@ fn send_to_server(
     request: &OperationRequest,
     overrides: &Overrides,
     each: &mut dyn FnMut(ListedItem),
-) -> Result<OperationResult, CommandError> {
+) -> CommandResult<OperationResult> {
     // The server rejects the request if it runs with another configuration.
     let config = overrides.file.as_deref().map(config_file).transpose()?;
     let path = control_socket(overrides)?;

@@ -16,8 +16,8 @@ use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 use nameward_control::operations::{
-    BatchRecords, BatchRequest, BatchStep, ListedItem, ListedKind, OperationError,
-    OperationRequest, OperationResult, ZoneBatch, ZoneSettings, zone_name,
+    BatchRecords, BatchRequest, BatchStep, ListedItem, ListedKind, NamedCounter, OperationError,
+    OperationRequest, OperationResult, Outcome, ZoneBatch, zone_name,
 };
 use nameward_wire::rdata::write_text;
 use nameward_zone::change::set_soa_serial;
@@ -30,7 +30,7 @@ use super::{
     target::RemoteArguments,
 };
 use crate::{
-    command_error::CommandError,
+    command_error::{CommandError, CommandResult},
     config::Overrides,
     remote::{self, only},
     zone_commands,
@@ -62,75 +62,47 @@ pub enum PdnsCommand {
 }
 
 /// Runs a PowerDNS command.
-pub fn run(command: PdnsCommand) -> Result<ExitCode, CommandError> {
-    let (words, plan): (_, fn(&[String]) -> _) = match command {
+pub fn run(command: PdnsCommand) -> CommandResult {
+    let (words, plan): (_, Plan) = match command {
         PdnsCommand::Pdnsutil { words } => (words, util::plan),
         PdnsCommand::PdnsControl { words } => (words, control::plan),
     };
     let words = PdnsWords::read(words);
-    take(plan(&words.words)?, &words)
+    let list: Vec<&str> = words.words.iter().map(String::as_str).collect();
+    take(plan(&list)?, &words)
 }
 
+/// Returns the steps of a command.
+type Plan = for<'w> fn(&'w [&'w str]) -> Outcome<Vec<PdnsStep<'w>>>;
+
 /// A step of a PowerDNS command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum PdnsStep {
+enum PdnsStep<'w> {
     /// Runs one of our commands.
     Run(Vec<String>),
-    /// Prints the records of a zone as `pdnsutil list-zone` does.
-    ListZone(String),
-    /// Prints the names of zones, of one kind or all.
-    ListZones(Option<String>, ZoneCount),
-    /// Prints the members of a catalog as `pdnsutil list-member-zones` does.
-    ListMembers(String),
-    /// Prints the autoprimaries of databases as `pdnsutil list-autoprimaries` does.
-    ListAutoprimaries,
-    /// Prints metadata as `pdnsutil get-meta` does.
-    ListMetadata(String, Vec<String>),
-    /// Increments the serial of a zone.
-    IncreaseSerial(String),
+    /// Prints the text that the function returns.
+    Answer(Answer<'w>),
     /// Signs all unsigned zones.
     SecureAll(SerialRaise),
-    /// Prints counters as `pdns_control show` does.
-    ShowCounters(String),
-    /// Flushes cache entries, and prints how many.
-    Purge(Vec<String>),
-    /// Prints a fact about the running server.
-    Print(ServerFact),
-    /// Changes keys or prints them as pdnsutil does.
-    Key(keys::PdnsKeyStep),
-    /// Changes TSIG keys or prints them as pdnsutil does.
-    Tsig(tsig::TsigStep),
-    /// Prints views or networks as pdnsutil does.
-    View(views::ViewStep),
-    /// Does what a tool of pdnsutil does.
-    Tool(tools::ToolStep),
-    /// Changes the catalog options of a zone.
-    SetOptions(ZoneSettings),
-    /// Sends NOTIFY for all zones.
-    NotifyAll,
-    /// Prints zone files that are not served as they are.
-    ListRejects,
-    /// Prints the number of entries in the caches.
-    CacheCounts,
-    /// Prints the commands of pdns_control.
-    ControlHelp,
-    /// Prints a sentence.
-    Say(&'static str),
+}
+
+/// Does the work of a step, and returns its output.
+type Answer<'w> = Box<dyn FnOnce(&Overrides) -> CommandResult<String> + 'w>;
+
+/// Returns the step that prints what a function returns.
+fn answer<'w>(text: impl FnOnce(&Overrides) -> CommandResult<String> + 'w) -> Vec<PdnsStep<'w>> {
+    vec![PdnsStep::Answer(Box::new(text))]
+}
+
+/// Returns the step that runs one of our commands.
+fn native<'w>(words: &[&str]) -> PdnsStep<'w> {
+    PdnsStep::Run(words.iter().map(|word| (*word).to_owned()).collect())
 }
 
 /// Whether a list of zones ends with their number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum ZoneCount {
     Printed,
     Silent,
-}
-
-/// A fact about the running server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ServerFact {
-    IsThere,
-    Version,
-    Uptime,
 }
 
 /// The words of a command, without the options that only PowerDNS has.
@@ -213,7 +185,7 @@ fn wrong(usage: &str) -> OperationError {
 }
 
 /// Performs the steps of a command; stops at the first failure.
-fn take(steps: Vec<PdnsStep>, words: &PdnsWords) -> Result<ExitCode, CommandError> {
+fn take(steps: Vec<PdnsStep<'_>>, words: &PdnsWords) -> CommandResult {
     for step in steps {
         let code = match step {
             PdnsStep::Run(mut native) => {
@@ -235,12 +207,8 @@ fn take(steps: Vec<PdnsStep>, words: &PdnsWords) -> Result<ExitCode, CommandErro
                     }
                 }
             }
-            PdnsStep::Say(text) => {
-                eprintln!("{text}");
-                ExitCode::SUCCESS
-            }
             PdnsStep::SecureAll(raise) => secure_all::run(raise, &words.overrides())?,
-            step => ended(print(&answer(step, &words.overrides())?))?,
+            PdnsStep::Answer(answer) => ended(print(&answer(&words.overrides())?))?,
         };
         if code != ExitCode::SUCCESS {
             return Ok(code);
@@ -254,66 +222,12 @@ fn print(text: &str) -> std::io::Result<()> {
     std::io::stdout().lock().write_all(text.as_bytes())
 }
 
-/// Returns the text that a step prints.
-fn answer(step: PdnsStep, overrides: &Overrides) -> Result<String, CommandError> {
-    match step {
-        PdnsStep::Run(_) | PdnsStep::Say(_) | PdnsStep::SecureAll(_) => Ok(String::new()),
-        PdnsStep::Key(step) => keys::answer(step, overrides),
-        PdnsStep::Tsig(step) => tsig::answer(step, overrides),
-        PdnsStep::Tool(step) => tools::answer(step, overrides),
-        PdnsStep::SetOptions(terms) => {
-            remote::send(OperationRequest::ZoneSet(terms), overrides, &mut drop)?;
-            Ok(String::new())
-        }
-        PdnsStep::NotifyAll => control::notify_all(overrides),
-        PdnsStep::ListRejects => control::list_rejects(overrides),
-        PdnsStep::CacheCounts => control::cache_counts(overrides),
-        PdnsStep::ControlHelp => Ok(control::HELP.into()),
-        PdnsStep::ListZone(zone) => list_zone(&zone, overrides),
-        PdnsStep::ListZones(kind, count) => list_zones(kind.as_deref(), count, overrides),
-        PdnsStep::ListMembers(catalog) => list_members(catalog, overrides),
-        PdnsStep::ListAutoprimaries => list_autoprimaries(overrides),
-        PdnsStep::View(step) => step.run(overrides),
-        PdnsStep::ListMetadata(zone, kinds) => list_metadata(&zone, &kinds, overrides),
-        PdnsStep::IncreaseSerial(zone) => increase_serial(&zone, overrides),
-        PdnsStep::ShowCounters(name) => show_counters(&name, overrides),
-        PdnsStep::Purge(names) => {
-            let mut dropped = 0;
-            let names = if names.is_empty() {
-                vec![None]
-            } else {
-                names.into_iter().map(Some).collect()
-            };
-            for name in names {
-                let request = OperationRequest::CacheFlush { name };
-                if let OperationResult::Flushed { entries } =
-                    remote::send(request, overrides, &mut drop)?
-                {
-                    dropped += entries;
-                }
-            }
-            Ok(format!("{dropped}\n"))
-        }
-        PdnsStep::Print(fact) => {
-            let result = remote::send(OperationRequest::Status, overrides, &mut drop)?;
-            let OperationResult::Status(status) = result else {
-                return Err(CommandError::Interrupted);
-            };
-            Ok(match fact {
-                ServerFact::IsThere => "PONG\n".into(),
-                ServerFact::Version => format!("{}\n", status.version),
-                ServerFact::Uptime => format!("{} seconds\n", status.uptime_seconds),
-            })
-        }
-    }
-}
-
 /// Returns a name as PowerDNS prints it: without its final dot.
 fn bare(name: &str) -> &str {
     nameward_base::text::zone_text(name)
 }
 
-fn list_zone(zone: &str, overrides: &Overrides) -> Result<String, CommandError> {
+fn list_zone(zone: &str, overrides: &Overrides) -> CommandResult<String> {
     let request = OperationRequest::RecordList {
         zone: zone.into(),
         name: None,
@@ -339,7 +253,7 @@ fn list_zones(
     kind: Option<&str>,
     count: ZoneCount,
     overrides: &Overrides,
-) -> Result<String, CommandError> {
+) -> CommandResult<String> {
     let wanted = kind.map(ListedKind::from_name).transpose()?;
     let names = remote::list(OperationRequest::ZoneList, overrides, |item| match item {
         ListedItem::Zone(zone) if wanted.is_none_or(|kind| kind == zone.kind) => {
@@ -353,14 +267,16 @@ fn list_zones(
     })
 }
 
-fn list_members(catalog: String, overrides: &Overrides) -> Result<String, CommandError> {
-    let request = OperationRequest::CatalogMembers { catalog };
+fn list_members(catalog: &str, overrides: &Overrides) -> CommandResult<String> {
+    let request = OperationRequest::CatalogMembers {
+        catalog: catalog.into(),
+    };
     let members = remote::list(request, overrides, only!(Member))?;
     let names = members.iter().map(|one| format!("{}\n", bare(&one.zone)));
     Ok(names.collect())
 }
 
-fn list_autoprimaries(overrides: &Overrides) -> Result<String, CommandError> {
+fn list_autoprimaries(overrides: &Overrides) -> CommandResult<String> {
     let servers = remote::list(
         OperationRequest::AutoprimaryList,
         overrides,
@@ -373,11 +289,7 @@ fn list_autoprimaries(overrides: &Overrides) -> Result<String, CommandError> {
     Ok(lines.collect())
 }
 
-fn list_metadata(
-    zone: &str,
-    kinds: &[String],
-    overrides: &Overrides,
-) -> Result<String, CommandError> {
+fn list_metadata(zone: &str, kinds: &[&str], overrides: &Overrides) -> CommandResult<String> {
     let request = OperationRequest::MetadataList {
         zone: zone.into(),
         kind: None,
@@ -400,7 +312,7 @@ fn list_metadata(
     Ok(text)
 }
 
-fn increase_serial(zone: &str, overrides: &Overrides) -> Result<String, CommandError> {
+fn increase_serial(zone: &str, overrides: &Overrides) -> CommandResult<String> {
     let fetched = zone_commands::fetch(zone, overrides)?;
     let serial = fetched.zone.serial();
     let next = serial.next(std::time::SystemTime::now());
@@ -434,19 +346,22 @@ fn increase_serial(zone: &str, overrides: &Overrides) -> Result<String, CommandE
     ))
 }
 
-fn show_counters(name: &str, overrides: &Overrides) -> Result<String, CommandError> {
+fn counters(names: Vec<String>, overrides: &Overrides) -> CommandResult<Vec<NamedCounter>> {
+    let request = OperationRequest::Stats { names };
+    match remote::send(request, overrides, &mut drop)? {
+        OperationResult::Counters { counters } => Ok(counters),
+        _ => Err(CommandError::Interrupted),
+    }
+}
+
+fn show_counters(name: &str, overrides: &Overrides) -> CommandResult<String> {
     let is_one = !name.ends_with('*');
     let names = match name {
         "*" => Vec::new(),
         name => vec![name.to_owned()],
     };
-    let request = OperationRequest::Stats { names };
-    let OperationResult::Counters { counters } = remote::send(request, overrides, &mut drop)?
-    else {
-        return Err(CommandError::Interrupted);
-    };
     let mut text = String::new();
-    for counter in &counters {
+    for counter in counters(names, overrides)? {
         if is_one {
             text.push_str(&counter.value.to_string())
         } else {

@@ -1,23 +1,25 @@
 //! The commands of pdns_control.
 
-use nameward_control::operations::{FaultKind, OperationError, OperationRequest, OperationResult};
+use nameward_control::operations::{
+    FaultKind, OperationError, OperationRequest, OperationResult, Outcome, ServerStatus,
+};
 
-use super::{PdnsStep, ServerFact, ZoneCount, impossible, wrong};
+use super::{
+    PdnsStep, ZoneCount, answer, counters, impossible, list_zones, native, show_counters, wrong,
+};
 use crate::{
-    command_error::CommandError,
+    command_error::CommandResult,
     config::Overrides,
     remote::{self, only},
 };
 
 /// Returns the steps of a command.
-pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
+pub(super) fn plan<'w>(words: &'w [&'w str]) -> Outcome<Vec<PdnsStep<'w>>> {
     let Some((verb, rest)) = words.split_first() else {
         return Err(wrong(
             "pdns_control COMMAND [ARGUMENT ...], see docs/moving-in.md",
         ));
     };
-    let native =
-        |words: &[&str]| PdnsStep::Run(words.iter().map(|word| (*word).to_owned()).collect());
     let each = |command: &str, usage: &str| {
         if rest.is_empty() {
             Err(wrong(usage))
@@ -29,36 +31,34 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
     // pdns_control commands are case-insensitive.
     let verb = verb.to_ascii_lowercase();
     Ok(match verb.as_str() {
-        "ping" | "rping" => vec![PdnsStep::Print(ServerFact::IsThere)],
-        "version" => vec![PdnsStep::Print(ServerFact::Version)],
-        "uptime" => vec![PdnsStep::Print(ServerFact::Uptime)],
+        "ping" | "rping" => fact(|_| "PONG".into()),
+        "version" => fact(|status| status.version.clone()),
+        "uptime" => fact(|status| format!("{} seconds", status.uptime_seconds)),
         "status" => vec![native(&["status"])],
         "show" => match rest {
-            [name] => vec![PdnsStep::ShowCounters(name.clone())],
+            [name] => answer(move |overrides| show_counters(name, overrides)),
             _ => return Err(wrong("pdns_control show NAME | PREFIX* | '*'")),
         },
-        "list" => vec![PdnsStep::ShowCounters("*".into())],
+        "list" => answer(|overrides| show_counters("*", overrides)),
         "list-zones" => {
-            vec![PdnsStep::ListZones(
-                rest.first().cloned(),
-                ZoneCount::Printed,
-            )]
+            let kind = rest.first().copied();
+            answer(move |overrides| list_zones(kind, ZoneCount::Printed, overrides))
         }
-        "purge" | "flush" => vec![PdnsStep::Purge(rest.to_vec())],
+        "purge" | "flush" => answer(move |overrides| purge(rest, overrides)),
         "reload" | "rediscover" | "bind-reload-now" => vec![native(&["reload"])],
-        "notify" if rest == ["*"] => vec![PdnsStep::NotifyAll],
+        "notify" if rest == ["*"] => answer(notify_all),
         "notify" => each("notify", "pdns_control notify ZONE | '*'")?,
         "retrieve" => vec![retrieve(rest)?],
-        "help" => vec![PdnsStep::ControlHelp],
-        "ccounts" => vec![PdnsStep::CacheCounts],
-        "bind-list-rejects" => vec![PdnsStep::ListRejects],
+        "help" => answer(|_| Ok(HELP.into())),
+        "ccounts" => answer(cache_counts),
+        "bind-list-rejects" => answer(list_rejects),
         "bind-add-zone" => match rest {
             [zone, file] => vec![native(&["zone", "import", zone, file])],
             _ => return Err(wrong("pdns_control bind-add-zone ZONE FILE")),
         },
         "set" => match rest {
-            [name, value] if name == "query-logging" => {
-                let is_on = ["yes", "on", "1", "true"].contains(&value.as_str());
+            ["query-logging", value] => {
+                let is_on = ["yes", "on", "1", "true"].contains(value);
                 vec![native(&["query-log", if is_on { "on" } else { "off" }])]
             }
             _ => {
@@ -68,14 +68,12 @@ pub(super) fn plan(words: &[String]) -> Result<Vec<PdnsStep>, OperationError> {
                 ));
             }
         },
-        "bind-domain-status" | "bind-domain-extended-status" => {
-            if rest.is_empty() {
-                vec![native(&["zone", "status"])]
-            } else {
-                each("status", "")?
-            }
+        "bind-domain-status" | "bind-domain-extended-status" if !rest.is_empty() => {
+            each("status", "")?
         }
-        "xfr-queue" => vec![native(&["zone", "status"])],
+        "bind-domain-status" | "bind-domain-extended-status" | "xfr-queue" => {
+            vec![native(&["zone", "status"])]
+        }
         "quit" | "stop" => vec![native(&["stop"])],
         _ => {
             let unsupported = UNSUPPORTED.iter().find(|(known, _)| *known == verb);
@@ -102,21 +100,20 @@ const UNSUPPORTED: [(&str, &str); 7] = [
 ];
 
 /// Returns the step of `retrieve`.
-fn retrieve(rest: &[String]) -> Result<PdnsStep, OperationError> {
-    let words = match rest {
-        [zone] => vec!["zone", "retrieve", zone],
-        [zone, flag] if flag == "--force" => vec!["zone", "retrieve", "--force", zone],
+fn retrieve<'w>(rest: &[&str]) -> Outcome<PdnsStep<'w>> {
+    match rest {
+        [zone] => Ok(native(&["zone", "retrieve", zone])),
+        [zone, "--force"] => Ok(native(&["zone", "retrieve", "--force", zone])),
         [_, _] => {
             let instead = "use `nameward zone set ZONE --primary ADDRESS` to set the primary";
-            return Err(impossible("retrieve with an address", instead));
+            Err(impossible("retrieve with an address", instead))
         }
-        _ => return Err(wrong("pdns_control retrieve ZONE [--force]")),
-    };
-    Ok(PdnsStep::Run(words.into_iter().map(Into::into).collect()))
+        _ => Err(wrong("pdns_control retrieve ZONE [--force]")),
+    }
 }
 
 /// The supported commands.
-pub(super) const HELP: &str = "\
+const HELP: &str = "\
 bind-add-zone ZONE FILE             create a zone from a file
 bind-domain-extended-status [ZONE]  the status of zones
 bind-domain-status [ZONE]           the status of zones
@@ -140,8 +137,34 @@ version                             the version of the server
 xfr-queue                           the status of zones that are transferred
 ";
 
+fn status(overrides: &Overrides) -> CommandResult<Box<ServerStatus>> {
+    let result = only!(OperationResult, Status);
+    remote::fetch(OperationRequest::Status, overrides, result)
+}
+
+/// Prints a fact about the running server.
+fn fact<'w>(text: impl FnOnce(&ServerStatus) -> String + 'w) -> Vec<PdnsStep<'w>> {
+    answer(move |overrides| Ok(text(&*status(overrides)?) + "\n"))
+}
+
+/// Flushes cache entries, and prints how many.
+fn purge(names: &[&str], overrides: &Overrides) -> CommandResult<String> {
+    let names = match names {
+        [] => vec![None],
+        names => names.iter().map(|name| Some((*name).to_owned())).collect(),
+    };
+    let mut dropped = 0;
+    for name in names {
+        let request = OperationRequest::CacheFlush { name };
+        if let OperationResult::Flushed { entries } = remote::send(request, overrides, &mut drop)? {
+            dropped += entries;
+        }
+    }
+    Ok(format!("{dropped}\n"))
+}
+
 /// Sends NOTIFY for all zones that have servers to notify.
-pub(super) fn notify_all(overrides: &Overrides) -> Result<String, CommandError> {
+fn notify_all(overrides: &Overrides) -> CommandResult<String> {
     let zones = remote::list(OperationRequest::ZoneList, overrides, only!(Zone))?;
     let mut zones: Vec<String> = zones.into_iter().map(|zone| zone.name).collect();
     zones.dedup();
@@ -153,69 +176,62 @@ pub(super) fn notify_all(overrides: &Overrides) -> Result<String, CommandError> 
 }
 
 /// Lists the faults of zone files, one per line.
-pub(super) fn list_rejects(overrides: &Overrides) -> Result<String, CommandError> {
-    let OperationResult::Status(status) =
-        remote::send(OperationRequest::Status, overrides, &mut drop)?
-    else {
-        return Err(CommandError::Interrupted);
-    };
+fn list_rejects(overrides: &Overrides) -> CommandResult<String> {
     let is_rejected = |kind| {
         matches!(
             kind,
             FaultKind::ZoneErrors | FaultKind::ZoneEmpty | FaultKind::FileSource
         )
     };
-    let faults = status.faults.into_iter();
+    let faults = status(overrides)?.faults.into_iter();
     let rejected = faults.filter(|fault| is_rejected(fault.kind));
     Ok(rejected.map(|fault| format!("{}\n", fault.text)).collect())
 }
 
 /// Prints the numbers of entries in both caches as PowerDNS does.
-pub(super) fn cache_counts(overrides: &Overrides) -> Result<String, CommandError> {
-    let request = OperationRequest::Stats {
-        names: vec!["query-cache-size".into(), "packetcache-size".into()],
-    };
-    let OperationResult::Counters { counters } = remote::send(request, overrides, &mut drop)?
-    else {
-        return Err(CommandError::Interrupted);
-    };
-    let value = |name: &str| {
+fn cache_counts(overrides: &Overrides) -> CommandResult<String> {
+    let names = ["query-cache-size", "packetcache-size"];
+    let counters = counters(names.map(String::from).to_vec(), overrides)?;
+    let [queries, packets] = names.map(|name| {
         let counter = counters.iter().find(|counter| counter.name == name);
         counter.map_or(0, |counter| counter.value)
-    };
-    Ok(format!(
-        "queries: {}, packets: {}\n",
-        value("query-cache-size"),
-        value("packetcache-size")
-    ))
+    });
+    Ok(format!("queries: {queries}, packets: {packets}\n"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn plan_of(text: &str) -> Result<Vec<PdnsStep>, OperationError> {
-        let words: Vec<String> = text.split(' ').map(Into::into).collect();
-        plan(&words)
+    /// Returns the commands of ours that a command becomes, with `?` for an answer.
+    fn plan_of(text: &str) -> Outcome<Vec<String>> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let steps = plan(&words)?.into_iter();
+        let texts = steps.map(|step| match step {
+            PdnsStep::Run(words) => words.join(" "),
+            _ => "?".into(),
+        });
+        Ok(texts.collect())
     }
 
     #[test]
     fn commands_are_translated_or_rejected_with_a_reason() {
-        let native = |text: &str| PdnsStep::Run(text.split(' ').map(Into::into).collect());
-        assert_eq!(plan_of("RELOAD"), Ok(vec![native("reload")]));
-        let logged = plan_of("set query-logging yes");
-        assert_eq!(logged, Ok(vec![native("query-log on")]));
-        assert_eq!(plan_of("notify *"), Ok(vec![PdnsStep::NotifyAll]));
-        assert_eq!(
-            plan_of("bind-add-zone a.test /tmp/a"),
-            Ok(vec![native("zone import a.test /tmp/a")])
-        );
-        let both = [native("zone notify a.test"), native("zone notify b.test")];
-        assert_eq!(plan_of("notify a.test b.test"), Ok(both.to_vec()));
-        assert_eq!(
-            plan_of("rping"),
-            Ok(vec![PdnsStep::Print(ServerFact::IsThere)])
-        );
+        for (theirs, ours) in [
+            ("RELOAD", &["reload"][..]),
+            ("set query-logging yes", &["query-log on"]),
+            ("notify *", &["?"]),
+            (
+                "bind-add-zone a.test /tmp/a",
+                &["zone import a.test /tmp/a"],
+            ),
+            (
+                "notify a.test b.test",
+                &["zone notify a.test", "zone notify b.test"],
+            ),
+            ("rping", &["?"]),
+        ] {
+            assert_eq!(plan_of(theirs).unwrap(), ours, "{theirs}");
+        }
         for text in [
             "token-login x",
             "cycle",

@@ -2,12 +2,12 @@
 //! parse.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::Path;
 
 use data_encoding::HEXLOWER;
 use nameward_control::operations::{
     ErrorKind, KeyTemplate, ListedItem, ListedKind, ListedZoneKey, OperationError,
-    OperationRequest, OperationResult, SecretText, ZoneDetails,
+    OperationRequest, SecretText, ZoneDetails,
 };
 use nameward_control::socket::ControlError;
 use nameward_dnssec::ds_data;
@@ -18,7 +18,7 @@ use nameward_wire::{Name, NameBuf, Type};
 use super::bare;
 use crate::cli::key::read_key;
 use crate::{
-    command_error::CommandError,
+    command_error::{CommandError, CommandResult},
     config::Overrides,
     remote::{self, only},
 };
@@ -27,47 +27,35 @@ use crate::{
 const HEAD: &str =
     "Zone                          Type Act Pub Size    Algorithm       ID   Location    Keytag";
 
-/// A key command with pdnsutil's output.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum PdnsKeyStep {
-    /// Prints the key table of one zone or all.
-    List(Option<String>),
-    /// Prints a zone with its metadata and keys.
-    Show(String),
-    /// Prints the DNSKEY of one key.
-    Dnskey(String, u32),
-    /// Prints the DS records of all secure entry points.
-    Ds(String),
-    /// Generates a key and prints its number.
-    Add(KeyTemplate),
-    /// Imports a key from a file and prints its number.
-    Import(PathBuf, KeyTemplate),
+/// Prints the DNSKEY of one key.
+pub(super) fn dnskey(zone: &str, number: u32, overrides: &Overrides) -> CommandResult<String> {
+    let keys = keys_of(zone, overrides)?;
+    let key = keys.iter().find(|key| key.key == number);
+    let key =
+        key.ok_or_else(|| OperationError::not_found(format!("zone {zone} has no key {number}")))?;
+    Ok(format!("{} IN DNSKEY {}\n", bare(&key.zone), joined(key)))
 }
 
-/// Returns the text that a step prints.
-pub(super) fn answer(step: PdnsKeyStep, overrides: &Overrides) -> Result<String, CommandError> {
-    match step {
-        PdnsKeyStep::List(zone) => list(zone, overrides),
-        PdnsKeyStep::Show(zone) => show(&zone, overrides),
-        PdnsKeyStep::Dnskey(zone, number) => {
-            let keys = keys_of(&zone, overrides)?;
-            let key = keys.iter().find(|key| key.key == number);
-            let key = key.ok_or_else(|| {
-                OperationError::not_found(format!("zone {zone} has no key {number}"))
-            })?;
-            Ok(format!("{} IN DNSKEY {}\n", bare(&key.zone), joined(key)))
-        }
-        PdnsKeyStep::Ds(zone) => {
-            let keys = keys_of(&zone, overrides)?;
-            let entries = with_roles(&keys).filter(|(word, _)| *word != "ZSK");
-            Ok(entries.map(|(_, key)| ds_lines(key, "")).collect())
-        }
-        PdnsKeyStep::Add(template) => number_of(OperationRequest::KeyAdd(template), overrides),
-        PdnsKeyStep::Import(file, template) => {
-            let private = SecretText::from(read_key(&file)?);
-            number_of(OperationRequest::KeyImport { private, template }, overrides)
-        }
-    }
+/// Prints the DS records of all secure entry points.
+pub(super) fn ds(zone: &str, overrides: &Overrides) -> CommandResult<String> {
+    let keys = keys_of(zone, overrides)?;
+    let entries = with_roles(&keys).filter(|(word, _)| *word != "ZSK");
+    Ok(entries.map(|(_, key)| ds_lines(key, "")).collect())
+}
+
+/// Generates a key and prints its number.
+pub(super) fn add(template: KeyTemplate, overrides: &Overrides) -> CommandResult<String> {
+    number_of(OperationRequest::KeyAdd(template), overrides)
+}
+
+/// Imports a key from a file and prints its number.
+pub(super) fn import(
+    file: &Path,
+    template: KeyTemplate,
+    overrides: &Overrides,
+) -> CommandResult<String> {
+    let private = SecretText::from(read_key(file)?);
+    number_of(OperationRequest::KeyImport { private, template }, overrides)
 }
 
 /// Applies the arguments of `add-zone-key` and `import-zone-key` after the zone, in any order, to a command's
@@ -93,32 +81,24 @@ pub(super) fn template(mut template: KeyTemplate, words: &[&str]) -> KeyTemplate
     template
 }
 
-fn number_of(request: OperationRequest, overrides: &Overrides) -> Result<String, CommandError> {
-    match remote::send(request, overrides, &mut drop)? {
-        OperationResult::ZoneKey(key) => Ok(format!("{}\n", key.key)),
-        _ => Err(CommandError::Interrupted),
-    }
+fn number_of(request: OperationRequest, overrides: &Overrides) -> CommandResult<String> {
+    let key = remote::fetch(request, overrides, only!(OperationResult, ZoneKey))?;
+    Ok(format!("{}\n", key.key))
 }
 
-pub(super) fn details(zone: &str, overrides: &Overrides) -> Result<ZoneDetails, CommandError> {
+pub(super) fn details(zone: &str, overrides: &Overrides) -> CommandResult<ZoneDetails> {
     let request = OperationRequest::ZoneShow { zone: zone.into() };
-    match remote::send(request, overrides, &mut drop)? {
-        OperationResult::Zone(details) => Ok(details),
-        _ => Err(CommandError::Interrupted),
-    }
+    remote::fetch(request, overrides, only!(OperationResult, Zone))
 }
 
 /// Returns the keys of an existing zone, possibly none.
-fn keys_of(zone: &str, overrides: &Overrides) -> Result<Vec<ListedZoneKey>, CommandError> {
+fn keys_of(zone: &str, overrides: &Overrides) -> CommandResult<Vec<ListedZoneKey>> {
     details(zone, overrides)?;
     keys(Some(zone.into()), overrides)
 }
 
 /// Replaces an error of one kind by an empty list.
-fn unless_failed<T>(
-    listed: Result<Vec<T>, CommandError>,
-    kind: ErrorKind,
-) -> Result<Vec<T>, CommandError> {
+fn unless_failed<T>(listed: CommandResult<Vec<T>>, kind: ErrorKind) -> CommandResult<Vec<T>> {
     match listed {
         Err(CommandError::Control(ControlError::Failed(error))) if error.kind == kind => {
             Ok(Vec::new())
@@ -127,7 +107,7 @@ fn unless_failed<T>(
     }
 }
 
-fn keys(zone: Option<String>, overrides: &Overrides) -> Result<Vec<ListedZoneKey>, CommandError> {
+fn keys(zone: Option<String>, overrides: &Overrides) -> CommandResult<Vec<ListedZoneKey>> {
     let request = OperationRequest::KeyList { zone };
     unless_failed(
         remote::list(request, overrides, only!(ZoneKey)),
@@ -160,9 +140,10 @@ fn with_roles(keys: &[ListedZoneKey]) -> impl Iterator<Item = (&'static str, &Li
     sorted.into_iter()
 }
 
-fn list(zone: Option<String>, overrides: &Overrides) -> Result<String, CommandError> {
+/// Prints the key table of one zone or all.
+pub(super) fn list(zone: Option<&str>, overrides: &Overrides) -> CommandResult<String> {
     let keys = match zone {
-        Some(zone) => keys_of(&zone, overrides)?,
+        Some(zone) => keys_of(zone, overrides)?,
         None => keys(None, overrides)?,
     };
     let mut text = format!("{HEAD}\n{}\n", "-".repeat(HEAD.len()));
@@ -188,7 +169,8 @@ fn list(zone: Option<String>, overrides: &Overrides) -> Result<String, CommandEr
     Ok(text)
 }
 
-fn show(zone: &str, overrides: &Overrides) -> Result<String, CommandError> {
+/// Prints a zone with its metadata and keys.
+pub(super) fn show(zone: &str, overrides: &Overrides) -> CommandResult<String> {
     let details = details(zone, overrides)?;
     let keys = keys(Some(zone.into()), overrides)?;
     let metadata = metadata(zone, overrides)?;
@@ -263,7 +245,7 @@ fn show_key(word: &str, key: &ListedZoneKey, text: &mut String) {
     }
 }
 
-fn metadata(zone: &str, overrides: &Overrides) -> Result<Vec<(String, String)>, CommandError> {
+fn metadata(zone: &str, overrides: &Overrides) -> CommandResult<Vec<(String, String)>> {
     let (zone, kind) = (zone.into(), None);
     let request = OperationRequest::MetadataList { zone, kind };
     let listed = remote::list(request, overrides, |item| match item {

@@ -1,12 +1,12 @@
 //! `pdnsutil secure-all-zones`: one line for each zone when it is signed, and the totals.
 
-use std::{io::Write, process::ExitCode};
+use std::io::Write;
 
 use nameward_control::operations::{ListedItem, OperationRequest};
 
 use super::{bare, increase_serial};
 use crate::{
-    cli::print::exit_code, command_error::CommandError, config::Overrides, remote, terminal,
+    cli::print::exit_code, command_error::CommandResult, config::Overrides, remote, terminal,
 };
 
 /// Whether the serials of zones are incremented when they are signed.
@@ -17,7 +17,7 @@ pub enum SerialRaise {
 }
 
 /// Signs all zones, and prints each result at once. Exits with 1 if one was not signed.
-pub fn run(raise: SerialRaise, overrides: &Overrides) -> Result<ExitCode, CommandError> {
+pub fn run(raise: SerialRaise, overrides: &Overrides) -> CommandResult {
     let (mut secured, mut failed) = (Vec::new(), 0);
     remote::send(OperationRequest::ZoneSecureAll, overrides, &mut |item| {
         let ListedItem::Secured(one) = item else {

@@ -1,11 +1,11 @@
 //! pdnsutil commands for single keys, hashes and records, most of which need no server.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use data_encoding::BASE32HEX_NOPAD;
 use nameward_control::operations::{
     BatchDeletion, BatchRequest, BatchStep, ErrorKind, ListedItem, OperationError,
-    OperationRequest, ZoneBatch, zone_name,
+    OperationRequest, Outcome, ZoneBatch, zone_name,
 };
 use nameward_control::socket::ControlError;
 use nameward_dnssec::{Nsec3, Nsec3Param, PrivateKey, algorithm_name, algorithm_number};
@@ -16,7 +16,11 @@ use nameward_wire::{Name, NameBuf, Type};
 
 use super::bare;
 use super::keys::{details, template};
-use crate::{command_error::CommandError, config::Overrides, remote, zone_commands};
+use crate::{
+    command_error::{CommandError, CommandResult},
+    config::Overrides,
+    remote, zone_commands,
+};
 
 /// The algorithms that this server can sign with.
 const ALGORITHMS: [u8; 7] = [5, 7, 8, 10, 13, 14, 15];
@@ -25,38 +29,9 @@ const DEFAULT_BITS: u32 = 2048;
 /// Default algorithm of a key.
 const DEFAULT_ALGORITHM: u8 = 13;
 
-/// A pdnsutil command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ToolStep {
-    /// Prints a new key without storing it; has its flags, and the arguments for algorithm and size.
-    GenerateKey(u16, Vec<String>),
-    /// Prints the NSEC3 hash of a name in a zone.
-    HashRecord(String, String),
-    /// Lists the algorithms that zones can be signed with.
-    ListAlgorithms,
-    /// Prints the data of a record as a Lua string.
-    LuaString(String, String),
-    /// Verifies the ZONEMD record of a zone file.
-    VerifyZonemd(String, PathBuf),
-    /// Deletes all records of a zone except its SOA and NS.
-    ClearZone(String),
-}
-
-/// Returns the text that a command prints.
-pub(super) fn answer(step: ToolStep, overrides: &Overrides) -> Result<String, CommandError> {
-    match step {
-        ToolStep::GenerateKey(flags, words) => Ok(generate_key(flags, &words)?),
-        ToolStep::HashRecord(zone, name) => hash_record(&zone, &name, overrides),
-        ToolStep::ListAlgorithms => Ok(list_algorithms()),
-        ToolStep::LuaString(rtype, content) => Ok(lua_string(&rtype, &content)?),
-        ToolStep::VerifyZonemd(zone, file) => Ok(verify_zonemd(&zone, &file)?),
-        ToolStep::ClearZone(zone) => clear_zone(&zone, overrides),
-    }
-}
-
-fn generate_key(flags: u16, words: &[String]) -> Result<String, OperationError> {
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let requested = template(Default::default(), &words);
+/// Prints a new key without storing it; has its flags, and the arguments for algorithm and size.
+pub(super) fn generate_key(flags: u16, words: &[&str]) -> Outcome<String> {
+    let requested = template(Default::default(), words);
     let algorithm = match requested.algorithm.as_deref() {
         None => DEFAULT_ALGORITHM,
         Some(word) => algorithm_number(word).ok_or_else(|| {
@@ -71,7 +46,8 @@ fn generate_key(flags: u16, words: &[String]) -> Result<String, OperationError> 
     Ok(format!("Flags: {flags}\n{}", key.to_text().reveal()))
 }
 
-fn list_algorithms() -> String {
+/// Lists the algorithms that zones can be signed with.
+pub(super) fn list_algorithms() -> String {
     let line = |number: u8| {
         format!(
             "{number} - {}\n",
@@ -82,8 +58,8 @@ fn list_algorithms() -> String {
     format!("DNSKEY algorithms supported by this installation of Nameward:\n{lines}")
 }
 
-/// Formats octets as pdnsutil does: letters as they are, everything else by number.
-fn lua_string(rtype: &str, content: &str) -> Result<String, OperationError> {
+/// Prints the data of a record as a Lua string, as pdnsutil does: letters as they are, everything else by number.
+pub(super) fn lua_string(rtype: &str, content: &str) -> Outcome<String> {
     let known = Type::from_text(rtype.as_bytes())
         .ok_or_else(|| OperationError::invalid(format!("unknown record type {rtype:?}")))?;
     let mut rdata = Vec::new();
@@ -101,7 +77,8 @@ fn lua_string(rtype: &str, content: &str) -> Result<String, OperationError> {
     Ok(format!("\"{text}\"\n"))
 }
 
-fn verify_zonemd(zone: &str, file: &std::path::Path) -> Result<String, OperationError> {
+/// Verifies the ZONEMD record of a zone file.
+pub(super) fn verify_zonemd(zone: &str, file: &Path) -> Outcome<String> {
     let name = zone_name(zone)?;
     let read = zone_commands::read_file(&name, file)?;
     match ZonemdRule::Require.objection(&read) {
@@ -118,7 +95,7 @@ fn verify_zonemd(zone: &str, file: &std::path::Path) -> Result<String, Operation
 
 /// Returns a zone's NSEC3 parameters: from its metadata, or those this server uses for a zone without
 /// metadata.
-fn hashing(zone: &str, overrides: &Overrides) -> Result<Option<(Nsec3, bool)>, CommandError> {
+fn hashing(zone: &str, overrides: &Overrides) -> CommandResult<Option<(Nsec3, bool)>> {
     let (mut param, mut is_narrow) = (None, false);
     let request = OperationRequest::MetadataList {
         zone: zone.into(),
@@ -151,7 +128,8 @@ fn hashing(zone: &str, overrides: &Overrides) -> Result<Option<(Nsec3, bool)>, C
     }
 }
 
-fn hash_record(zone: &str, name: &str, overrides: &Overrides) -> Result<String, CommandError> {
+/// Prints the NSEC3 hash of a name in a zone.
+pub(super) fn hash_record(zone: &str, name: &str, overrides: &Overrides) -> CommandResult<String> {
     let apex = zone_name(zone)?.to_string();
     let Some((hashing, is_narrow)) = hashing(zone, overrides)? else {
         eprintln!("The '{}' zone does not use NSEC3", bare(&apex));
@@ -171,7 +149,8 @@ fn hash_record(zone: &str, name: &str, overrides: &Overrides) -> Result<String, 
     ))
 }
 
-fn clear_zone(zone: &str, overrides: &Overrides) -> Result<String, CommandError> {
+/// Deletes all records of a zone except its SOA and NS.
+pub(super) fn clear_zone(zone: &str, overrides: &Overrides) -> CommandResult<String> {
     let fetched = zone_commands::fetch(zone, overrides)?;
     let mut steps = Vec::new();
     for node in fetched.zone.nodes_in_any_order() {

@@ -1,60 +1,34 @@
 //! Views and networks as pdnsutil prints them.
 
-use nameward_control::operations::{ListedItem, OperationError, OperationRequest};
+use nameward_control::operations::{OperationError, OperationRequest};
 
-use super::PdnsStep;
-use crate::{command_error::CommandError, config::Overrides, remote};
+use crate::{
+    command_error::CommandResult,
+    config::Overrides,
+    remote::{self, only},
+};
 
-/// A list of views or networks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum ViewStep {
-    /// The names of all views.
-    ListAll,
-    /// The zone versions of a view.
-    List(String),
-    /// The networks with their views.
-    ListNetworks,
+/// Prints the names of all views.
+pub(super) fn list_all(overrides: &Overrides) -> CommandResult<String> {
+    let views = remote::list(OperationRequest::ViewList, overrides, only!(View))?;
+    Ok(views.into_iter().map(|view| view.name + "\n").collect())
 }
 
-/// Maps commands for views and networks; `None` if it is not one of them, or the arguments are wrong.
-pub(super) fn plan(verb: &str, arguments: &[&str]) -> Option<Vec<PdnsStep>> {
-    let step = match (verb, arguments) {
-        ("view-list-all", []) => ViewStep::ListAll,
-        ("view-list", [view]) => ViewStep::List((*view).into()),
-        ("network-list", []) => ViewStep::ListNetworks,
-        _ => return None,
-    };
-    Some(vec![PdnsStep::View(step)])
-}
-
-impl ViewStep {
-    /// Returns the text.
-    pub(super) fn run(&self, overrides: &Overrides) -> Result<String, CommandError> {
-        let request = match self {
-            ViewStep::ListNetworks => OperationRequest::NetworkList,
-            ViewStep::ListAll | ViewStep::List(_) => OperationRequest::ViewList,
-        };
-        let (mut lines, mut is_known) = (String::new(), false);
-        remote::send(request, overrides, &mut |item| match (self, item) {
-            (ViewStep::ListAll, ListedItem::View(view)) => lines += &(view.name + "\n"),
-            (ViewStep::List(name), ListedItem::View(view)) if view.name == *name => {
-                is_known = true;
-                view.zones.iter().for_each(|zone| {
-                    lines += zone;
-                    lines.push('\n');
-                });
-            }
-            (ViewStep::ListNetworks, ListedItem::Network(network)) => {
-                let view = network.view.unwrap_or_default();
-                lines += &format!("{}\t{view}\n", network.network);
-            }
-            _ => {}
-        })?;
-        match self {
-            ViewStep::List(name) if !is_known => {
-                Err(OperationError::not_found(format!("view {name} not found")).into())
-            }
-            _ => Ok(lines),
-        }
+/// Prints the zone versions of a view.
+pub(super) fn list(name: &str, overrides: &Overrides) -> CommandResult<String> {
+    let views = remote::list(OperationRequest::ViewList, overrides, only!(View))?;
+    match views.into_iter().find(|view| view.name == name) {
+        Some(view) => Ok(view.zones.iter().map(|zone| format!("{zone}\n")).collect()),
+        None => Err(OperationError::not_found(format!("view {name} not found")).into()),
     }
+}
+
+/// Prints the networks with their views.
+pub(super) fn list_networks(overrides: &Overrides) -> CommandResult<String> {
+    let networks = remote::list(OperationRequest::NetworkList, overrides, only!(Network))?;
+    let lines = networks.iter().map(|network| {
+        let view = network.view.as_deref().unwrap_or_default();
+        format!("{}\t{view}\n", network.network)
+    });
+    Ok(lines.collect())
 }
