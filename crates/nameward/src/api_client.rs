@@ -16,7 +16,7 @@ use std::{
 
 use clap::Args;
 use nameward_control::operations::{
-    ControlRequest, ErrorKind, ListedItem, OperationError, OperationResult, ReplyLine,
+    ControlRequest, ErrorKind, ListedItem, OperationError, OperationResult, Outcome, ReplyLine,
 };
 use nameward_sql::authorities::{SYSTEM_AUTHORITIES, read_authorities};
 use tokio_rustls::rustls::{
@@ -24,7 +24,7 @@ use tokio_rustls::rustls::{
     pki_types::ServerName,
 };
 
-use crate::command_error::CommandError;
+use crate::command_error::{CommandError, CommandResult};
 
 /// The endpoint for requests of the control socket.
 const PATH: &str = "/api/v1/servers/localhost/operations";
@@ -75,7 +75,7 @@ impl fmt::Display for ApiTarget {
 static SERVER: OnceLock<ApiTarget> = OnceLock::new();
 
 /// Sets the server that the commands of this process are for.
-pub fn select(arguments: ApiTargetArguments) -> Result<(), OperationError> {
+pub fn select(arguments: ApiTargetArguments) -> Outcome<()> {
     let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let Some(url) = arguments.server.or_else(|| variable("NAMEWARD_SERVER")) else {
         return Ok(());
@@ -126,7 +126,7 @@ pub fn is_selected() -> bool {
     SERVER.get().is_some()
 }
 
-fn read_key(path: &Path) -> Result<String, OperationError> {
+fn read_key(path: &Path) -> Outcome<String> {
     let mut text = String::new();
     let read =
         std::fs::File::open(path).and_then(|file| file.take(KEY_MAX).read_to_string(&mut text));
@@ -168,7 +168,7 @@ fn parse_url(url: &str) -> Option<(bool, String, u16)> {
 pub fn send(
     request: &ControlRequest,
     each: &mut dyn FnMut(ListedItem),
-) -> Result<OperationResult, CommandError> {
+) -> CommandResult<OperationResult> {
     let Some(server) = SERVER.get() else {
         return Err(CommandError::Interrupted);
     };

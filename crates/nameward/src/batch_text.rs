@@ -13,14 +13,14 @@
 //! exist.
 
 use nameward_control::operations::{
-    BatchDeletion, BatchRecords, BatchRequest, BatchStep, OperationError, ZoneBatch,
+    BatchDeletion, BatchRecords, BatchRequest, BatchStep, OperationError, Outcome, ZoneBatch,
 };
 use nameward_wire::rdata::{parse_text, parse_ttl, write_text};
 use nameward_wire::text::Fields;
 use nameward_wire::{Class, Name, NameBuf, Type};
 
 /// Reads a batch; `file` names it in errors.
-pub fn read(file: &str, text: &str) -> Result<BatchRequest, OperationError> {
+pub fn read(file: &str, text: &str) -> Outcome<BatchRequest> {
     let first = text.trim_start().chars().next();
     if matches!(first, Some('{' | '[')) {
         return read_json(file, text);
@@ -38,7 +38,7 @@ pub fn read(file: &str, text: &str) -> Result<BatchRequest, OperationError> {
 }
 
 /// Reads the batches of a request, or a single batch.
-fn read_json(file: &str, text: &str) -> Result<BatchRequest, OperationError> {
+fn read_json(file: &str, text: &str) -> Outcome<BatchRequest> {
     let value: serde_json::Value = serde_json::from_str(text)
         .map_err(|error| OperationError::invalid(format!("{file}: {error}")))?;
     let of_error = |error| OperationError::invalid(format!("{file}: {error}"));

@@ -20,7 +20,7 @@ use serde_json::json;
 
 use crate::{
     cli::print::{OutputForm, Printer, exit_code},
-    command_error::CommandError,
+    command_error::CommandResult,
     config::{Config, Overrides, settings::ZoneSettings, steering_settings, view_settings},
     db, example,
     policies::{self, UnknownKey},
@@ -85,7 +85,7 @@ struct CheckCounts {
 }
 
 /// Reads everything, prints a line for each fault, and ends with a summary.
-pub fn run(overrides: &Overrides, form: OutputForm) -> Result<ExitCode, CommandError> {
+pub fn run(overrides: &Overrides, form: OutputForm) -> CommandResult {
     let config = Config::load(overrides)?;
     let sources = zones::sources(&config);
     let mut printer = Printer::new(form);
@@ -163,7 +163,7 @@ fn check_files(
     sources: &[FileSource],
     counts: &mut CheckCounts,
     printer: &mut Printer,
-) -> Result<LoadSummary, CommandError> {
+) -> CommandResult<LoadSummary> {
     let mut written = Ok(());
     let summary = FileBackend::new().load(table, sources, &mut |event| {
         let result = match event {

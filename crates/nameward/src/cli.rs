@@ -55,7 +55,7 @@ use view::{NetworkCommand, ViewCommand};
 use crate::{
     api_client::{self, ApiTargetArguments},
     check,
-    command_error::CommandError,
+    command_error::{CommandError, CommandResult},
     config::{self, Overrides, location, zone_files::ZoneFile},
     db, manual, serve, signals,
 };
@@ -344,7 +344,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError> {
+fn dispatch(command: Command, form: OutputForm) -> CommandResult {
     if form == OutputForm::Json
         && matches!(
             command,
@@ -408,14 +408,14 @@ fn dispatch(command: Command, form: OutputForm) -> Result<ExitCode, CommandError
     run_request(request, remote, form)
 }
 
-fn database(command: &DbCommand, form: OutputForm) -> Result<ExitCode, CommandError> {
+fn database(command: &DbCommand, form: OutputForm) -> CommandResult {
     match command {
         DbCommand::Init(arguments) => db::init(&arguments.database, form),
         DbCommand::Check(arguments) => db::check(&arguments.database, form),
     }
 }
 
-fn version(form: OutputForm) -> Result<ExitCode, CommandError> {
+fn version(form: OutputForm) -> CommandResult {
     let version = VERSION;
     let object = serde_json::json!({ "version": version });
     let text = format_args!("nameward {version}");
@@ -423,7 +423,7 @@ fn version(form: OutputForm) -> Result<ExitCode, CommandError> {
 }
 
 /// Prints all settings with their defaults.
-fn settings(format: ConfigFormat, form: OutputForm) -> Result<ExitCode, CommandError> {
+fn settings(format: ConfigFormat, form: OutputForm) -> CommandResult {
     match (form, format) {
         (OutputForm::Json, _) => ended(Printer::new(form).object(&config::as_json(), "")),
         (OutputForm::Text, ConfigFormat::Toml) => write(config::as_toml().as_bytes()),
@@ -431,14 +431,14 @@ fn settings(format: ConfigFormat, form: OutputForm) -> Result<ExitCode, CommandE
     }
 }
 
-fn completions(shell: Shell) -> Result<ExitCode, CommandError> {
+fn completions(shell: Shell) -> CommandResult {
     let mut out = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "nameward", &mut out);
     write(&out)
 }
 
 /// Writes the manual pages to a directory, or prints the manual as one page.
-fn manual_pages(directory: Option<PathBuf>) -> Result<ExitCode, CommandError> {
+fn manual_pages(directory: Option<PathBuf>) -> CommandResult {
     match directory {
         None => write(&manual::whole(Cli::command())?),
         Some(directory) => {

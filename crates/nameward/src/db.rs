@@ -10,14 +10,14 @@ use std::process::ExitCode;
 
 use crate::{
     cli::print::{OutputForm, Printer, exit_code},
-    command_error::CommandError,
+    command_error::{CommandError, CommandResult},
     config::Config,
     serve::databases,
     start_error::StartError,
 };
 
 /// Creates the missing parts of the schema.
-pub fn init(database: &str, form: OutputForm) -> Result<ExitCode, CommandError> {
+pub fn init(database: &str, form: OutputForm) -> CommandResult {
     let address = DatabaseAddress::parse(database).map_err(CommandError::Address)?;
     let warnings = wait_for(&address, db::init(&address))?;
     let database = address.to_string();
@@ -35,7 +35,7 @@ pub fn init(database: &str, form: OutputForm) -> Result<ExitCode, CommandError> 
 }
 
 /// Prints a line for each fault, and ends with a summary.
-pub fn check(database: &str, form: OutputForm) -> Result<ExitCode, CommandError> {
+pub fn check(database: &str, form: OutputForm) -> CommandResult {
     let address = DatabaseAddress::parse(database).map_err(CommandError::Address)?;
     let report = wait_for(&address, db::check(&address))?;
     print(&address, &report, &mut Printer::new(form))?;
@@ -52,7 +52,7 @@ pub struct Checked {
 }
 
 /// Prints the faults of the configured databases, each line with its database.
-pub fn check_all(config: &Config, printer: &mut Printer) -> Result<Checked, CommandError> {
+pub fn check_all(config: &Config, printer: &mut Printer) -> CommandResult<Checked> {
     let mut checked = Checked::default();
     let signatures = databases::signatures(config);
     let databases = databases::prepare(config, &signatures).map_err(StartError::from)?;
@@ -82,7 +82,7 @@ fn fail(
     address: &DatabaseAddress,
     error: &CommandError,
     printer: &mut Printer,
-) -> Result<bool, CommandError> {
+) -> CommandResult<bool> {
     let message = error.to_string();
     let object = json!({
         "severity": "error", "database": address.to_string(), "message": message,
@@ -131,7 +131,7 @@ fn print(
 pub fn wait_for<T>(
     address: &DatabaseAddress,
     task: impl Future<Output = Result<T, SqlError>>,
-) -> Result<T, CommandError> {
+) -> CommandResult<T> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

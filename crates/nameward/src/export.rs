@@ -22,7 +22,6 @@ use std::{
     net::IpAddr,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
-    process::ExitCode,
 };
 
 use nameward_dnssec::KeyFile;
@@ -36,7 +35,7 @@ use crate::{
         export::ExportArguments,
         print::{OutputForm, Printer, exit_code},
     },
-    command_error::CommandError,
+    command_error::{CommandError, CommandResult},
     import::OtherServer,
 };
 
@@ -87,11 +86,7 @@ struct ExportedServer {
 type ExportedFile = (PathBuf, Vec<u8>, u32);
 
 /// Collects, writes and reports. The exit code is not 0 if something is not exported.
-pub fn run(
-    target: OtherServer,
-    arguments: ExportArguments,
-    form: OutputForm,
-) -> Result<ExitCode, CommandError> {
+pub fn run(target: OtherServer, arguments: ExportArguments, form: OutputForm) -> CommandResult {
     let mut server = gather::collect(target, arguments)?;
     server.leave_out_tls_conditions();
     let write = match target {
@@ -149,7 +144,7 @@ fn zone_file(zone: &NameBuf) -> PathBuf {
 }
 
 /// Writes the files. If one of them exists, nothing is written.
-fn write_all(out: &Path, files: &[ExportedFile]) -> Result<(), CommandError> {
+fn write_all(out: &Path, files: &[ExportedFile]) -> CommandResult<()> {
     let failed = |path: PathBuf| move |error| CommandError::Import(path, error);
     for (name, ..) in files {
         let path = out.join(name);

@@ -29,7 +29,7 @@ use crate::{
         import::ImportArguments,
         print::{OutputForm, Printer, exit_code},
     },
-    command_error::CommandError,
+    command_error::CommandResult,
     config::{Config, error::ConfigError},
     privileges::UserAndGroup,
 };
@@ -53,11 +53,7 @@ pub enum OtherServer {
 }
 
 /// Reads, reports and writes. The exit code is not 0 while something would leak or break.
-pub fn run(
-    server: OtherServer,
-    arguments: &ImportArguments,
-    form: OutputForm,
-) -> Result<ExitCode, CommandError> {
+pub fn run(server: OtherServer, arguments: &ImportArguments, form: OutputForm) -> CommandResult {
     let mut printer = Printer::new(form);
     let read: fn(&Path, &mut dyn Files) -> ImportedServer = match server {
         OtherServer::PowerDns => pdns::read,

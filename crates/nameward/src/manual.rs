@@ -5,11 +5,14 @@ use std::{fs, io::Write, path::Path};
 use clap::Command;
 use clap_mangen::Man;
 
-use crate::{command_error::CommandError, config};
+use crate::{
+    command_error::{CommandError, CommandResult},
+    config,
+};
 
 /// Renders the page of the program and then of each command, from the definition of the command
 /// line.
-pub fn whole(mut command: Command) -> Result<Vec<u8>, CommandError> {
+pub fn whole(mut command: Command) -> CommandResult<Vec<u8>> {
     let mut out = Vec::new();
     command.build();
     Man::new(command.clone()).render(&mut out)?;
@@ -38,7 +41,7 @@ pub fn whole(mut command: Command) -> Result<Vec<u8>, CommandError> {
 }
 
 /// Writes `nameward.1`, `nameward-zone-list.1` and so on, and `nameward.toml.5`.
-pub fn write_pages(mut command: Command, directory: &Path) -> Result<(), CommandError> {
+pub fn write_pages(mut command: Command, directory: &Path) -> CommandResult<()> {
     let write = |name: &str, text: &[u8]| {
         let path = directory.join(name);
         fs::write(&path, text).map_err(|error| CommandError::Import(path, error))

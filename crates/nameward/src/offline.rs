@@ -19,7 +19,7 @@ use std::{
 use nameward_control::api_keys::ApiKeys;
 use nameward_control::operations::{
     Caller, Database, IsFrozen, ItemSink, ListedCookieSecret, ListedItem, NoParent, OperationError,
-    OperationRequest, OperationResult, Operations, Publish,
+    OperationRequest, OperationResult, Operations, Outcome, Publish,
 };
 use nameward_dnssec::SignatureCache;
 use nameward_keys::database::KeyDatabase;
@@ -43,7 +43,7 @@ use tokio::runtime::{Handle, Runtime};
 use crate::{
     author,
     cli::print,
-    command_error::CommandError,
+    command_error::{CommandError, CommandResult},
     config::{Config, Overrides, dnssec_policy, settings::mode_word, view_settings},
     policies, privileges, script_check,
     serve::{cookies, databases},
@@ -64,7 +64,7 @@ pub fn run(
     request: &OperationRequest,
     (file, given): (&Path, &Overrides),
     each: &mut dyn FnMut(ListedItem),
-) -> Result<OperationResult, CommandError> {
+) -> CommandResult<OperationResult> {
     let caller = author::local_caller(privileges::real_user(), given.message.as_deref())?;
     let overrides = Overrides {
         file: Some(file.to_path_buf()),
@@ -102,7 +102,7 @@ fn work(
     (config, file): (&Config, &Path),
     (store, runtime): (Option<StateStore>, &Runtime),
     each: &mut dyn FnMut(ListedItem),
-) -> Result<OperationResult, CommandError> {
+) -> CommandResult<OperationResult> {
     let signatures = Arc::new(SignatureCache::new(1));
     let databases = databases::prepare(config, &signatures).map_err(CommandError::Address)?;
     let table = Arc::new(TableWriter::default());
@@ -215,7 +215,7 @@ fn run_on_thread(
     request: &OperationRequest,
     caller: &Caller,
     each: &mut dyn FnMut(ListedItem),
-) -> Result<Result<OperationResult, OperationError>, CommandError> {
+) -> CommandResult<Outcome> {
     let (sender, items) = mpsc::channel();
     thread::scope(|scope| {
         let take = move |item| sender.send(item).is_ok();

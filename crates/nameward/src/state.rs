@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use crate::{
     cli::print::{OutputForm, Printer, exit_code},
-    command_error::CommandError,
+    command_error::{CommandError, CommandResult},
     config::{Config, Overrides},
     start_error::StartError,
 };
@@ -30,7 +30,7 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Returns the directory of the state store: from the command line, or from the configuration.
-pub fn directory(named: Option<PathBuf>, overrides: &Overrides) -> Result<PathBuf, CommandError> {
+pub fn directory(named: Option<PathBuf>, overrides: &Overrides) -> CommandResult<PathBuf> {
     match named {
         Some(directory) => Ok(directory),
         None => Config::load(overrides)?
@@ -129,7 +129,7 @@ pub fn warn_of_missing(policies: &Policies) {
 }
 
 /// Prints a line for each fault, and ends with a summary.
-pub fn check(directory: &Path, form: OutputForm) -> Result<ExitCode, CommandError> {
+pub fn check(directory: &Path, form: OutputForm) -> CommandResult {
     let report = StateStore::check(directory)?;
     let mut printer = Printer::new(form);
     for fault in &report.faults {
@@ -153,7 +153,7 @@ pub fn check(directory: &Path, form: OutputForm) -> Result<ExitCode, CommandErro
 }
 
 /// Returns unused space to the file system.
-pub fn compact(directory: &Path, form: OutputForm) -> Result<ExitCode, CommandError> {
+pub fn compact(directory: &Path, form: OutputForm) -> CommandResult {
     let report = StateStore::compact(directory)?;
     let text = format!(
         "state store compacted: {} octets, {} before",
@@ -165,7 +165,7 @@ pub fn compact(directory: &Path, form: OutputForm) -> Result<ExitCode, CommandEr
 }
 
 /// Copies the store to a new file.
-pub fn backup(directory: &Path, to: &Path, form: OutputForm) -> Result<ExitCode, CommandError> {
+pub fn backup(directory: &Path, to: &Path, form: OutputForm) -> CommandResult {
     let octets = StateStore::backup(directory, to)?;
     let to = to.display().to_string();
     let text = format!("state store copied to {to}: {octets} octets");

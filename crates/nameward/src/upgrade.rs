@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::{
     cli::print::{OutputForm, Printer},
-    command_error::CommandError,
+    command_error::{CommandError, CommandResult},
     config::Overrides,
     remote,
     serve::take_over::VARIABLE as TAKE_OVER_VARIABLE,
@@ -62,11 +62,7 @@ fn program() -> (u64, u64, i64) {
 }
 
 /// Upgrades the running server; with `if_replaced`, only if it is not this program.
-pub fn run(
-    overrides: &Overrides,
-    if_replaced: bool,
-    form: OutputForm,
-) -> Result<ExitCode, CommandError> {
+pub fn run(overrides: &Overrides, if_replaced: bool, form: OutputForm) -> CommandResult {
     let result = remote::send(OperationRequest::Process, overrides, &mut |_| {})?;
     let OperationResult::Process(running) = result else {
         return Err(failed("unexpected response of the server").into());
@@ -93,7 +89,7 @@ pub fn run(
     print(form, &running, text)
 }
 
-fn print(form: OutputForm, server: &ServerProcess, text: String) -> Result<ExitCode, CommandError> {
+fn print(form: OutputForm, server: &ServerProcess, text: String) -> CommandResult {
     let object = json!({ "process": server.id });
     let printed = Printer::new(form).object(&object, text);
     printed?;
@@ -105,7 +101,7 @@ fn failed(text: impl Into<String>) -> OperationError {
 }
 
 /// Starts the new process and waits until it serves; returns its ID.
-fn start(running: &ServerProcess, overrides: &Overrides) -> Result<u32, CommandError> {
+fn start(running: &ServerProcess, overrides: &Overrides) -> CommandResult<u32> {
     let program = env::current_exe().map_err(CommandError::Threads)?;
     let socket = std::path::absolute(remote::control_socket(overrides)?);
     let mut command = Command::new(program);

@@ -7,7 +7,7 @@ use std::{path::Path, sync::Arc};
 
 use nameward_control::operations::{
     BatchRecords, BatchRequest, ListedDifference, ListedItem, OperationError, OperationRequest,
-    RecordChange, ZoneBatch, ZoneTemplate, steps_of, zone_name,
+    Outcome, RecordChange, ZoneBatch, ZoneTemplate, steps_of, zone_name,
 };
 use nameward_dnssec::MadeTypes;
 use nameward_files::{zone_from_file, zone_from_text};
@@ -18,7 +18,7 @@ use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::change::Difference;
 use nameward_zone::{RecordList, ScriptCheck, WireRecord, Zone, ZoneBuilder};
 
-use crate::{command_error::CommandError, config::Overrides, remote};
+use crate::{command_error::CommandResult, config::Overrides, remote};
 
 /// A zone as the running server has it.
 pub struct FetchedZone {
@@ -31,7 +31,7 @@ pub struct FetchedZone {
 }
 
 /// Fetches a zone from the running server.
-pub fn fetch(zone: &str, overrides: &Overrides) -> Result<FetchedZone, CommandError> {
+pub fn fetch(zone: &str, overrides: &Overrides) -> CommandResult<FetchedZone> {
     let name = zone_name(zone)?;
     let mut builder = ZoneBuilder::new(name.as_name());
     let (mut hidden, mut wrong) = (0, None);
@@ -83,7 +83,7 @@ fn read_record((name, rtype): (&str, &str), content: &str) -> Option<(NameBuf, T
 }
 
 /// Parses the text of a zone; the error has a line for each mistake.
-pub fn read_zone(name: &NameBuf, file: &str, text: &str) -> Result<Zone, OperationError> {
+pub fn read_zone(name: &NameBuf, file: &str, text: &str) -> Outcome<Zone> {
     let read = zone_from_text(name.as_name(), file, text.as_bytes());
     read.map_err(|found| diagnostics_error(&found))
 }
@@ -94,7 +94,7 @@ fn diagnostics_error(found: &[Diagnostic]) -> OperationError {
 }
 
 /// Reads a zone file, with the files it includes.
-pub fn read_file(name: &NameBuf, file: &Path) -> Result<Zone, OperationError> {
+pub fn read_file(name: &NameBuf, file: &Path) -> Outcome<Zone> {
     let read = zone_from_file(name.as_name(), file, &ScriptCheck::default());
     read.map(|(zone, _)| zone)
         .map_err(|found| diagnostics_error(&found))

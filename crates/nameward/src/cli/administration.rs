@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use nameward_control::operations::{
-    ListedKind, OperationError, OperationRequest, RecordTemplate, ZoneTemplate,
+    ListedKind, OperationError, OperationRequest, Outcome, RecordTemplate, ZoneTemplate,
 };
 use nameward_wire::rdata::parse_ttl;
 
@@ -220,7 +220,7 @@ fn deletion(zone: String, no_copy: bool) -> OperationRequest {
 }
 
 /// Returns the request of `nameward zone`, and the server it is for.
-pub fn zone(command: ZoneCommand) -> Result<ServerRequest, OperationError> {
+pub fn zone(command: ZoneCommand) -> Outcome<ServerRequest> {
     Ok(match command {
         ZoneCommand::Work(command) => return zone_commands::request(command),
         ZoneCommand::Set(arguments) => return attributes::terms(arguments),
@@ -298,7 +298,7 @@ pub fn zone(command: ZoneCommand) -> Result<ServerRequest, OperationError> {
 }
 
 /// Returns the request of `nameward record`, and the server it is for.
-pub fn record(command: RecordCommand) -> Result<ServerRequest, OperationError> {
+pub fn record(command: RecordCommand) -> Outcome<ServerRequest> {
     Ok(match command {
         RecordCommand::Attributes(command) => attributes::record(command),
         RecordCommand::List {
@@ -334,7 +334,7 @@ pub fn record(command: RecordCommand) -> Result<ServerRequest, OperationError> {
 }
 
 impl RecordArguments {
-    fn split(self) -> Result<(RecordTemplate, RemoteArguments), OperationError> {
+    fn split(self) -> Outcome<(RecordTemplate, RemoteArguments)> {
         let template = RecordTemplate {
             ttl: read_ttl(&self.ttl)?,
             zone: self.zone,
@@ -346,7 +346,7 @@ impl RecordArguments {
     }
 }
 
-pub fn read_ttl(text: &str) -> Result<u32, OperationError> {
+pub fn read_ttl(text: &str) -> Outcome<u32> {
     parse_ttl(text.as_bytes()).ok_or_else(|| {
         OperationError::invalid(format!("expected a TTL such as 300 or 1h, found {text:?}"))
     })

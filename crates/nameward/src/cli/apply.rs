@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use nameward_control::operations::{OperationError, OperationRequest};
+use nameward_control::operations::{OperationError, OperationRequest, Outcome};
 
 use super::{
     print::OutputForm,
@@ -30,10 +30,7 @@ pub struct ApplyArguments {
 }
 
 /// Returns the request of `nameward apply`, and the server it is for.
-pub fn request(
-    arguments: ApplyArguments,
-    form: OutputForm,
-) -> Result<ServerRequest, OperationError> {
+pub fn request(arguments: ApplyArguments, form: OutputForm) -> Outcome<ServerRequest> {
     let text = read_text(&arguments.file, BATCH_MAX)?;
     let mut batches = batch_text::read(&shown(&arguments.file), &text)?;
     batches.dry_run |= arguments.dry_run;
@@ -63,7 +60,7 @@ pub fn read_start(file: &Path, max: u64) -> io::Result<String> {
 }
 
 /// Reads a text of limited size.
-pub fn read_text(file: &Path, max: u64) -> Result<String, OperationError> {
+pub fn read_text(file: &Path, max: u64) -> Outcome<String> {
     let text = read_start(file, max + 1).map_err(|error| {
         OperationError::invalid(format!("cannot read {}: {error}", shown(file)))
     })?;

@@ -3,7 +3,7 @@
 
 use clap::{Args, Subcommand};
 use nameward_control::operations::{
-    ListedKind, MetadataChange, MetadataRequest, OperationError, OperationRequest, RecordComment,
+    ListedKind, MetadataChange, MetadataRequest, OperationRequest, Outcome, RecordComment,
     RecordUse, ZoneSettings,
 };
 
@@ -190,7 +190,7 @@ pub fn metadata(command: MetadataCommand) -> ServerRequest {
 }
 
 /// Returns the request of `nameward zone set`, and the server it is for.
-pub fn terms(arguments: SetArguments) -> Result<ServerRequest, OperationError> {
+pub fn terms(arguments: SetArguments) -> Outcome<ServerRequest> {
     let kind = arguments.kind.as_deref().map(ListedKind::from_name);
     let primaries = arguments.primaries;
     let terms = ZoneSettings {

@@ -1,7 +1,5 @@
 //! The command line of `nameward audit-log`, and what it runs.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use nameward_base::time::now_seconds;
 use nameward_control::operations::{AuditRequest, OperationRequest};
@@ -12,7 +10,7 @@ use super::{
     request::run_request,
     target::RemoteArguments,
 };
-use crate::command_error::CommandError;
+use crate::command_error::CommandResult;
 
 /// The arguments of `nameward audit-log`.
 #[derive(Args)]
@@ -41,7 +39,7 @@ fn parse_since(text: &str) -> Result<u64, BadTime> {
 
 impl AuditLogArguments {
     /// Prints the entries.
-    pub fn run(self, form: OutputForm) -> Result<ExitCode, CommandError> {
+    pub fn run(self, form: OutputForm) -> CommandResult {
         let request = AuditRequest {
             zone: self.zone,
             key: self.key,

@@ -2,16 +2,16 @@
 
 use std::{
     io::{self, BufRead, IsTerminal, Write},
-    process::{Command, ExitCode, Stdio},
+    process::{Command, Stdio},
 };
 
 use nameward_control::{operations::OperationError, web};
 
 use super::print::{OutputForm, Printer, ended};
-use crate::command_error::CommandError;
+use crate::command_error::CommandResult;
 
 /// Reads a password from stdin, on a terminal without echo, and prints its hash.
-pub fn run(form: OutputForm) -> Result<ExitCode, CommandError> {
+pub fn run(form: OutputForm) -> CommandResult {
     let is_terminal = io::stdin().is_terminal();
     if is_terminal {
         eprint!("password: ");

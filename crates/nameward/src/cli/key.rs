@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use nameward_control::operations::{
-    DsReport, KeyChange, KeyTemplate, OperationError, OperationRequest, SecretText,
+    DsReport, KeyChange, KeyTemplate, OperationError, OperationRequest, Outcome, SecretText,
 };
 
 use super::apply::read_start;
 use super::target::{RemoteArguments, ServerRequest};
-use crate::command_error::CommandError;
+use crate::command_error::CommandResult;
 
 /// Maximum size of a key file.
 const KEY_MAX: u64 = 64 << 10;
@@ -128,7 +128,7 @@ impl TemplateArguments {
 }
 
 /// Returns the request of `nameward key`, and the server it is for.
-pub fn request(command: KeyCommand) -> Result<ServerRequest, CommandError> {
+pub fn request(command: KeyCommand) -> CommandResult<ServerRequest> {
     let change = |key: KeyArguments, change| {
         let request = OperationRequest::KeyChange {
             zone: key.zone,
@@ -183,7 +183,7 @@ pub fn request(command: KeyCommand) -> Result<ServerRequest, CommandError> {
     })
 }
 
-pub(super) fn read_key(path: &Path) -> Result<String, OperationError> {
+pub(super) fn read_key(path: &Path) -> Outcome<String> {
     read_start(path, KEY_MAX).map_err(|error| {
         let path = path.display();
         OperationError::invalid(format!("cannot read the key from {path}: {error}"))

@@ -13,7 +13,7 @@ use nameward_control::operations::{ListedItem, OperationError, OperationResult};
 use serde::Serialize;
 use table::Table;
 
-use crate::{command_error::CommandError, terminal};
+use crate::{command_error::CommandResult, terminal};
 
 /// The output format.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub fn note(text: &str) {
 }
 
 /// Returns the exit code after output; a reader that closed the pipe is not an error.
-pub fn ended(result: io::Result<()>) -> Result<ExitCode, CommandError> {
+pub fn ended(result: io::Result<()>) -> CommandResult {
     match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(ExitCode::SUCCESS),
@@ -58,7 +58,7 @@ pub fn exit_code(is_good: bool) -> ExitCode {
 }
 
 /// Writes to stdout; a reader that closed the pipe (`| head`) is not an error.
-pub fn write(text: &[u8]) -> Result<ExitCode, CommandError> {
+pub fn write(text: &[u8]) -> CommandResult {
     ended(io::stdout().lock().write_all(text))
 }
 

@@ -1,6 +1,6 @@
 //! Sends the request of a command, and prints the reply.
 
-use std::{process::ExitCode, sync::mpsc, thread};
+use std::{sync::mpsc, thread};
 
 use nameward_control::operations::OperationRequest;
 
@@ -8,14 +8,17 @@ use super::{
     print::{OutputForm, Printer, ended},
     target::RemoteArguments,
 };
-use crate::{command_error::CommandError, remote};
+use crate::{
+    command_error::{CommandError, CommandResult},
+    remote,
+};
 
 /// Sends a request to the running server and prints its reply.
 pub fn run_request(
     request: OperationRequest,
     remote: RemoteArguments,
     form: OutputForm,
-) -> Result<ExitCode, CommandError> {
+) -> CommandResult {
     let overrides = remote.overrides();
     // Items wait here for a pager, not in the server, where they would hold a database connection.
     let (sender, items) = mpsc::channel();

@@ -1,12 +1,12 @@
 //! The commands on a state store, and the arguments by which they find its directory.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
 use super::print::OutputForm;
 use crate::{
-    command_error::CommandError,
+    command_error::CommandResult,
     config::{Overrides, location},
     state,
 };
@@ -28,7 +28,7 @@ pub(super) enum StateCommand {
 }
 
 /// Runs a command on a state store.
-pub(super) fn run(command: StateCommand, form: OutputForm) -> Result<ExitCode, CommandError> {
+pub(super) fn run(command: StateCommand, form: OutputForm) -> CommandResult {
     match command {
         StateCommand::Check(arguments) => state::check(&arguments.find()?, form),
         StateCommand::Compact(arguments) => state::compact(&arguments.find()?, form),
@@ -48,7 +48,7 @@ pub(super) struct StateArguments {
 
 impl StateArguments {
     /// Returns the state directory.
-    pub(super) fn find(self) -> Result<PathBuf, CommandError> {
+    pub(super) fn find(self) -> CommandResult<PathBuf> {
         let overrides = Overrides {
             file: self.config.or_else(location::default_config_file),
             ..Overrides::default()

@@ -3,7 +3,6 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    process::ExitCode,
 };
 
 use clap::Subcommand;
@@ -17,7 +16,10 @@ use rcgen::{
 };
 
 use super::print::{OutputForm, Printer, ended, write};
-use crate::{command_error::CommandError, serve::host_name};
+use crate::{
+    command_error::{CommandError, CommandResult},
+    serve::host_name,
+};
 
 /// Seconds for which a certificate is valid: it is known by its pin, so that its end is only a reminder.
 const VALIDITY: u64 = 3650 * 86_400;
@@ -47,7 +49,7 @@ struct MadeCertificate {
 }
 
 /// Runs the command.
-pub fn run(command: TlsCommand, form: OutputForm) -> Result<ExitCode, CommandError> {
+pub fn run(command: TlsCommand, form: OutputForm) -> CommandResult {
     let TlsCommand::Init { directory, names } = command;
     let names = if names.is_empty() {
         vec![host_name()]
@@ -90,7 +92,7 @@ pub fn run(command: TlsCommand, form: OutputForm) -> Result<ExitCode, CommandErr
     write(text.as_bytes())
 }
 
-fn make(names: &[String]) -> Result<MadeCertificate, CommandError> {
+fn make(names: &[String]) -> CommandResult<MadeCertificate> {
     let invalid = |error: rcgen::Error| {
         OperationError::invalid(format!(
             "cannot make a certificate for {}: {error}",
@@ -124,7 +126,7 @@ fn make(names: &[String]) -> Result<MadeCertificate, CommandError> {
     })
 }
 
-fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), CommandError> {
+fn write_new(path: &Path, text: &str, mode: u32) -> CommandResult<()> {
     file::write_new(path, mode, text.as_bytes()).map_err(|error| failed(path, &error))
 }
 

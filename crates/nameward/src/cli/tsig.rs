@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use clap::{Args, Subcommand};
-use nameward_control::operations::{OperationError, OperationRequest, SecretText};
+use nameward_control::operations::{OperationError, OperationRequest, Outcome, SecretText};
 
 use super::apply::read_start;
 use super::target::{RemoteArguments, ServerRequest};
-use crate::command_error::CommandError;
+use crate::command_error::CommandResult;
 
 /// Maximum size of a secret.
 const SECRET_MAX: u64 = 4096;
@@ -67,7 +67,7 @@ pub enum TsigCommand {
 }
 
 /// Returns the request of `nameward tsig`, and the server it is for.
-pub fn request(command: TsigCommand) -> Result<ServerRequest, CommandError> {
+pub fn request(command: TsigCommand) -> CommandResult<ServerRequest> {
     Ok(match command {
         TsigCommand::Generate {
             name,
@@ -104,7 +104,7 @@ pub fn request(command: TsigCommand) -> Result<ServerRequest, CommandError> {
     })
 }
 
-fn read_secret() -> Result<String, OperationError> {
+fn read_secret() -> Outcome<String> {
     read_start(Path::new("-"), SECRET_MAX).map_err(|error| {
         OperationError::invalid(format!("cannot read the secret from stdin: {error}"))
     })

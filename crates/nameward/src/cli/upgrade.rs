@@ -1,11 +1,9 @@
 //! The command line of `nameward upgrade`.
 
-use std::process::ExitCode;
-
 use clap::Args;
 
 use super::{print::OutputForm, target::RemoteArguments};
-use crate::{command_error::CommandError, upgrade};
+use crate::{command_error::CommandResult, upgrade};
 
 /// The arguments of `nameward upgrade`.
 #[derive(Args)]
@@ -19,7 +17,7 @@ pub struct UpgradeArguments {
 
 impl UpgradeArguments {
     /// Replaces the running server.
-    pub fn run(self, form: OutputForm) -> Result<ExitCode, CommandError> {
+    pub fn run(self, form: OutputForm) -> CommandResult {
         upgrade::run(&self.remote.overrides(), self.if_replaced, form)
     }
 }

@@ -10,7 +10,7 @@ use std::{
 use clap::Subcommand;
 use nameward_control::operations::{
     ErrorKind, ListedDifference, ListedItem, ListedKind, OperationError, OperationRequest,
-    OperationResult, ZoneTemplate, default_ttl, steps_of, zone_name,
+    OperationResult, Outcome, ZoneTemplate, default_ttl, steps_of, zone_name,
 };
 use nameward_files::zone_from_file;
 use nameward_wire::zonefile::Severity;
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     check,
-    command_error::CommandError,
+    command_error::CommandResult,
     config::Overrides,
     remote::{self, only},
     script_check,
@@ -117,7 +117,7 @@ pub enum ZoneWorkCommand {
 }
 
 /// Returns the request of a command that needs only one.
-pub fn request(command: ZoneWorkCommand) -> Result<ServerRequest, OperationError> {
+pub fn request(command: ZoneWorkCommand) -> Outcome<ServerRequest> {
     match command {
         ZoneWorkCommand::History(of) => {
             Ok(of.request(|zone| OperationRequest::ZoneHistory { zone }))
@@ -127,7 +127,7 @@ pub fn request(command: ZoneWorkCommand) -> Result<ServerRequest, OperationError
 }
 
 /// Runs a command on a whole zone.
-pub fn run(command: ZoneWorkCommand, form: OutputForm) -> Result<ExitCode, CommandError> {
+pub fn run(command: ZoneWorkCommand, form: OutputForm) -> CommandResult {
     let work = |remote: RemoteArguments| ZoneWork {
         overrides: remote.overrides(),
         form,
@@ -203,7 +203,7 @@ struct ZoneWork {
 
 impl ZoneWork {
     /// Prints what a file would change in a zone.
-    fn diff_with_file(&self, zone: &str, file: &Path) -> Result<ExitCode, CommandError> {
+    fn diff_with_file(&self, zone: &str, file: &Path) -> CommandResult {
         let fetched = fetch(zone, &self.overrides)?;
         let theirs = read_file(&fetched.name, file)?;
         let difference = theirs.difference_from(&fetched.zone);
@@ -211,11 +211,11 @@ impl ZoneWork {
     }
 
     /// Prints the difference between two versions in the journal.
-    fn diff_of_versions(&self, request: OperationRequest) -> Result<ExitCode, CommandError> {
+    fn diff_of_versions(&self, request: OperationRequest) -> CommandResult {
         self.print_difference(remote::list(request, &self.overrides, only!(Difference))?)
     }
 
-    fn export(&self, zone: &str, unsigned: bool) -> Result<ExitCode, CommandError> {
+    fn export(&self, zone: &str, unsigned: bool) -> CommandResult {
         let fetched = fetch(zone, &self.overrides)?;
         let records = records_of(&fetched.zone, unsigned);
         if self.form == OutputForm::Json {
@@ -244,7 +244,7 @@ impl ZoneWork {
     }
 
     /// Prints a difference; exits with 1 if there is one, like diff(1).
-    fn print_difference(&self, records: Vec<ListedDifference>) -> Result<ExitCode, CommandError> {
+    fn print_difference(&self, records: Vec<ListedDifference>) -> CommandResult {
         let mut printer = Printer::new(self.form);
         let is_different = !records.is_empty();
         let mut records = records.into_iter().map(ListedItem::Difference);
@@ -255,14 +255,14 @@ impl ZoneWork {
         Ok(exit_code(!is_different))
     }
 
-    fn no_change(&self, zone: &str) -> Result<ExitCode, CommandError> {
+    fn no_change(&self, zone: &str) -> CommandResult {
         let zone = zone_name(zone)?.to_string();
         let result = OperationResult::NoChange { zone };
         ended(Printer::new(self.form).result(&result))
     }
 
     /// Sends a request and prints the result.
-    fn send(&self, request: OperationRequest) -> Result<ExitCode, CommandError> {
+    fn send(&self, request: OperationRequest) -> CommandResult {
         let mut printer = Printer::new(self.form);
         let mut printed = Ok(());
         let result = remote::send(request, &self.overrides, &mut |item| {
@@ -279,7 +279,7 @@ impl ZoneWork {
         file: &Path,
         dry_run: bool,
         template: ZoneTemplate,
-    ) -> Result<ExitCode, CommandError> {
+    ) -> CommandResult {
         let name = zone_name(zone)?;
         let theirs = read_file(&name, file)?;
         match fetch(zone, &self.overrides) {
@@ -305,7 +305,7 @@ impl ZoneWork {
         }
     }
 
-    fn edit(&self, zone: &str, is_agreed: bool) -> Result<ExitCode, CommandError> {
+    fn edit(&self, zone: &str, is_agreed: bool) -> CommandResult {
         let fetched = fetch(zone, &self.overrides)?;
         let (name, serial) = (fetched.name, fetched.zone.serial());
         let text = format!(
@@ -341,7 +341,7 @@ impl ZoneWork {
         self.send(batch(&fetched, &difference, false))
     }
 
-    fn check(&self, zone: &str, file: Option<PathBuf>) -> Result<ExitCode, CommandError> {
+    fn check(&self, zone: &str, file: Option<PathBuf>) -> CommandResult {
         let name = zone_name(zone)?;
         let scripts = script_check::without_pools();
         let read = match &file {

@@ -7,7 +7,7 @@ use data_encoding::BASE64;
 use nameward_control::{
     operations::{
         ErrorKind, ListedKind, ListedZone, ListedZoneStatus, OperationError, OperationRequest,
-        OperationResult, zone_name,
+        OperationResult, Outcome, zone_name,
     },
     socket::ControlError,
 };
@@ -20,7 +20,7 @@ use nameward_zone::{RecordList, Serial, WireRecord};
 use super::{ExportedKey, ExportedServer, ExportedTsigKey, ExportedZone};
 use crate::{
     cli::export::ExportArguments,
-    command_error::CommandError,
+    command_error::{CommandError, CommandResult},
     config::{Config, Overrides, location},
     import::OtherServer,
     remote::{self, only},
@@ -28,10 +28,7 @@ use crate::{
 };
 
 /// Collects everything that is requested.
-pub fn collect(
-    target: OtherServer,
-    arguments: ExportArguments,
-) -> Result<ExportedServer, CommandError> {
+pub fn collect(target: OtherServer, arguments: ExportArguments) -> CommandResult<ExportedServer> {
     let overrides = &arguments.remote.overrides();
     let mut with_file = overrides.clone();
     with_file.file = with_file.file.or_else(location::default_file);
@@ -50,7 +47,7 @@ pub fn collect(
         .zones
         .iter()
         .map(|zone| zone_name(zone))
-        .collect::<Result<_, OperationError>>()?;
+        .collect::<Outcome<_>>()?;
     for zone in &requested {
         if !listed.iter().any(|found| found.name == zone.to_string()) {
             return Err(OperationError::not_found(format!("no such zone {zone}")).into());
@@ -85,12 +82,12 @@ pub fn collect(
 }
 
 /// Returns the versions of zones that a view has.
-fn versions_in(view: &str, overrides: &Overrides) -> Result<Vec<NameBuf>, CommandError> {
+fn versions_in(view: &str, overrides: &Overrides) -> CommandResult<Vec<NameBuf>> {
     let views = remote::list(OperationRequest::ViewList, overrides, only!(View))?;
     let found = views.into_iter().find(|listed| listed.name == view);
     let found = found.ok_or_else(|| OperationError::not_found(format!("no such view {view:?}")))?;
     let zones = found.zones.iter().map(|zone| zone_name(zone));
-    Ok(zones.collect::<Result<_, OperationError>>()?)
+    Ok(zones.collect::<Outcome<_>>()?)
 }
 
 /// Collects a zone, or a version of it.
@@ -99,7 +96,7 @@ fn collect_zone(
     listed: &ListedZone,
     id: NameBuf,
     (target, config, overrides): (OtherServer, &Config, &Overrides),
-) -> Result<(), CommandError> {
+) -> CommandResult<()> {
     let name = NameBuf::from(id.as_name().zone());
     let own = config.zones.iter().find(|zone| zone.name.0 == id);
     if own.is_some_and(|own| own.base) {
@@ -197,7 +194,7 @@ fn with_serial(records: &RecordList, serial: Serial) -> RecordList {
 }
 
 /// Returns the status of a zone, which only the running server knows.
-fn status(name: &NameBuf, overrides: &Overrides) -> Result<ListedZoneStatus, CommandError> {
+fn status(name: &NameBuf, overrides: &Overrides) -> CommandResult<ListedZoneStatus> {
     let request = OperationRequest::ZoneStatus {
         zone: Some(name.to_string()),
         secondaries: false,
@@ -207,7 +204,7 @@ fn status(name: &NameBuf, overrides: &Overrides) -> Result<ListedZoneStatus, Com
 }
 
 /// Returns the keys of a zone, with their private parts.
-fn keys(name: &NameBuf, overrides: &Overrides) -> Result<Vec<ExportedKey>, CommandError> {
+fn keys(name: &NameBuf, overrides: &Overrides) -> CommandResult<Vec<ExportedKey>> {
     let request = OperationRequest::KeyList {
         zone: Some(name.to_string()),
     };
@@ -279,7 +276,7 @@ fn collect_tsig(
     server: &mut ExportedServer,
     config: &Config,
     overrides: &Overrides,
-) -> Result<(), CommandError> {
+) -> CommandResult<()> {
     for key in &config.keys {
         server.tsig_keys.push(ExportedTsigKey {
             name: key.name.0.to_string(),

@@ -20,7 +20,7 @@ use std::{
 use nameward_import::migrate::{ImportedServer, secret_file_name};
 
 use crate::{
-    command_error::CommandError,
+    command_error::{CommandError, CommandResult},
     privileges::{self, UserAndGroup},
 };
 
@@ -49,7 +49,7 @@ pub struct ImportOutput<'o> {
 }
 
 /// Returns the server's user: the given one, or the package's, if root runs the command.
-pub fn server_user(name: Option<&str>) -> Result<Option<UserAndGroup>, CommandError> {
+pub fn server_user(name: Option<&str>) -> CommandResult<Option<UserAndGroup>> {
     match name {
         Some(name) => {
             privileges::find(name, "").map_err(|error| CommandError::ImportUser(error.to_string()))
@@ -84,7 +84,7 @@ impl ImportOutput<'_> {
         text: &str,
         moved: &ImportedServer,
         files: &[NewFile],
-    ) -> Result<Option<PathBuf>, CommandError> {
+    ) -> CommandResult<Option<PathBuf>> {
         let target = self.out.join(FILE_NAME);
         let is_sample = self.is_free(&target)?;
         let secrets = moved.keys.iter().map(|key| NewFile {
@@ -127,7 +127,7 @@ impl ImportOutput<'_> {
     }
 
     /// Checks whether the existing configuration is the unmodified package sample. Any other is not replaced.
-    fn is_free(&self, target: &Path) -> Result<bool, CommandError> {
+    fn is_free(&self, target: &Path) -> CommandResult<bool> {
         match fs::read(target) {
             Ok(text) if text == SAMPLE.as_bytes() => Ok(true),
             Ok(_) => {
@@ -140,7 +140,7 @@ impl ImportOutput<'_> {
     }
 
     /// Checks that an existing file has the same contents, so that an import that failed halfway can be repeated.
-    fn is_new(&self, path: &Path, contents: &[u8]) -> Result<(), CommandError> {
+    fn is_new(&self, path: &Path, contents: &[u8]) -> CommandResult<()> {
         match fs::read(path) {
             Ok(found) if found == contents => Ok(()),
             Ok(_) => {
@@ -152,7 +152,7 @@ impl ImportOutput<'_> {
         }
     }
 
-    fn keep_sample(&self, target: &Path) -> Result<PathBuf, CommandError> {
+    fn keep_sample(&self, target: &Path) -> CommandResult<PathBuf> {
         let mut name = OsString::from(target);
         name.push(".sample");
         let backup = PathBuf::from(name);
@@ -161,7 +161,7 @@ impl ImportOutput<'_> {
     }
 
     /// Creates a directory; an existing one stays as it is.
-    fn directory(&self, path: &Path, mode: u32, is_own: bool) -> Result<(), CommandError> {
+    fn directory(&self, path: &Path, mode: u32, is_own: bool) -> CommandResult<()> {
         if path.is_dir() {
             return Ok(());
         }
@@ -171,7 +171,7 @@ impl ImportOutput<'_> {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed)
     }
 
-    fn file(&self, file: &NewFile, is_own: bool) -> Result<(), CommandError> {
+    fn file(&self, file: &NewFile, is_own: bool) -> CommandResult<()> {
         let path = &file.path;
         let write = || {
             if path.exists() {

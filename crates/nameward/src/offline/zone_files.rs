@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use nameward_control::operations::{OperationError, ZoneFiles};
+use nameward_control::operations::{Outcome, ZoneFiles};
 use nameward_files::{FileSource, sources_of};
 use nameward_maintain::{
     Commits,
@@ -40,37 +40,22 @@ impl StoredFiles {
 }
 
 impl ZoneFiles for StoredFiles {
-    fn create(
-        &self,
-        zone: &NameBuf,
-        backend: Option<u16>,
-        text: Vec<u8>,
-    ) -> Result<ServedFile, OperationError> {
+    fn create(&self, zone: &NameBuf, backend: Option<u16>, text: Vec<u8>) -> Outcome<ServedFile> {
         let created = self
             .follower(zone)
             .create_file(&self.sources, (zone, backend), &text);
         Ok(created?)
     }
 
-    fn find(&self, zone: &NameBuf) -> Result<Option<ServedFile>, OperationError> {
+    fn find(&self, zone: &NameBuf) -> Outcome<Option<ServedFile>> {
         Ok(self.follower(zone).find_file(&self.sources, zone))
     }
 
-    fn remove(
-        &self,
-        zone: &NameBuf,
-        path: PathBuf,
-        rank: u16,
-    ) -> Result<Option<Arc<Zone>>, OperationError> {
+    fn remove(&self, zone: &NameBuf, path: PathBuf, rank: u16) -> Outcome<Option<Arc<Zone>>> {
         Ok(self.follower(zone).remove_file(zone, &path, rank)?)
     }
 
-    fn set_aside(
-        &self,
-        zone: &NameBuf,
-        file: ServedFile,
-        store: StoreVersion,
-    ) -> Result<PathBuf, OperationError> {
+    fn set_aside(&self, zone: &NameBuf, file: ServedFile, store: StoreVersion) -> Outcome<PathBuf> {
         let mut files = self.follower(zone);
         Ok(files.set_file_aside(&self.sources, (zone, &file), store)?)
     }

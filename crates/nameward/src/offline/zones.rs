@@ -9,7 +9,9 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use nameward_control::operations::{OperationError, OperationRequest, RequestReach, zone_name};
+use nameward_control::operations::{
+    OperationError, OperationRequest, Outcome, RequestReach, zone_name,
+};
 use nameward_files::{FileSource, each_zone_name, sources_of};
 use nameward_maintain::{
     Commits,
@@ -82,7 +84,7 @@ impl StoredZones {
     }
 
     /// Reads the contents of the zones that a request refers to.
-    pub fn read(&self, request: &OperationRequest) -> Result<(), OperationError> {
+    pub fn read(&self, request: &OperationRequest) -> Outcome<()> {
         match request.reach() {
             RequestReach::Server => Ok(()),
             RequestReach::Lists => {
@@ -120,7 +122,7 @@ impl StoredZones {
             .for_each(|error| print::note(&format!("warning: {error}")));
     }
 
-    fn read_zones(&self, names: &[NameBuf], request: RequestForm) -> Result<(), OperationError> {
+    fn read_zones(&self, names: &[NameBuf], request: RequestForm) -> Outcome<()> {
         for name in names {
             for (rank, mode, backend) in &self.databases {
                 let row = self.runtime.block_on(backend.find_zone(name.as_name()));
@@ -168,7 +170,7 @@ impl StoredZones {
     }
 
     /// Reads a zone from the state store, if it is stored there: a transferred zone, or a catalog produced here.
-    fn read_stored(&self, name: &NameBuf) -> Result<(), OperationError> {
+    fn read_stored(&self, name: &NameBuf) -> Outcome<()> {
         let Some(store) = self.commits.store() else {
             return Ok(());
         };
@@ -200,7 +202,7 @@ impl StoredZones {
     }
 
     /// Lists the zones stored in the state store.
-    fn stored_names(&self) -> Result<Vec<NameBuf>, OperationError> {
+    fn stored_names(&self) -> Outcome<Vec<NameBuf>> {
         let Some(store) = self.commits.store() else {
             return Ok(Vec::new());
         };
@@ -213,7 +215,7 @@ impl StoredZones {
     }
 
     /// Loads the catalogs that databases have.
-    fn read_catalog_rows(&self) -> Result<(), OperationError> {
+    fn read_catalog_rows(&self) -> Outcome<()> {
         for (rank, _, backend) in &self.databases {
             let listed = self.runtime.block_on(backend.zones());
             let address = &backend.options().address;

@@ -8,7 +8,7 @@ use nameward_api::{
     listener::{ApiLimits, ApiServer},
 };
 use nameward_control::{
-    operations::{Caller, ItemSink, OperationError, OperationRequest, OperationResult},
+    operations::{Caller, ItemSink, OperationRequest, Outcome},
     web::{BadHash, KeyGate, ListedZonesView, ZoneListPage, ZoneListQuery},
 };
 use nameward_maintain::change_feed::ChangeFeed;
@@ -28,12 +28,7 @@ struct ServerApi {
 }
 
 impl ApiOperator for ServerApi {
-    fn run(
-        &self,
-        caller: &Caller,
-        request: &OperationRequest,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    fn run(&self, caller: &Caller, request: &OperationRequest, items: ItemSink<'_>) -> Outcome {
         self.operator.run_as(caller, request, items)
     }
 

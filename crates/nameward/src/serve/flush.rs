@@ -1,11 +1,11 @@
 //! `nameward cache flush`: drops entries of live zones and ALIAS targets by name.
 
-use nameward_control::operations::OperationError;
+use nameward_control::operations::{OperationError, Outcome};
 use nameward_serve::pipeline::ServingState;
 use nameward_wire::{Name, NameBuf};
 
 /// Drops all entries, those of a name, or with a final `$` those at and below a name. Returns their number.
-pub fn flush(shared: &ServingState, what: Option<&str>) -> Result<usize, OperationError> {
+pub fn flush(shared: &ServingState, what: Option<&str>) -> Outcome<usize> {
     let name = |text: &str| {
         NameBuf::from_text(text.as_bytes(), Name::ROOT)
             .map_err(|error| OperationError::invalid(format!("invalid name {text:?}: {error}")))

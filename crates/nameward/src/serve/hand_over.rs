@@ -31,7 +31,7 @@ use std::{
 };
 
 use nameward_base::sync::Mutex;
-use nameward_control::operations::{ErrorKind, OperationError};
+use nameward_control::operations::{ErrorKind, OperationError, Outcome};
 use nameward_serve::{descriptors, udp::WorkerSwitch, xdp::XdpClosing};
 use nameward_state::StateStore;
 use tokio::sync::watch;
@@ -97,7 +97,7 @@ impl HandOver {
     }
 
     /// Hands over to the process at the other end.
-    pub fn run(&self, stream: &UnixStream) -> Result<(), OperationError> {
+    pub fn run(&self, stream: &UnixStream) -> Outcome<()> {
         let Some(mut descriptors) = self.descriptors.try_lock() else {
             return Err(OperationError::conflict("an upgrade is already running"));
         };

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use nameward_control::operations::{
-    ForcedTarget, HealthTarget, OperationError, OperationResult, TargetVotes,
+    ForcedTarget, HealthTarget, OperationError, OperationResult, Outcome, TargetVotes,
 };
 use nameward_steering::Steering;
 use nameward_steering::health::{ForcedHealth, TargetHealth, TargetReport};
@@ -24,11 +24,7 @@ pub fn all(steering: &Steering) -> Vec<HealthTarget> {
 }
 
 /// Forces the state of the targets with an address.
-pub fn force(
-    core: &ServerCore,
-    address: IpAddr,
-    state: ForcedTarget,
-) -> Result<OperationResult, OperationError> {
+pub fn force(core: &ServerCore, address: IpAddr, state: ForcedTarget) -> Outcome {
     let forced = match state {
         ForcedTarget::Up => ForcedHealth::Up,
         ForcedTarget::Down => ForcedHealth::Down,

@@ -4,7 +4,8 @@ use std::{fs, io};
 
 use ipnet::IpNet;
 use nameward_control::operations::{
-    DnstapStatus, OperationError, OperationResult, QueryLogStatus, QueryLogTemplate, zone_name,
+    DnstapStatus, OperationError, OperationResult, Outcome, QueryLogStatus, QueryLogTemplate,
+    zone_name,
 };
 use nameward_serve::{
     dnstap::{Dnstap, DnstapOptions},
@@ -86,7 +87,7 @@ impl TrafficLogs {
     }
 
     /// Turns the query log on by command.
-    pub fn turn_on(&self, template: &QueryLogTemplate) -> Result<OperationResult, OperationError> {
+    pub fn turn_on(&self, template: &QueryLogTemplate) -> Outcome {
         let zones = template.zones.iter().map(|zone| zone_name(zone));
         let network = |text: &String| {
             let address = text.parse().map(|address: std::net::IpAddr| address.into());

@@ -16,7 +16,7 @@ use std::{
     time::Instant,
 };
 
-use nameward_control::operations::{ErrorKind, OperationError, ReloadReport};
+use nameward_control::operations::{ErrorKind, OperationError, Outcome, ReloadReport};
 use nameward_files::{FileSource, ScanScope, Withdrawal};
 use nameward_maintain::{
     follow::{FileFollower, LoadOutcome},
@@ -47,7 +47,7 @@ const LOOKING_AFTER: &str = "maintaining zone files";
 const WAITING: usize = 4;
 
 /// The outcome of a reload, for the operator who requested it.
-type ReloadOutcome = Result<ReloadReport, OperationError>;
+type ReloadOutcome = Outcome<ReloadReport>;
 
 /// A request to the thread.
 enum MaintenanceRequest {
@@ -100,7 +100,7 @@ fn ended() -> OperationError {
 
 impl Maintenance {
     /// Loads the file of one zone if it changed, and waits for that. Returns its errors and warnings.
-    pub fn reload_zone(&self, zone: NameBuf) -> Result<Vec<String>, OperationError> {
+    pub fn reload_zone(&self, zone: NameBuf) -> Outcome<Vec<String>> {
         self.on_files(move |files, sources| files.check_zone(sources, &zone))
     }
 
@@ -108,7 +108,7 @@ impl Maintenance {
     pub fn on_files<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut FileFollower, &[FileSource]) -> T + Send + 'static,
-    ) -> Result<T, OperationError> {
+    ) -> Outcome<T> {
         let (reply, replied) = mpsc::sync_channel(1);
         let work: FileWork = Box::new(move |files, sources| {
             let _ = reply.try_send(work(files, sources));
@@ -120,7 +120,7 @@ impl Maintenance {
     }
 
     /// Writes the changes that a zone's file lacks into it, and waits for that.
-    pub fn sync(&self, zone: NameBuf, mode: SyncMode) -> Result<SyncOutcome, OperationError> {
+    pub fn sync(&self, zone: NameBuf, mode: SyncMode) -> Outcome<SyncOutcome> {
         self.try_sync(zone, mode)?.map_err(|error| match error {
             SyncError::NotServed(_) => OperationError::not_found(error.to_string()),
             SyncError::File { .. } => OperationError::backend(error.to_string()),
@@ -133,7 +133,7 @@ impl Maintenance {
         &self,
         zone: NameBuf,
         mode: SyncMode,
-    ) -> Result<Result<SyncOutcome, SyncError>, OperationError> {
+    ) -> Outcome<Result<SyncOutcome, SyncError>> {
         self.on_files(move |files, sources| files.sync(sources, &zone, mode))
     }
 }
@@ -293,7 +293,7 @@ fn load_first(files: &mut FileFollower, sources: &[FileSource]) -> Result<(), St
 fn check_sandbox(
     core: &ServerCore,
     (config, sources): (&Config, &[FileSource]),
-) -> Result<Vec<String>, OperationError> {
+) -> Outcome<Vec<String>> {
     let named = NamedPaths {
         config,
         sources,

@@ -12,7 +12,7 @@ use nameward_control::{
     operations::{
         Caller, ConfigFile, ControlRequest, Database, ErrorKind, ItemSink, ListedItem,
         ListedSecondary, NamedCounter, NoParent, OperationError, OperationRequest, OperationResult,
-        Operations, ServerProcess, zone_name,
+        Operations, Outcome, ServerProcess, zone_name,
     },
     socket::{Commands, ControlPeer},
 };
@@ -154,12 +154,7 @@ fn listed_secondaries(serials: Vec<SecondarySerial>) -> Vec<ListedSecondary> {
 }
 
 impl Commands for Operator {
-    fn run(
-        &self,
-        request: &ControlRequest,
-        peer: ControlPeer,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    fn run(&self, request: &ControlRequest, peer: ControlPeer, items: ItemSink<'_>) -> Outcome {
         if let Some(config) = &request.config {
             self.check_config(config)?;
         }
@@ -167,11 +162,7 @@ impl Commands for Operator {
         self.run_as(&caller, &request.request, items)
     }
 
-    fn hand_over(
-        &self,
-        request: &ControlRequest,
-        stream: &UnixStream,
-    ) -> Result<(), OperationError> {
+    fn hand_over(&self, request: &ControlRequest, stream: &UnixStream) -> Outcome<()> {
         if let Some(config) = &request.config {
             self.check_config(config)?;
         }
@@ -187,18 +178,13 @@ impl Operator {
         caller: &Caller,
         request: &OperationRequest,
         items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    ) -> Outcome {
         let run =
             |request: &OperationRequest, items: ItemSink<'_>| self.execute(caller, request, items);
         self.operations.run_recorded(caller, request, items, run)
     }
 
-    fn execute(
-        &self,
-        caller: &Caller,
-        request: &OperationRequest,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    fn execute(&self, caller: &Caller, request: &OperationRequest, items: ItemSink<'_>) -> Outcome {
         match request {
             OperationRequest::Status => {
                 let status = self.health.refresh();
@@ -317,7 +303,7 @@ impl Operator {
 
     /// Waits until a zone that a command declared or deleted has appeared or disappeared, so that the next command
     /// sees it. A deleted zone does not stay frozen.
-    fn wait_until_applied(&self, request: &OperationRequest) -> Result<(), OperationError> {
+    fn wait_until_applied(&self, request: &OperationRequest) -> Outcome<()> {
         let (zone, is_deleted) = match request {
             OperationRequest::ZoneCreate(template) => (&template.zone, false),
             OperationRequest::ZoneProvision(request) => (&request.zone, false),
@@ -339,7 +325,7 @@ impl Operator {
     }
 
     /// Writes the changes that a zone's file lacks into it.
-    fn sync(&self, zone: &str, rewrite: bool) -> Result<OperationResult, OperationError> {
+    fn sync(&self, zone: &str, rewrite: bool) -> Outcome {
         let zone = self.served(zone)?;
         let mode = if rewrite {
             SyncMode::Rewrite
@@ -359,7 +345,7 @@ impl Operator {
 
     /// Suspends updates of a zone; its file is then complete. A zone whose file cannot be written is not frozen: an
     /// operator who edits a file that lacks changes would undo them.
-    fn freeze(&self, zone: &str) -> Result<OperationResult, OperationError> {
+    fn freeze(&self, zone: &str) -> Outcome {
         let zone = self.served(zone)?;
         let frozen = self.updates.freeze(zone.as_name());
         let is_new = frozen.map_err(|error| OperationError::backend(error.to_string()))?;
@@ -385,7 +371,7 @@ impl Operator {
     }
 
     /// Loads the edited zone file and resumes updates. If the file cannot be served, the zone stays frozen.
-    fn thaw(&self, zone: &str) -> Result<OperationResult, OperationError> {
+    fn thaw(&self, zone: &str) -> Outcome {
         let zone = self.served(zone)?;
         let errors = self.maintenance.reload_zone(zone)?;
         if let Some(error) = errors.first() {
@@ -405,7 +391,7 @@ impl Operator {
     }
 
     /// Returns the name of a served zone.
-    fn served(&self, zone: &str) -> Result<NameBuf, OperationError> {
+    fn served(&self, zone: &str) -> Outcome<NameBuf> {
         let name = zone_name(zone)?;
         match (self.operations.rank_of)(name.as_name()) {
             Some(_) => Ok(name),
@@ -416,7 +402,7 @@ impl Operator {
     }
 
     /// Rejects a command for another configuration, even if its socket has the default path.
-    fn check_config(&self, config_file: &ConfigFile) -> Result<(), OperationError> {
+    fn check_config(&self, config_file: &ConfigFile) -> Outcome<()> {
         let is_ours = |ours: &PathBuf| {
             // Compare the current files: editors replace files.
             *ours == config_file.path
@@ -441,7 +427,7 @@ impl Operator {
     }
 
     /// Changes the log level, if one is given, and returns it.
-    fn log_level(&self, word: Option<&str>) -> Result<OperationResult, OperationError> {
+    fn log_level(&self, word: Option<&str>) -> Outcome {
         if let Some(word) = word {
             let level = read_level(word).ok_or_else(|| {
                 let words = LEVELS.join(", ");
@@ -457,7 +443,7 @@ impl Operator {
     }
 
     /// Reads counters; a name may end in `*`.
-    fn counters(&self, names: &[String]) -> Result<OperationResult, OperationError> {
+    fn counters(&self, names: &[String]) -> Outcome {
         let matches = |known: &str, name: &str| match name.strip_suffix('*') {
             Some(start) => known.starts_with(start),
             None => known == name,

@@ -4,7 +4,7 @@ use nameward_base::time::now_seconds;
 use std::{collections::HashMap, io, sync::Arc};
 
 use nameward_control::operations::{
-    ItemSink, ListedItem, ListedZone, ListedZoneStatus, OperationError, OperationResult,
+    ItemSink, ListedItem, ListedZone, ListedZoneStatus, OperationError, OperationResult, Outcome,
     RunningTransferStatus, ZoneDetails, zone_name,
 };
 use nameward_control::web::{ZoneConfigSource, ZoneFacts};
@@ -189,11 +189,7 @@ impl SecondaryZones {
     }
 
     /// Lists the status of one zone, or of all that are transferred or notified.
-    pub fn status(
-        &self,
-        zone: Option<&str>,
-        items: ItemSink<'_>,
-    ) -> Result<OperationResult, OperationError> {
+    pub fn status(&self, zone: Option<&str>, items: ItemSink<'_>) -> Outcome {
         let zone = zone.map(zone_name).transpose()?;
         let mut count = 0;
         let mut give = |item: ListedZoneStatus| {
@@ -282,7 +278,7 @@ impl SecondaryZones {
     }
 
     /// Returns the status of a zone that is not a secondary.
-    fn other_status(&self, zone: NameBuf) -> Result<ListedZoneStatus, OperationError> {
+    fn other_status(&self, zone: NameBuf) -> Outcome<ListedZoneStatus> {
         let table = self.core.shared.zones.load();
         let served = table.exact(zone.as_name()).ok_or_else(|| {
             OperationError::not_found(format!("zone {zone} not found; see `nameward zone list`"))
@@ -309,7 +305,7 @@ impl SecondaryZones {
     }
 
     /// Refreshes a secondary zone at once: transfers it if its primary has a newer version, or unconditionally.
-    pub fn retrieve(&self, zone: &str, force: bool) -> Result<OperationResult, OperationError> {
+    pub fn retrieve(&self, zone: &str, force: bool) -> Outcome {
         let name = zone_name(zone)?;
         let (retrieval, what) = if force {
             (Retrieval::Forced, "forced transfer")
@@ -327,7 +323,7 @@ impl SecondaryZones {
     }
 
     /// Notifies the servers that are configured for a zone.
-    pub fn notify(&self, zone: &str) -> Result<OperationResult, OperationError> {
+    pub fn notify(&self, zone: &str) -> Outcome {
         let name = zone_name(zone)?;
         self.other_status(name)?;
         self.core.notifier.notify_now(name);

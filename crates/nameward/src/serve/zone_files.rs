@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use nameward_control::operations::{OperationError, ZoneFiles};
+use nameward_control::operations::{Outcome, ZoneFiles};
 use nameward_maintain::follow::{ServedFile, StoreVersion};
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Zone;
@@ -19,12 +19,7 @@ pub struct FollowedFiles {
 }
 
 impl ZoneFiles for FollowedFiles {
-    fn create(
-        &self,
-        zone: &NameBuf,
-        backend: Option<u16>,
-        text: Vec<u8>,
-    ) -> Result<ServedFile, OperationError> {
+    fn create(&self, zone: &NameBuf, backend: Option<u16>, text: Vec<u8>) -> Outcome<ServedFile> {
         let zone = *zone;
         let created = self
             .maintenance
@@ -32,18 +27,13 @@ impl ZoneFiles for FollowedFiles {
         Ok(created?)
     }
 
-    fn find(&self, zone: &NameBuf) -> Result<Option<ServedFile>, OperationError> {
+    fn find(&self, zone: &NameBuf) -> Outcome<Option<ServedFile>> {
         let zone = *zone;
         self.maintenance
             .on_files(move |files, sources| files.find_file(sources, &zone))
     }
 
-    fn remove(
-        &self,
-        zone: &NameBuf,
-        path: PathBuf,
-        rank: u16,
-    ) -> Result<Option<Arc<Zone>>, OperationError> {
+    fn remove(&self, zone: &NameBuf, path: PathBuf, rank: u16) -> Outcome<Option<Arc<Zone>>> {
         let zone = *zone;
         let removed = self
             .maintenance
@@ -51,12 +41,7 @@ impl ZoneFiles for FollowedFiles {
         Ok(removed?)
     }
 
-    fn set_aside(
-        &self,
-        zone: &NameBuf,
-        file: ServedFile,
-        store: StoreVersion,
-    ) -> Result<PathBuf, OperationError> {
+    fn set_aside(&self, zone: &NameBuf, file: ServedFile, store: StoreVersion) -> Outcome<PathBuf> {
         let zone = *zone;
         let moved = self
             .maintenance

@@ -8,7 +8,7 @@ use std::{
 };
 
 use nameward_base::file;
-use nameward_control::operations::OperationError;
+use nameward_control::operations::{OperationError, Outcome};
 
 /// A file being edited, removed when it is dropped.
 pub struct EditedFile {
@@ -35,7 +35,7 @@ impl EditedFile {
     }
 
     /// Runs the operator's editor on the file.
-    pub fn edit(&self) -> Result<String, OperationError> {
+    pub fn edit(&self) -> Outcome<String> {
         let named = |name| env::var(name).ok().filter(|value| !value.trim().is_empty());
         let editor = named("VISUAL").or_else(|| named("EDITOR"));
         let editor = editor.unwrap_or_else(|| "vi".into());
