@@ -156,14 +156,13 @@ impl RunningServer {
         start_periodic_tasks(&core, &health, &mut tasks, &stopping);
         tasks.spawn(recursion::poll(pollers, stopping.clone()));
 
-        let current = CurrentConfig {
+        let (maintenance, loaded) = start_maintenance(CurrentConfig {
             overrides,
             config: config.clone(),
             sources,
             core: core.clone(),
             recursion,
-        };
-        let (maintenance, loaded) = start_maintenance(current)?;
+        })?;
         let operator = Arc::new(Operator {
             maintenance: maintenance.clone(),
             operations: Arc::new(operations(&core, &updates, (&config, &maintenance))?),
