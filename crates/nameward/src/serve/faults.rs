@@ -304,14 +304,13 @@ impl FaultSources<'_> {
     fn reload(&self) -> Option<ServerFault> {
         let failed = self.status.last_reload.as_ref();
         let reload = failed.filter(|reload| !reload.is_ok)?;
-        let mut fault = fault(
+        Some(fault_since(
+            reload.at,
             FaultKind::ReloadFailed,
             format!("The last reload failed: {}.", reload.text),
             "The server continues with its previous configuration and zones where the new ones have errors.",
             "`nameward check` lists every error. Fix them, then run `nameward reload`.",
-        );
-        fault.since = reload.at;
-        Some(fault)
+        ))
     }
 
     fn primaries_behind(&self) -> Option<ServerFault> {
@@ -367,9 +366,20 @@ fn secondary_zones(first: Option<NameBuf>, number: usize) -> String {
 const NAMED_MAX: usize = 5;
 
 fn fault(kind: FaultKind, text: impl Into<String>, effect: &str, remedy: &str) -> ServerFault {
+    fault_since(0, kind, text, effect, remedy)
+}
+
+/// Returns a fault whose source knows when it started.
+fn fault_since(
+    since: u64,
+    kind: FaultKind,
+    text: impl Into<String>,
+    effect: &str,
+    remedy: &str,
+) -> ServerFault {
     ServerFault {
         kind,
-        since: 0,
+        since,
         text: text.into(),
         effect: effect.into(),
         remedy: remedy.into(),
@@ -410,9 +420,13 @@ fn missing_file_fault(missing: &MissingZones) -> ServerFault {
         missing.directory.display(),
         missing_files(missing)
     );
-    let mut fault = fault(FaultKind::ZoneFileMissing, text, &effect, remedy);
-    fault.since = seconds_since_1970(missing.since);
-    fault
+    fault_since(
+        seconds_since_1970(missing.since),
+        FaultKind::ZoneFileMissing,
+        text,
+        &effect,
+        remedy,
+    )
 }
 
 /// Returns the fault of a state store that does not accept changes.
@@ -437,14 +451,13 @@ fn state_store_fault(found: &StoreFault) -> ServerFault {
     } else {
         "Updates, changes by commands, transfers from primaries and key changes are refused. Zones are still being served."
     };
-    let mut fault = fault(
+    fault_since(
+        seconds_since_1970(found.since),
         FaultKind::StateStore,
         format!("Changes cannot be stored: {}.", found.error),
         effect,
         remedy,
-    );
-    fault.since = seconds_since_1970(found.since);
-    fault
+    )
 }
 
 /// Formats " (and 3 more)", or nothing.

@@ -3,7 +3,7 @@
 use nameward_base::text::counted;
 use nameward_control::operations::{BackendStatus, FaultKind, ServerFault};
 
-use super::fault;
+use super::{fault, fault_since};
 
 /// Returns the fault of a database that does not respond.
 pub(super) fn backend_faults(backend: &BackendStatus) -> ServerFault {
@@ -28,14 +28,13 @@ pub(super) fn backend_faults(backend: &BackendStatus) -> ServerFault {
             "Its zones are served from memory as they were last read; changes are not seen.",
         ),
     };
-    let mut fault = fault(
+    fault_since(
+        backend.since,
         kind,
         format!("Backend {number} ({address}) does not respond: {error}."),
         effect,
         "Check that the database is running, is reachable and accepts this server's login. The server keeps retrying.",
-    );
-    fault.since = backend.since;
-    fault
+    )
 }
 
 /// Returns the fault of a database that responds, or is not queried, but does not report changes.
@@ -46,14 +45,13 @@ pub(super) fn unseen_changes_fault(backend: &BackendStatus) -> Option<ServerFaul
         "live" => "Answers from the caches may be out of date.",
         _ => "Its zones are served as they were last read.",
     };
-    let mut fault = fault(
+    Some(fault_since(
+        unseen.since,
         FaultKind::ChangesUnseen,
         format!("Change detection of backend {number} ({address}) does not work: {error}."),
         effect,
         "Check the database server and the network path to it. The server keeps retrying, then reads everything again.",
-    );
-    fault.since = unseen.since;
-    Some(fault)
+    ))
 }
 
 /// Returns the fault of a database with servers that do not respond.
@@ -64,7 +62,8 @@ pub(super) fn failed_server_faults(backend: &BackendStatus) -> Option<ServerFaul
         .map(|one| format!("{} ({})", one.server, one.error))
         .collect();
     let (number, address) = (backend.backend, &backend.address);
-    let mut fault = fault(
+    Some(fault_since(
+        first,
         FaultKind::BackendServerDown,
         format!(
             "Backend {number} ({address}): no response from {}.",
@@ -72,9 +71,7 @@ pub(super) fn failed_server_faults(backend: &BackendStatus) -> Option<ServerFaul
         ),
         "Its other servers are used. If another one fails, changes or look-ups may fail, too.",
         "Check that server and the network path to it. It is probed every two seconds.",
-    );
-    fault.since = first;
-    Some(fault)
+    ))
 }
 
 /// Returns the fault of a database that is read from a server that is too far behind.

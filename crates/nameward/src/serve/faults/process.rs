@@ -12,7 +12,7 @@ use nameward_steering::geo::GeoFault;
 use nameward_steering::health::TargetReport;
 
 use super::super::shared_health::SharingFailure;
-use super::{NAMED_MAX, and_more, fault};
+use super::{NAMED_MAX, and_more, fault, fault_since};
 
 /// Seconds for which a panic is a fault: what it cost may go unnoticed for that long.
 const INTERNAL_ERROR_SHOWN: u64 = 86_400;
@@ -32,17 +32,14 @@ pub(super) fn start_faults() -> Vec<ServerFault> {
 /// Returns the fault of a TLS certificate that expires soon or cannot be loaded.
 pub(super) fn certificate_fault(found: &TlsFault) -> ServerFault {
     match found {
-        TlsFault::Rejected { error, since } => {
-            let mut fault = fault(
-                FaultKind::TlsCertificate,
-                format!("The new TLS certificate cannot be used: {error}."),
-                "New connections still get the previous certificate, until it expires.",
-                "Fix the files: a certificate chain and its private key in PEM, readable by the user of the server. They are \
+        TlsFault::Rejected { error, since } => fault_since(
+            *since,
+            FaultKind::TlsCertificate,
+            format!("The new TLS certificate cannot be used: {error}."),
+            "New connections still get the previous certificate, until it expires.",
+            "Fix the files: a certificate chain and its private key in PEM, readable by the user of the server. They are \
                  loaded again when they change.",
-            );
-            fault.since = *since;
-            fault
-        }
+        ),
         TlsFault::Expiring { path, at } => fault(
             FaultKind::TlsCertificate,
             format!(
@@ -108,7 +105,8 @@ pub(super) fn target_fault((down, all): (&[TargetReport], usize)) -> Option<Serv
             }
         },
     );
-    let mut fault = fault(
+    Some(fault_since(
+        down.iter().map(|report| report.since).min()?,
         FaultKind::TargetDown,
         format!(
             "{} of {all} targets of health checks are down: {named}.",
@@ -116,9 +114,7 @@ pub(super) fn target_fault((down, all): (&[TargetReport], usize)) -> Option<Serv
         ),
         "Answers of pools and LUA records do not contain them, unless all targets of a pool or record are down.",
         "Check the targets and the network path. `nameward health list` shows all of them; `nameward health force` sets a state.",
-    );
-    fault.since = down.iter().map(|report| report.since).min()?;
-    Some(fault)
+    ))
 }
 
 /// Returns the fault of results of health checks that are not shared.
@@ -126,15 +122,14 @@ pub(super) fn unshared_health_fault(failure: &SharingFailure) -> ServerFault {
     let SharingFailure {
         database, error, ..
     } = failure;
-    let mut fault = fault(
+    fault_since(
+        failure.since,
         FaultKind::HealthUnshared,
         format!("Results of health checks are not shared through {database}: {error}."),
         "Answers of pools and LUA records depend on the checks of this server alone. States that operators set elsewhere do not \
          take effect here.",
         "Check the database. The server keeps retrying.",
-    );
-    fault.since = failure.since;
-    fault
+    )
 }
 
 /// Returns the fault of LUA records that failed when they were last run.
@@ -142,14 +137,13 @@ pub(super) fn script_fault(failing: &[FailingScript]) -> Option<ServerFault> {
     let named = named(failing, |script| {
         format!("{} {}: {}", script.name, script.rtype, script.reason)
     });
-    let mut fault = fault(
+    Some(fault_since(
+        failing.iter().map(|script| script.since).min()?,
         FaultKind::LuaFailed,
         format!("{} failed: {named}.", counted(failing.len(), "LUA record")),
         "Queries for these names are answered SERVFAIL.",
         "Fix the scripts. The fault ends when a script has run without an error, or has not failed for an hour.",
-    );
-    fault.since = failing.iter().map(|script| script.since).min()?;
-    Some(fault)
+    ))
 }
 
 /// Returns the texts of the first items, and how many more there are.
@@ -180,15 +174,14 @@ pub(super) fn peer_faults(peers: &[PeerTlsFault]) -> impl Iterator<Item = Server
             ),
         };
         let (server, reason, more) = (&peer.server, &peer.reason, and_more(others));
-        let mut fault = fault(
+        fault_since(
+            peer.since,
             FaultKind::PeerTls,
             format!("No encrypted connection to the {role} {server}: {reason}{more}."),
             effect,
             "Fix the certificate there, or the settings `tls_name`, `tls_ca`, `tls_pin`, `tls_certificate` and `tls_key` here. The \
              server keeps retrying.",
-        );
-        fault.since = peer.since;
-        fault
+        )
     })
 }
 
@@ -199,7 +192,8 @@ pub(super) fn memory_fault(status: &ServerStatus) -> Option<ServerFault> {
         return None;
     }
     let number = counted(status.memory_refusals as usize, "time");
-    let mut fault = fault(
+    Some(fault_since(
+        last.at,
         FaultKind::OutOfMemory,
         format!(
             "Out of memory {number} since the start, the last time for {}.",
@@ -208,9 +202,7 @@ pub(super) fn memory_fault(status: &ServerStatus) -> Option<ServerFault> {
         "The work was rejected; zones are served as they were before it.",
         "Give the server more memory: see MemoryMax of its service, `ulimit -v`, and docs/capacity.md. The fault ends an hour after \
          the last time.",
-    );
-    fault.since = last.at;
-    Some(fault)
+    ))
 }
 
 /// Returns the fault for a panic, which cost only the work that caused it.
@@ -220,12 +212,11 @@ pub(super) fn internal_error_fault(status: &ServerStatus) -> Option<ServerFault>
         return None;
     }
     let number = counted(status.internal_errors as usize, "internal error");
-    let mut fault = fault(
+    Some(fault_since(
+        last.at,
         FaultKind::InternalError,
         format!("{number} since the start, the last at {}.", last.location),
         "The work that met it was not completed.",
         "Report the log lines with \"internal error\". Restart the server if a zone is not up to date.",
-    );
-    fault.since = last.at;
-    Some(fault)
+    ))
 }
