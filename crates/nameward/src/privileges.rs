@@ -45,32 +45,20 @@ impl UserAndGroup {
 /// A user or group that this process cannot switch to.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// `server.user` does not exist.
     #[error("server.user: no such user {0:?}")]
     NoUser(String),
-    /// `server.group` does not exist.
     #[error("server.group: no such group {0:?}")]
     NoGroup(String),
-    /// Only root may switch to another user.
     #[error("cannot switch to user {user:?} group {group:?}: not started as root")]
-    NotRoot {
-        /// `server.user`.
-        user: String,
-        /// `server.group`.
-        group: String,
-    },
-    /// The user database failed.
+    NotRoot { user: String, group: String },
     #[error("cannot read the user database: {0}")]
     Database(io::Error),
-    /// The system refused a step.
     #[error("cannot drop root privileges ({step}): {source}")]
     Refused {
         /// The system call.
         step: &'static str,
-        /// Its error.
         source: io::Error,
     },
-    /// Root could be regained.
     #[error("cannot drop root privileges: they could be regained")]
     NotForGood,
 }
@@ -168,10 +156,19 @@ pub fn borrow_server_user(config: &Config) -> Result<Option<BorrowedIdentity>, I
     }
 }
 
-/// Returns the error of the system call that was just refused.
-fn refused<T>(step: &'static str) -> Result<T, IdentityError> {
+/// Checks the result of a system call.
+fn check(step: &'static str, result: libc::c_int) -> Result<(), IdentityError> {
+    if result == 0 {
+        return Ok(());
+    }
     let source = io::Error::last_os_error();
     Err(IdentityError::Refused { step, source })
+}
+
+/// Leaves one supplementary group.
+fn set_only_group(group: libc::gid_t) -> Result<(), IdentityError> {
+    // SAFETY: the list has one element and lives through the call.
+    check("setgroups", unsafe { libc::setgroups(1, &group) })
 }
 
 impl UserAndGroup {
@@ -191,18 +188,11 @@ impl UserAndGroup {
         if self == Self::current() {
             return Ok(());
         }
-        // SAFETY: the list has one element and lives through the call.
-        if unsafe { libc::setgroups(1, &self.gid) } != 0 {
-            return refused("setgroups");
-        }
+        set_only_group(self.gid)?;
         // SAFETY: plain numbers; sets the real, effective and saved group.
-        if unsafe { libc::setgid(self.gid) } != 0 {
-            return refused("setgid");
-        }
+        check("setgid", unsafe { libc::setgid(self.gid) })?;
         // SAFETY: plain numbers; as root it sets the real, effective and saved user.
-        if unsafe { libc::setuid(self.uid) } != 0 {
-            return refused("setuid");
-        }
+        check("setuid", unsafe { libc::setuid(self.uid) })?;
         // SAFETY: plain numbers; it must fail, and the process ends if it does not.
         if self.uid != 0 && unsafe { libc::setuid(0) } == 0 {
             return Err(IdentityError::NotForGood);
@@ -242,18 +232,11 @@ impl UserAndGroup {
         groups.truncate(usize::try_from(count).unwrap_or(0));
         // Undone by its drop, also if a step fails.
         let borrowed = BorrowedIdentity { before, groups };
-        // SAFETY: the list has one element and lives through the call.
-        if unsafe { libc::setgroups(1, &self.gid) } != 0 {
-            return refused("setgroups");
-        }
+        set_only_group(self.gid)?;
         // SAFETY: plain numbers; the saved group stays.
-        if unsafe { libc::setegid(self.gid) } != 0 {
-            return refused("setegid");
-        }
+        check("setegid", unsafe { libc::setegid(self.gid) })?;
         // SAFETY: plain numbers; the saved user stays root, which is restored later.
-        if unsafe { libc::seteuid(self.uid) } != 0 {
-            return refused("seteuid");
-        }
+        check("seteuid", unsafe { libc::seteuid(self.uid) })?;
         Ok(Some(borrowed))
     }
 }
@@ -309,47 +292,41 @@ fn look_up<E: UserEntry, T>(
     }
 }
 
-fn find_user(name: &str) -> Result<Option<UserAndGroup>, IdentityError> {
+/// A look-up by name: name, entry, buffer with its length, and the entry that is found.
+type NameLookUp<E> = unsafe extern "C" fn(
+    *const libc::c_char,
+    *mut E,
+    *mut libc::c_char,
+    libc::size_t,
+    *mut *mut E,
+) -> libc::c_int;
+
+/// Looks up a name with `getpwnam_r` or `getgrnam_r`.
+fn look_up_name<E: UserEntry, T>(
+    name: &str,
+    call: NameLookUp<E>,
+    read: impl FnOnce(&E) -> T,
+) -> Result<Option<T>, IdentityError> {
     let Ok(name) = CString::new(name) else {
         return Ok(None);
     };
-    look_up(
+    let call = |entry: &mut E, buffer: &mut [u8], found: &mut *mut E| {
+        let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
         // SAFETY: every pointer is to memory that lives through the call, and the length is that of the buffer.
-        |entry, buffer, found| unsafe {
-            let length = buffer.len();
-            libc::getpwnam_r(
-                name.as_ptr(),
-                entry,
-                buffer.as_mut_ptr().cast(),
-                length,
-                found,
-            )
-        },
-        |entry: &libc::passwd| UserAndGroup {
-            uid: entry.pw_uid,
-            gid: entry.pw_gid,
-        },
-    )
+        unsafe { call(name.as_ptr(), entry, start, length, found) }
+    };
+    look_up(call, read)
+}
+
+fn find_user(name: &str) -> Result<Option<UserAndGroup>, IdentityError> {
+    look_up_name(name, libc::getpwnam_r, |entry| UserAndGroup {
+        uid: entry.pw_uid,
+        gid: entry.pw_gid,
+    })
 }
 
 fn find_group(name: &str) -> Result<Option<libc::gid_t>, IdentityError> {
-    let Ok(name) = CString::new(name) else {
-        return Ok(None);
-    };
-    look_up(
-        // SAFETY: every pointer is to memory that lives through the call, and the length is that of the buffer.
-        |entry, buffer, found| unsafe {
-            let length = buffer.len();
-            libc::getgrnam_r(
-                name.as_ptr(),
-                entry,
-                buffer.as_mut_ptr().cast(),
-                length,
-                found,
-            )
-        },
-        |entry: &libc::group| entry.gr_gid,
-    )
+    look_up_name(name, libc::getgrnam_r, |entry| entry.gr_gid)
 }
 
 #[cfg(test)]
