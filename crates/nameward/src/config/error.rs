@@ -1,12 +1,13 @@
 //! Messages about an invalid configuration: each is one line with its position.
 
 use std::{
-    fmt, io,
+    io,
     ops::Range,
     path::{Path, PathBuf},
 };
 
 use nameward_base::sandbox;
+pub use nameward_import::reason_of as plain;
 
 /// Maximum number of problems listed per file.
 pub const PROBLEMS_MAX: usize = 20;
@@ -38,60 +39,31 @@ impl Problem {
 }
 
 /// Why a configuration cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file cannot be read.
+    #[error("cannot read {}: {}{}", .0.display(), plain(.1), sandbox::explain(.0, .1))]
     Unreadable(PathBuf, io::Error),
     /// The file contains invalid settings.
+    #[error("{}", listed(.0, .1))]
     Wrong(PathBuf, Vec<Problem>),
     /// A running server has backends and the file no longer has any.
+    #[error(
+        "{}: no [[backend]], but the running configuration has one: not applied (restart the server to use it)",
+        .0.display()
+    )]
     NoBackend(PathBuf),
     /// The settings contradict each other, or an argument is invalid.
+    #[error("{0}")]
     Contradiction(String),
 }
 
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(path, error) => {
-                let note = sandbox::explain(path, error);
-                write!(f, "cannot read {}: {}{note}", path.display(), plain(error))
-            }
-            Self::Wrong(path, problems) => {
-                for (index, problem) in problems.iter().take(PROBLEMS_MAX).enumerate() {
-                    let separator = if index == 0 { "" } else { "\n" };
-                    let Problem {
-                        line,
-                        column,
-                        message,
-                    } = problem;
-                    write!(
-                        f,
-                        "{separator}{}:{line}:{column}: {message}",
-                        path.display()
-                    )?;
-                }
-                Ok(())
-            }
-            Self::NoBackend(path) => write!(
-                f,
-                "{}: no [[backend]], but the running configuration has one: not applied (restart the server to use it)",
-                path.display()
-            ),
-            Self::Contradiction(message) => f.write_str(message),
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
-/// Returns the text of an I/O error without the number that means nothing to an operator.
-pub fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error") {
-        Some(end) => text[..end].to_string(),
-        None => text,
-    }
+/// Returns a line for each problem.
+fn listed(path: &Path, problems: &[Problem]) -> String {
+    let lines = problems.iter().take(PROBLEMS_MAX).map(|problem| {
+        let (line, column) = problem.position();
+        format!("{}:{line}:{column}: {}", path.display(), problem.message)
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the known word nearest to `word`, if it is close enough to have been meant.
@@ -150,10 +122,7 @@ fn fold(byte: u8) -> u8 {
 
 /// Returns the directory that relative paths in a file start from.
 pub fn base_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) => parent,
-        None => Path::new(""),
-    }
+    path.parent().unwrap_or(Path::new(""))
 }
 
 #[cfg(test)]
