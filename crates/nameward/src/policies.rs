@@ -99,13 +99,13 @@ pub fn unknown_keys(config: &Config) -> Vec<UnknownKey> {
         let keys = zone.shared_terms().keys();
         for key in keys
             .into_iter()
-            .chain(query_keys(zone.allow_query.as_ref()))
+            .chain(query_keys(zone.allow_query.0.as_ref()))
         {
             note(key, &|| format!("zone {}", zone.name.0));
         }
     }
     for view in &config.views {
-        let listed = query_keys(view.match_clients.as_ref());
+        let listed = query_keys(view.match_clients.0.as_ref());
         for key in view.keys.iter().map(|key| key.0).chain(listed) {
             note(key, &|| format!("view {:?}", view.name));
         }

@@ -129,7 +129,7 @@ pub fn access(config: &Config) -> AccessRules {
     let senders = own(&config.client_subnet.allow_from.0);
     rules.subnet_senders = senders.filter(|list| !list.is_none());
     for zone in &config.zones {
-        if let Some(list) = &zone.allow_query {
+        if let Some(list) = &zone.allow_query.0 {
             rules.set_zone(zone.name.0.as_name(), Arc::new(list.0.clone()));
         }
     }

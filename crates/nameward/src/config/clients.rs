@@ -49,19 +49,6 @@ impl Read for Peers {
     }
 }
 
-impl Read for Option<Peers> {
-    fn expected() -> String {
-        format!("{}, or \"\" to inherit", Peers::expected())
-    }
-
-    fn read(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<Self, Wrong> {
-        match value.get_ref().as_str() {
-            Some("") => Ok(None),
-            _ => Peers::read(value, base).map(Some),
-        }
-    }
-}
-
 /// Whether list entries may name keys and TLS conditions.
 #[derive(Clone, Copy)]
 pub enum KeyOptions {

@@ -388,7 +388,7 @@ zone_section! {
         file: Option<PathBuf> = r#""""#;
         /// Clients that may query; others are answered REFUSED. The default is taken from the BIND configuration that
         /// contains the zone, or else from `[zone_defaults]`.
-        allow_query: Option<Peers> = r#""""#;
+        allow_query: InheritedSetting<Peers> = r#""""#;
         /// Maximum memory in MiB of the zone if it is transferred from a primary; 0 means the value in the template or
         /// `[zone_defaults]`.
         transfer_size_max_mb: Count<0, 1_048_576> = "0";

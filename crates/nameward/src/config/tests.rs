@@ -325,11 +325,11 @@ fn lists_of_clients_are_read_and_mistakes_in_them_are_reported() {
         "[[zone]]\nname = \"Example.org\"\nallow_query = [\"!192.0.2.1\", \"192.0.2.0/24\", \"::1\"]\n\
          [[zone]]\nname = \"open.example.\"\nallow_query = [\"any\"]\n[[zone]]\nname = \"plain.example\"\n",
     );
-    let list = config.zones[0].allow_query.clone().unwrap().0;
+    let list = config.zones[0].allow_query.0.clone().unwrap().0;
     let contains = |client: &str| list.contains(client.parse().unwrap());
     assert!(!contains("192.0.2.1") && contains("192.0.2.2") && contains("::1"));
-    assert!(config.zones[1].allow_query.as_ref().unwrap().0.is_any());
-    assert_eq!(config.zones[2].allow_query, None);
+    assert!(config.zones[1].allow_query.0.as_ref().unwrap().0.is_any());
+    assert_eq!(config.zones[2].allow_query.0, None);
     for (text, expected) in [
         (
             "[[zone]]\nallow_query = []\n",

@@ -18,6 +18,7 @@ use super::read::{Read, Wrong};
 use super::setting::{ConfigTable, section};
 use super::settings::{Backend, BackendType, ZoneName, ZoneSettings};
 use super::zone_tables::distinct_name;
+use super::zone_values::InheritedSetting;
 use super::{Config, ConfigReader};
 
 /// Maximum number of views.
@@ -42,7 +43,7 @@ section! {
         /// Clients in the order of BIND: a client is in the first view with such a list that matches it (by address, key
         /// or connection, as in `allow_query`), before any other rule; with `listen` only for requests to these
         /// addresses. `import bind` uses this setting.
-        match_clients: Option<Peers> = r#""""#;
+        match_clients: InheritedSetting<Peers> = r#""""#;
         /// The zones of which the view has its own version, each a table with the settings of a `[[zone]]`: `{ name =
         /// "example.org", file = "internal/example.org.zone" }`. In a database the version is the zone
         /// `example.org..inside`, for `variant = "inside"`; the default variant is the name of the view.
@@ -82,7 +83,7 @@ pub fn rules(config: &Config) -> Vec<ViewRule> {
             .collect(),
         keys: view.keys.iter().map(|key| key.0).collect(),
         listen: view.listen.clone(),
-        match_clients: view.match_clients.as_ref().map(|list| list.0.clone()),
+        match_clients: view.match_clients.0.as_ref().map(|list| list.0.clone()),
         zones: view.zones.0.clone(),
     };
     config.views.iter().map(rule).collect()
@@ -239,7 +240,7 @@ impl ViewOwners {
         if !self.names.insert(name.clone()) {
             return Some(format!("duplicate view {name:?}"));
         }
-        let is_selected = view.match_clients.is_some()
+        let is_selected = view.match_clients.0.is_some()
             || !(view.networks.is_empty() && view.keys.is_empty() && view.listen.is_empty());
         if !is_selected {
             return Some(format!(
@@ -258,7 +259,11 @@ impl ViewOwners {
             }
         }
         // In the order of BIND, an address may be a condition of several views.
-        for address in view.listen.iter().filter(|_| view.match_clients.is_none()) {
+        for address in view
+            .listen
+            .iter()
+            .filter(|_| view.match_clients.0.is_none())
+        {
             if let Some(other) = self.listen.insert(*address, name.clone()) {
                 return both(format!("view {name:?}: listener {address}"), &other);
             }

@@ -135,7 +135,7 @@ fn collect_zone(
         ));
         return Ok(());
     }
-    let allow_query = own.and_then(|own| own.allow_query.as_ref());
+    let allow_query = own.and_then(|own| own.allow_query.0.as_ref());
     let mut zone = ExportedZone {
         name,
         text: None,
