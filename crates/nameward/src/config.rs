@@ -209,6 +209,12 @@ impl Config {
         let entries = self.server.listen.iter();
         entries.map(|entry| entry.address).collect()
     }
+    /// Returns the backends that are databases, each with its index.
+    pub fn databases(&self) -> impl Iterator<Item = (usize, &Backend)> {
+        let numbered = self.backends.iter().enumerate();
+        numbered.filter(|(_, backend)| backend.r#type != BackendType::File)
+    }
+
 
     /// Whether the API answers on the port of the status page.
     pub fn shares_web_port(&self) -> bool {
@@ -249,8 +255,7 @@ impl Config {
 
     /// Refuses to share through a database if there is none.
     fn check_sharing(&self) -> Result<(), ConfigError> {
-        let is_database = |backend: &Backend| backend.r#type != BackendType::File;
-        if self.health.share && !self.backends.iter().any(is_database) {
+        if self.health.share && self.databases().next().is_none() {
             let problem = "health.share is true and no [[backend]] is a database: results of health checks are shared through one";
             return Err(ConfigError::Contradiction(problem.into()));
         }

@@ -109,7 +109,7 @@ pub fn check_kinds(config: &Config) -> Result<(), StartError> {
     if without.peek().is_none() {
         return Ok(());
     }
-    let has_database = (config.backends.iter()).any(|backend| backend.r#type != BackendType::File);
+    let has_database = config.databases().next().is_some();
     let has_catalog =
         (config.zones.iter()).any(|zone| config.zone_policy(zone).kind == Some(ZoneKind::Consumer));
     match without.next() {

@@ -16,7 +16,7 @@ use toml::{
 use super::clients::Peers;
 use super::read::{Read, Wrong};
 use super::setting::{ConfigTable, section};
-use super::settings::{Backend, BackendType, ZoneName, ZoneSettings};
+use super::settings::{ZoneName, ZoneSettings};
 use super::zone_tables::distinct_name;
 use super::zone_values::InheritedSetting;
 use super::{Config, ConfigReader};
@@ -216,8 +216,7 @@ impl ConfigReader<'_> {
 
     /// Checks that the keys of a view exist, if they could only be defined in the configuration.
     fn view_keys(&mut self, config: &Config, view: &ViewSettings, entry: &Spanned<DeValue<'_>>) {
-        let is_file = |backend: &Backend| backend.r#type == BackendType::File;
-        if config.state_directory().is_some() || !config.backends.iter().all(is_file) {
+        if config.state_directory().is_some() || config.databases().next().is_some() {
             return;
         }
         for key in &view.keys {

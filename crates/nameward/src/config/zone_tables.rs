@@ -15,7 +15,7 @@ use super::{
     dnssec_policy::DnssecPolicySettings,
     error::hint,
     setting::ConfigTable,
-    settings::{AutoprimarySettings, BackendType, KeySettings, TemplateSettings, ZoneSettings},
+    settings::{AutoprimarySettings, KeySettings, TemplateSettings, ZoneSettings},
 };
 
 impl ConfigReader<'_> {
@@ -225,11 +225,7 @@ impl ConfigReader<'_> {
 
     /// Checks that the named TSIG keys exist, if they could only be defined in the configuration.
     pub(super) fn known_keys(&mut self, config: &Config, table: &DeTable<'_>) {
-        let has_database = |config: &Config| {
-            let mut backends = config.backends.iter();
-            backends.any(|backend| backend.r#type != BackendType::File)
-        };
-        if config.state_directory().is_some() || has_database(config) {
+        if config.state_directory().is_some() || config.databases().next().is_some() {
             return;
         }
         let mut named = Vec::new();

@@ -10,10 +10,7 @@ use nameward_sql::{
 };
 
 use crate::{
-    config::{
-        Config,
-        settings::{Backend, BackendType},
-    },
+    config::{Config, settings::Backend},
     zones,
 };
 
@@ -73,16 +70,12 @@ pub fn prepare(
     config: &Config,
     signatures: &Arc<SignatureCache>,
 ) -> Result<Vec<(u16, ServedFrom, SqlBackend)>, SqlError> {
-    let numbered = config.backends.iter().enumerate();
-    numbered
-        .filter(|(_, backend)| backend.r#type != BackendType::File)
-        .map(|(index, backend)| {
-            let security = security(config, backend.dnssec, signatures);
-            let options = options(backend, security)?;
-            let sql = SqlBackend::new(options)?;
-            Ok((zones::rank(index), backend.mode, sql))
-        })
-        .collect()
+    let databases = config.databases().map(|(index, backend)| {
+        let security = security(config, backend.dnssec, signatures);
+        let sql = SqlBackend::new(options(backend, security)?)?;
+        Ok((zones::rank(index), backend.mode, sql))
+    });
+    databases.collect()
 }
 
 fn options(backend: &Backend, security: SecurityOptions) -> Result<SqlOptions, SqlError> {

@@ -6,11 +6,7 @@ use std::sync::Arc;
 use nameward_answer::{AnswerPolicy, Engine, ServerIdentity};
 use nameward_serve::pipeline::ServingState;
 
-use crate::config::{
-    Config,
-    setting::differences,
-    settings::{Backend, BackendType, Server},
-};
+use crate::config::{Config, setting::differences, settings::Server};
 
 /// Settings that take effect on reload, besides zones, rings, `[recursor]` and `[security_poll]`.
 const LIVE: [&str; 11] = [
@@ -35,7 +31,7 @@ pub fn take(shared: &ServingState, old: &Config, new: &Config) -> Vec<String> {
         shared.live.flush(&|_| true);
     }
     let mut databases = Vec::new();
-    if database_backends(old) != database_backends(new) {
+    if !old.databases().eq(new.databases()) {
         databases.push("backend (databases)".to_string());
     }
     if old.zone_defaults.soa_edit != new.zone_defaults.soa_edit {
@@ -55,14 +51,6 @@ pub fn take(shared: &ServingState, old: &Config, new: &Config) -> Vec<String> {
         .chain(databases)
         .filter(|key| !LIVE.contains(&key.as_str()))
         .map(|key| format!("{key} changed: it takes effect after a restart"))
-        .collect()
-}
-
-/// Returns the databases, each with its index.
-fn database_backends(config: &Config) -> Vec<(usize, &Backend)> {
-    let numbered = config.backends.iter().enumerate();
-    numbered
-        .filter(|(_, backend)| backend.r#type != BackendType::File)
         .collect()
 }
 
