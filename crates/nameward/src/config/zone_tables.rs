@@ -111,29 +111,19 @@ impl ConfigReader<'_> {
 
     /// Reads `[[autoprimary]]`, after the templates.
     pub(super) fn autoprimaries(&mut self, config: &mut Config, value: &Spanned<DeValue<'_>>) {
-        let Some(list) = value.get_ref().as_array() else {
-            let message = "autoprimary is a list of tables: write [[autoprimary]]";
-            return self.problem(value.span(), message.into());
-        };
-        for entry in list.iter() {
-            let mut autoprimary = AutoprimarySettings::defaults();
-            let before = self.problems.len();
-            self.section(&mut autoprimary, entry);
+        self.tables(value, |reader, entry, autoprimary: AutoprimarySettings| {
             let table = entry.get_ref().as_table();
             let lacks = |key: &&str| table.is_some_and(|table| !table.contains_key(*key));
-            if self.problems.len() > before {
-                continue;
-            }
             let template = &autoprimary.template;
             if let Some(key) = ["address", "name_server"].into_iter().find(lacks) {
-                self.problem(entry.span(), format!("an autoprimary needs {key}"));
+                reader.problem(entry.span(), format!("an autoprimary needs {key}"));
             } else if !template.is_empty() && config.template(template).is_none() {
                 let message = format!("unknown [[template]] {template:?}");
-                self.problem(entry.span(), message);
+                reader.problem(entry.span(), message);
             } else {
                 config.autoprimaries.push(autoprimary);
             }
-        }
+        });
     }
 
     /// Reads `[[zone]]`, after everything that zones refer to.
@@ -163,6 +153,22 @@ impl ConfigReader<'_> {
         value: &Spanned<DeValue<'_>>,
         mut take: impl FnMut(&mut Self, &Spanned<DeValue<'_>>, S),
     ) {
+        self.tables(value, |reader, entry, section| {
+            let table = entry.get_ref().as_table();
+            if table.is_none_or(|table| table.contains_key("name")) {
+                take(reader, entry, section)
+            } else {
+                reader.problem(entry.span(), format!("a {} needs a name", S::NAME))
+            }
+        });
+    }
+
+    /// Reads every table of a list, and passes on those without problems.
+    fn tables<S: ConfigTable>(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        mut take: impl FnMut(&mut Self, &Spanned<DeValue<'_>>, S),
+    ) {
         let Some(list) = value.get_ref().as_array() else {
             let name = S::NAME;
             let message = format!("{name} is a list of tables: write [[{name}]]");
@@ -174,15 +180,8 @@ impl ConfigReader<'_> {
             let mut section = defaults.clone();
             let before = self.problems.len();
             self.section(&mut section, entry);
-            let table = entry.get_ref().as_table();
-            let has_name = table.is_none_or(|table| table.contains_key("name"));
-            if self.problems.len() > before {
-                continue;
-            }
-            if has_name {
+            if self.problems.len() == before {
                 take(self, entry, section)
-            } else {
-                self.problem(entry.span(), format!("a {} needs a name", S::NAME))
             }
         }
     }
