@@ -5,7 +5,7 @@ mod listeners;
 mod signing;
 mod views;
 
-use std::{net::IpAddr, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use nameward_zone::{AccessList, AccessWord};
 
@@ -373,12 +373,7 @@ fn moved_remote(remote: &Remote, statements: &ServerStatements) -> Option<Import
         }
     };
     Some(ImportedRemote {
-        // With its port: the default depends on `tls`.
-        address: if tls.is_some() {
-            remote.address.to_string()
-        } else {
-            peers::written(remote.address.ip(), remote.address.port())
-        },
+        address: peers::of_server(remote.address.ip(), remote.address.port(), tls.as_ref()),
         key: remote.key.as_deref().and_then(full_name),
         source: None,
         tls,
@@ -389,17 +384,15 @@ fn moved_remote(remote: &Remote, statements: &ServerStatements) -> Option<Import
 fn spelled(list: &AccessList) -> Vec<String> {
     let entries = list.entries().into_iter().filter_map(|entry| {
         let sign = if entry.is_negated { "!" } else { "" };
-        let network = |address: IpAddr, bits: u8| match (address, bits) {
-            (IpAddr::V4(_), 32) | (IpAddr::V6(_), 128) => address.to_string(),
-            _ => format!("{address}/{bits}"),
-        };
         let text = match entry.term {
             // BIND lists have no such conditions.
             AccessWord::OverTls(_) => return None,
-            AccessWord::Network(address, bits) => format!("{sign}{}", network(address, bits)),
+            AccessWord::Network(address, bits) => {
+                format!("{sign}{}", peers::spelled(address, bits))
+            }
             AccessWord::Key(key) => format!("{sign}key:{key}"),
             AccessWord::NetworkWithKey(address, bits, key) => {
-                format!("{sign}{} key:{key}", network(address, bits))
+                format!("{sign}{} key:{key}", peers::spelled(address, bits))
             }
             AccessWord::Any | AccessWord::List(_) => format!("{sign}any"),
         };

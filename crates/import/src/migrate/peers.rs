@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::ImportedTls;
+
 /// Maximum number of networks that a range is split into: the worst case for IPv6.
 const PARTS_MAX: usize = 254;
 
@@ -14,6 +16,22 @@ pub(crate) fn written(address: IpAddr, port: u16) -> String {
         53 => address.to_string(),
         _ => SocketAddr::new(address, port).to_string(),
     }
+}
+
+/// Formats the address of a server: with TLS always with its port, since the default depends on that.
+pub(crate) fn of_server(address: IpAddr, port: u16, tls: Option<&ImportedTls>) -> String {
+    match tls {
+        Some(_) => SocketAddr::new(address, port).to_string(),
+        None => written(address, port),
+    }
+}
+
+/// Parses a number with a unit, for which there is a factor; without one the unit is empty.
+pub(crate) fn with_unit(text: &str, factor: impl FnOnce(&str) -> Option<u64>) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_digit());
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    let factor = factor(unit)?;
+    number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
 /// Parses `ADDRESS` or `ADDRESS@PORT`.
@@ -119,7 +137,7 @@ fn address(number: u128, width: u32) -> IpAddr {
     }
 }
 
-fn spelled(address: IpAddr, bits: u8) -> String {
+pub(crate) fn spelled(address: IpAddr, bits: u8) -> String {
     if bits == width(address) {
         address.to_string()
     } else {

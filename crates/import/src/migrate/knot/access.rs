@@ -3,7 +3,6 @@
 use std::{
     cell::RefCell,
     collections::{HashMap, HashSet},
-    net::SocketAddr,
 };
 
 use super::{
@@ -115,11 +114,7 @@ impl<'i> KnotIndex<'i> {
             let mut sources = sources.map(|(source, _)| source);
             let source = sources.find(|source| source.is_ipv4() == address.is_ipv4());
             all.push(ImportedRemote {
-                address: if tls.is_some() {
-                    SocketAddr::new(address, port).to_string()
-                } else {
-                    peers::written(address, port)
-                },
+                address: peers::of_server(address, port, tls.as_ref()),
                 key: key.clone(),
                 source: source.map(|source| source.to_string()),
                 tls: tls.clone(),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     super::{
-        ImportedKeyStore, ImportedPolicy, ImportedSigning, ImportedValue, PolicySettings,
+        ImportedKeyStore, ImportedPolicy, ImportedSigning, ImportedValue, PolicySettings, peers,
         signing_algorithm,
     },
     KnotEntry, KnotItem, KnotReader,
@@ -264,19 +264,14 @@ fn pem_directory(policy: Option<&KnotItem>, index: &KnotIndex<'_>) -> Result<Pat
 
 /// Parses a time: `3600`, `1h`, `30d`.
 fn seconds(text: &str) -> Option<u64> {
-    let (number, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
-        Some(at) => text.split_at(at),
-        None => (text, "s"),
-    };
-    let factor = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        "w" => 604_800,
-        "M" => 2_592_000,
-        "y" => 31_536_000,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(factor)
+    peers::with_unit(text, |unit| match unit {
+        "" | "s" => Some(1),
+        "m" => Some(60),
+        "h" => Some(3600),
+        "d" => Some(86_400),
+        "w" => Some(604_800),
+        "M" => Some(2_592_000),
+        "y" => Some(31_536_000),
+        _ => None,
+    })
 }

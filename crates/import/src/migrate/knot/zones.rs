@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{
     super::{
         ImportVerdict::{Breaks, Changed, NotPossible, Taken},
-        ImportedKind, ImportedSettings, ImportedZone, full_name,
+        ImportedKind, ImportedSettings, ImportedZone, full_name, peers,
         tables::{NO_EFFECT, Outcome, changed, not_needed, not_possible},
     },
     KnotEntry, KnotItem, KnotReader,
@@ -334,18 +334,13 @@ fn expanded(pattern: &str, zone: &str) -> String {
 
 /// Parses a size with a unit: `16M`.
 fn octets(text: &str) -> Option<u64> {
-    let (number, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
-        Some(at) => text.split_at(at),
-        None => (text, ""),
-    };
-    let factor = match unit {
-        "" | "B" => 1,
-        "K" => 1 << 10,
-        "M" => 1 << 20,
-        "G" => 1 << 30,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(factor)
+    peers::with_unit(text, |unit| match unit {
+        "" | "B" => Some(1),
+        "K" => Some(1 << 10),
+        "M" => Some(1 << 20),
+        "G" => Some(1 << 30),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

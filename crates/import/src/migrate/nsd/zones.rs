@@ -1,6 +1,6 @@
 //! Zones and patterns of an nsd.conf: the effective attributes of a zone, and their equivalents here.
 
-use std::{collections::HashMap, net::SocketAddr, path::PathBuf};
+use std::{collections::HashMap, path::PathBuf};
 
 use super::{
     super::{
@@ -339,11 +339,7 @@ impl NsdReader<'_> {
         };
         let key = values.get(1).filter(|key| *key != "NOKEY");
         Some(ImportedRemote {
-            address: if tls.is_some() {
-                SocketAddr::new(address, port).to_string()
-            } else {
-                peers::written(address, port)
-            },
+            address: peers::of_server(address, port, tls.as_ref()),
             key: key.and_then(|key| full_name(key)),
             source: None,
             tls,
