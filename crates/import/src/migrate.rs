@@ -10,6 +10,7 @@
 //! (to clients that had no access) or break (without its signatures, or never filled) is left out, and the migration
 //! counts as failed.
 
+mod entries;
 pub mod fuzzing;
 mod geo_scripts;
 pub mod knot;

@@ -22,6 +22,7 @@ use std::path::Path;
 
 use super::{
     ConfigLocation, ImportVerdict, ImportedServer,
+    entries::{ConfigEntry, ConfigSection},
     tables::{NO_EFFECT, Outcome, not_needed, not_possible},
     texts::ConfigTexts,
 };
@@ -30,52 +31,11 @@ use crate::Files;
 /// Maximum number of entries in one configuration.
 const ENTRIES_MAX: usize = 4_000_000;
 
-/// A key with its values.
-#[derive(Debug, Clone)]
-struct KnotEntry {
-    key: String,
-    values: Vec<String>,
-    location: ConfigLocation,
-}
-
-impl KnotEntry {
-    fn value(&self) -> &str {
-        self.values.first().map_or("", String::as_str)
-    }
-
-    fn is_on(&self) -> bool {
-        ["on", "true"].contains(&self.value())
-    }
-
-    fn is_off(&self) -> bool {
-        ["off", "false", ""].contains(&self.value())
-    }
-}
-
-/// An item of a section; `server:` and similar sections have one, without an identifier.
-#[derive(Debug, Clone)]
-struct KnotItem {
-    section: String,
-    location: ConfigLocation,
-    entries: Vec<KnotEntry>,
-}
-
-impl KnotItem {
-    /// Returns its identifier: the value of its first entry.
-    fn id(&self) -> &str {
-        self.entries.first().map_or("", KnotEntry::value)
-    }
-
-    fn entry(&self, key: &str) -> Option<&KnotEntry> {
-        self.entries.iter().rfind(|entry| entry.key == key)
-    }
-}
-
 /// Reads one configuration.
 struct KnotReader<'f> {
     texts: ConfigTexts<'f>,
     server: ImportedServer,
-    items: Vec<KnotItem>,
+    items: Vec<ConfigSection>,
     count: usize,
     has_automatic_acl: bool,
 }
@@ -99,6 +59,10 @@ pub fn read(path: &Path, files: &mut dyn Files) -> ImportedServer {
 }
 
 impl KnotReader<'_> {
+    fn error(&mut self, location: &ConfigLocation, message: impl Into<String>) {
+        self.texts.error(location, message);
+    }
+
     fn translate(&mut self) {
         let items = std::mem::take(&mut self.items);
         for item in &items {
@@ -123,19 +87,19 @@ impl KnotReader<'_> {
         self.zones(&items);
     }
 
-    fn section(&mut self, item: &KnotItem, (verdict, reason): Outcome) {
+    fn section(&mut self, item: &ConfigSection, (verdict, reason): Outcome) {
         let text = format!("{}: {reason}", item.section);
         self.server.note(verdict, &item.location, text);
     }
 
-    fn note(&mut self, verdict: ImportVerdict, section: &str, entry: &KnotEntry, reason: &str) {
+    fn note(&mut self, verdict: ImportVerdict, section: &str, entry: &ConfigEntry, reason: &str) {
         let text = format!("{} of {section}: {reason}", entry.key);
         self.server.note(verdict, &entry.location, text);
     }
 
-    fn wrong(&mut self, entry: &KnotEntry, expected: &str) {
+    fn wrong(&mut self, entry: &ConfigEntry, expected: &str) {
         let found = entry.values.join(", ");
         let message = format!("{}: expected {expected}, found {found:?}", entry.key);
-        self.texts.error(&entry.location, message);
+        self.error(&entry.location, message);
     }
 }

@@ -16,7 +16,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{ConfigLocation, ImportedServer, ImportedTls, texts::ConfigTexts};
+use super::{
+    ConfigLocation, ImportedServer, ImportedTls,
+    entries::{ConfigEntry, ConfigSection},
+    texts::ConfigTexts,
+};
 use crate::Files;
 
 /// Maximum number of attributes in one configuration.
@@ -34,43 +38,11 @@ const CLAUSES: &[&str] = &[
     "xdp",
 ];
 
-/// An attribute with its values.
-#[derive(Debug, Clone)]
-struct NsdAttribute {
-    name: String,
-    values: Vec<String>,
-    location: ConfigLocation,
-}
-
-impl NsdAttribute {
-    fn value(&self) -> &str {
-        self.values.first().map_or("", String::as_str)
-    }
-
-    fn is_yes(&self) -> bool {
-        self.value() == "yes"
-    }
-}
-
-/// A clause: its keyword and its attributes.
-#[derive(Debug, Clone)]
-struct NsdClause {
-    word: &'static str,
-    location: ConfigLocation,
-    attributes: Vec<NsdAttribute>,
-}
-
-impl NsdClause {
-    fn attribute(&self, name: &str) -> Option<&NsdAttribute> {
-        self.attributes.iter().rfind(|found| found.name == name)
-    }
-}
-
 /// Reads one configuration.
 struct NsdReader<'f> {
     texts: ConfigTexts<'f>,
     server: ImportedServer,
-    clauses: Vec<NsdClause>,
+    clauses: Vec<ConfigSection>,
     count: usize,
     /// Attributes of zones, counting those of patterns once per zone.
     zone_attributes: usize,
@@ -108,6 +80,10 @@ pub fn read(path: &Path, files: &mut dyn Files) -> ImportedServer {
 }
 
 impl NsdReader<'_> {
+    fn error(&mut self, location: &ConfigLocation, message: impl Into<String>) {
+        self.texts.error(location, message);
+    }
+
     fn file(&mut self, path: &Path, from: &ConfigLocation) {
         let Some((file, text)) = self.texts.open(path, from) else {
             return;
@@ -126,38 +102,38 @@ impl NsdReader<'_> {
         let mut words = words(line);
         // `zone: name: example.org` may be on one line.
         while let Some(word) = words.first().and_then(|word| word.strip_suffix(':')) {
-            let Some(clause) = CLAUSES.iter().find(|clause| **clause == word) else {
+            if !CLAUSES.contains(&word) {
                 break;
-            };
-            self.clauses.push(NsdClause {
-                word: clause,
+            }
+            self.clauses.push(ConfigSection {
+                section: word.to_string(),
                 location: location.clone(),
-                attributes: Vec::new(),
+                entries: Vec::new(),
             });
             words.remove(0);
         }
         let Some(first) = words.first() else {
             return;
         };
-        let Some(name) = first.strip_suffix(':').map(str::to_string) else {
+        let Some(key) = first.strip_suffix(':').map(str::to_string) else {
             let message = format!("expected an attribute such as name:, found {first:?}");
-            return self.texts.error(location, message);
+            return self.error(location, message);
         };
         words.remove(0);
-        self.attribute(NsdAttribute {
-            name,
+        self.attribute(ConfigEntry {
+            key,
             values: words,
             location: location.clone(),
         });
     }
 
-    fn attribute(&mut self, attribute: NsdAttribute) {
+    fn attribute(&mut self, attribute: ConfigEntry) {
         let location = attribute.location.clone();
         if attribute.values.is_empty() {
-            let message = format!("expected a value after {}:", attribute.name);
-            return self.texts.error(&location, message);
+            let message = format!("expected a value after {}:", attribute.key);
+            return self.error(&location, message);
         }
-        if attribute.name == "include" {
+        if attribute.key == "include" {
             let base = super::texts::directory_of(Path::new(&*location.file));
             let pattern = base.join(attribute.value());
             for path in self.texts.included(&pattern, &location) {
@@ -168,10 +144,10 @@ impl NsdReader<'_> {
         self.count += 1;
         let message = match self.clauses.last_mut() {
             _ if self.count > ATTRIBUTES_MAX => format!("more than {ATTRIBUTES_MAX} attributes"),
-            None => format!("{}: outside of a clause such as server:", attribute.name),
-            Some(clause) => return clause.attributes.push(attribute),
+            None => format!("{}: outside of a clause such as server:", attribute.key),
+            Some(clause) => return clause.entries.push(attribute),
         };
-        self.texts.error(&location, message);
+        self.error(&location, message);
     }
 }
 

@@ -93,6 +93,10 @@ pub fn read(path: &Path, files: &mut dyn Files) -> ImportedServer {
 }
 
 impl PdnsReader<'_> {
+    fn error(&mut self, location: &ConfigLocation, message: impl Into<String>) {
+        self.texts.error(location, message);
+    }
+
     fn file(&mut self, path: &Path) {
         let from = self.first.clone();
         let Some((file, text)) = self.texts.open(path, &from) else {
@@ -125,7 +129,7 @@ impl PdnsReader<'_> {
         let (name, value) = line.split_once('=').unwrap_or((line, "yes"));
         if name.trim().contains(char::is_whitespace) {
             let message = format!("expected name=value, found {line:?}");
-            return self.texts.error(&location, message);
+            return self.error(&location, message);
         }
         let (name, is_added) = match name.trim_end().strip_suffix('+') {
             Some(name) => (name, true),
@@ -135,7 +139,7 @@ impl PdnsReader<'_> {
         let value = value.trim().to_string();
         if self.settings.len() >= SETTINGS_MAX {
             let message = format!("more than {SETTINGS_MAX} settings");
-            return self.texts.error(&location, message);
+            return self.error(&location, message);
         }
         if is_added && let Some(known) = self.settings.get(&name) {
             let text = format!("{name}: added to the value at {}", known.location);

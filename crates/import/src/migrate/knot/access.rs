@@ -10,27 +10,27 @@ use super::{
         ImportedRemote, ImportedScope, ImportedSettings, ImportedTls, ImportedUpdateRule,
         full_name, peers,
     },
-    KnotEntry, KnotItem,
+    ConfigEntry, ConfigSection,
 };
 
 /// Items by section and identifier.
 pub(super) struct KnotIndex<'i> {
-    items: HashMap<(&'i str, &'i str), &'i KnotItem>,
+    items: HashMap<(&'i str, &'i str), &'i ConfigSection>,
     /// The last item of each section.
-    sections: HashMap<&'i str, &'i KnotItem>,
+    sections: HashMap<&'i str, &'i ConfigSection>,
     /// The items that a zone, or another item, refers to.
     used: RefCell<HashSet<(&'i str, &'i str)>>,
 }
 
 /// A dangling reference, or something that cannot be converted: the entry and the reason.
 pub(super) struct KnotRefusal {
-    pub entry: KnotEntry,
+    pub entry: ConfigEntry,
     pub reason: String,
     /// It is an error, not just unsupported here.
     pub is_mistake: bool,
 }
 
-fn mistake(entry: &KnotEntry, expected: &str, found: &str) -> KnotRefusal {
+fn mistake(entry: &ConfigEntry, expected: &str, found: &str) -> KnotRefusal {
     KnotRefusal {
         entry: entry.clone(),
         reason: format!("{}: expected {expected}, found {found:?}", entry.key),
@@ -38,7 +38,7 @@ fn mistake(entry: &KnotEntry, expected: &str, found: &str) -> KnotRefusal {
     }
 }
 
-pub(super) fn impossible(entry: &KnotEntry, reason: impl Into<String>) -> KnotRefusal {
+pub(super) fn impossible(entry: &ConfigEntry, reason: impl Into<String>) -> KnotRefusal {
     KnotRefusal {
         entry: entry.clone(),
         reason: reason.into(),
@@ -47,8 +47,8 @@ pub(super) fn impossible(entry: &KnotEntry, reason: impl Into<String>) -> KnotRe
 }
 
 impl<'i> KnotIndex<'i> {
-    pub(super) fn new(items: &'i [KnotItem]) -> Self {
-        let key = |item: &'i KnotItem| (item.section.as_str(), item.id());
+    pub(super) fn new(items: &'i [ConfigSection]) -> Self {
+        let key = |item: &'i ConfigSection| (item.section.as_str(), item.id());
         Self {
             items: items.iter().map(|item| (key(item), item)).collect(),
             sections: items
@@ -59,7 +59,7 @@ impl<'i> KnotIndex<'i> {
         }
     }
 
-    pub(super) fn find(&self, section: &str, id: &str) -> Option<&'i KnotItem> {
+    pub(super) fn find(&self, section: &str, id: &str) -> Option<&'i ConfigSection> {
         let item = *self.items.get(&(section, id))?;
         let key = (item.section.as_str(), item.id());
         self.used.borrow_mut().insert(key);
@@ -67,7 +67,7 @@ impl<'i> KnotIndex<'i> {
     }
 
     /// Returns a section that has a single item without an identifier.
-    pub(super) fn find_section(&self, section: &str) -> Option<&'i KnotItem> {
+    pub(super) fn find_section(&self, section: &str) -> Option<&'i ConfigSection> {
         self.sections.get(section).copied()
     }
 
@@ -77,7 +77,7 @@ impl<'i> KnotIndex<'i> {
     }
 
     /// Returns the servers that an entry refers to, including groups.
-    pub(super) fn remotes(&self, entry: &KnotEntry) -> Result<Vec<ImportedRemote>, KnotRefusal> {
+    pub(super) fn remotes(&self, entry: &ConfigEntry) -> Result<Vec<ImportedRemote>, KnotRefusal> {
         let mut all = Vec::new();
         for id in &entry.values {
             let group = self.find("remotes", id);
@@ -94,8 +94,8 @@ impl<'i> KnotIndex<'i> {
         Ok(all)
     }
 
-    fn remote(&self, item: &KnotItem) -> Result<Vec<ImportedRemote>, KnotRefusal> {
-        let is_on = |key| item.entry(key).is_some_and(KnotEntry::is_on);
+    fn remote(&self, item: &ConfigSection) -> Result<Vec<ImportedRemote>, KnotRefusal> {
+        let is_on = |key| item.entry(key).is_some_and(ConfigEntry::is_on);
         // Knot refuses both together.
         let is_quic = is_on("quic");
         let tls = (is_quic || is_on("tls")).then(|| remote_tls(item, is_quic));
@@ -126,7 +126,7 @@ impl<'i> KnotIndex<'i> {
     /// Adds the permissions of an `acl` entry to the settings of a zone.
     pub(super) fn add_acl(
         &self,
-        entry: &KnotEntry,
+        entry: &ConfigEntry,
         terms: &mut ImportedSettings,
     ) -> Result<(), KnotRefusal> {
         for id in &entry.values {
@@ -138,7 +138,11 @@ impl<'i> KnotIndex<'i> {
         Ok(())
     }
 
-    fn add_rules(&self, acl: &KnotItem, terms: &mut ImportedSettings) -> Result<(), KnotRefusal> {
+    fn add_rules(
+        &self,
+        acl: &ConfigSection,
+        terms: &mut ImportedSettings,
+    ) -> Result<(), KnotRefusal> {
         for key in ["protocol", "cert-key", "cert-hostname"] {
             if let Some(entry) = acl.entry(key) {
                 let reason = format!("{key} of acl {} is not supported", acl.id());
@@ -146,7 +150,7 @@ impl<'i> KnotIndex<'i> {
             }
         }
         let peers = self.peers(acl)?;
-        let sign = if acl.entry("deny").is_some_and(KnotEntry::is_on) {
+        let sign = if acl.entry("deny").is_some_and(ConfigEntry::is_on) {
             "!"
         } else {
             ""
@@ -176,7 +180,7 @@ impl<'i> KnotIndex<'i> {
     }
 
     /// Returns the peers of an acl: each address with each key, as access list entries.
-    fn peers(&self, acl: &KnotItem) -> Result<Vec<String>, KnotRefusal> {
+    fn peers(&self, acl: &ConfigSection) -> Result<Vec<String>, KnotRefusal> {
         let mut all = Vec::new();
         if let Some(remotes) = acl.entry("remote") {
             for remote in self.remotes(remotes)? {
@@ -217,15 +221,15 @@ impl<'i> KnotIndex<'i> {
     /// its keys.
     fn add_update(
         &self,
-        acl: &KnotItem,
-        actions: &KnotEntry,
+        acl: &ConfigSection,
+        actions: &ConfigEntry,
         peers: &[String],
         terms: &mut ImportedSettings,
     ) -> Result<(), KnotRefusal> {
         let types = acl
             .entry("update-type")
             .map_or(Vec::new(), |entry| entry.values.clone());
-        let owner = acl.entry("update-owner").map(KnotEntry::value);
+        let owner = acl.entry("update-owner").map(ConfigEntry::value);
         if types.is_empty() && owner.is_none() {
             terms
                 .allow_update
@@ -235,7 +239,7 @@ impl<'i> KnotIndex<'i> {
         }
         let matched = acl
             .entry("update-owner-match")
-            .map_or("sub-or-equal", KnotEntry::value);
+            .map_or("sub-or-equal", ConfigEntry::value);
         let names = acl
             .entry("update-owner-name")
             .map_or(&[][..], |entry| &entry.values);
@@ -287,7 +291,7 @@ impl<'i> KnotIndex<'i> {
 }
 
 /// Returns the TLS settings of a remote over QUIC (Knot 3.3 and later) or TLS (3.4): verified by pins, by names, or not at all.
-fn remote_tls(item: &KnotItem, is_quic: bool) -> Result<ImportedTls, KnotRefusal> {
+fn remote_tls(item: &ConfigSection, is_quic: bool) -> Result<ImportedTls, KnotRefusal> {
     let values = |key| item.entry(key).map_or(&[][..], |entry| &entry.values[..]);
     let names = values("cert-hostname");
     if let (Some(entry), [_, _, ..]) = (item.entry("cert-hostname"), names) {

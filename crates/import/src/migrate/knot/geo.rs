@@ -14,7 +14,7 @@ use super::super::texts::directory_of;
 use super::super::yaml::{self, YamlNode};
 use super::super::{ConfigLocation, ImportRefusal, ImportVerdict, peers};
 use super::access::{KnotIndex, KnotRefusal};
-use super::{KnotEntry, KnotItem, KnotReader};
+use super::{ConfigEntry, ConfigSection, KnotReader};
 
 /// The TTL of answers, unless the module has another one.
 const TTL: u32 = 60;
@@ -50,7 +50,7 @@ struct GeoBranch {
 
 /// The module as configured.
 struct GeoModule<'i> {
-    item: &'i KnotItem,
+    item: &'i ConfigSection,
     mode: &'i str,
     ttl: u32,
     /// Lua expressions for the parts of an entry's location.
@@ -62,7 +62,7 @@ impl KnotReader<'_> {
     pub(super) fn geo_zone(
         &mut self,
         (name, file): (&str, &Path),
-        entry: &KnotEntry,
+        entry: &ConfigEntry,
         index: &KnotIndex<'_>,
     ) -> Result<String, KnotRefusal> {
         let refuse = |ImportRefusal(reason)| KnotRefusal {
@@ -112,8 +112,8 @@ impl KnotReader<'_> {
         Ok(text + &scripts)
     }
 
-    fn geo_module<'i>(&mut self, item: &'i KnotItem) -> Result<GeoModule<'i>, ImportRefusal> {
-        let mode = item.entry("mode").map_or("subnet", KnotEntry::value);
+    fn geo_module<'i>(&mut self, item: &'i ConfigSection) -> Result<GeoModule<'i>, ImportRefusal> {
+        let mode = item.entry("mode").map_or("subnet", ConfigEntry::value);
         if !["subnet", "geodb", "weighted"].contains(&mode) {
             return Err(format!("unknown mode {mode:?} of mod-geoip").into());
         }
@@ -209,7 +209,7 @@ impl KnotReader<'_> {
     }
 
     /// Adds the module's database to those of the server.
-    fn geo_database(&mut self, item: &KnotItem) {
+    fn geo_database(&mut self, item: &ConfigSection) {
         let Some(entry) = item.entry("geodb-file") else {
             return;
         };

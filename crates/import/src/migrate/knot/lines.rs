@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{
     super::{ConfigLocation, texts::directory_of},
-    ENTRIES_MAX, KnotEntry, KnotItem, KnotReader,
+    ConfigEntry, ConfigSection, ENTRIES_MAX, KnotReader,
 };
 
 /// The parser state within a file.
@@ -72,7 +72,7 @@ impl KnotReader<'_> {
             Some(("include", value)) => self.include(unquoted(value.trim()), location),
             _ => {
                 let message = format!("expected a section such as zone:, found {text:?}");
-                self.texts.error(location, message);
+                self.error(location, message);
             }
         }
     }
@@ -92,30 +92,30 @@ impl KnotReader<'_> {
         state: &mut LineState,
     ) {
         let Some(section) = &state.section else {
-            return self.texts.error(
+            return self.error(
                 location,
                 "expected a section such as zone: before this line",
             );
         };
         let Some((key, value)) = text.split_once(':') else {
             let message = format!("expected key: value, found {text:?}");
-            return self.texts.error(location, message);
+            return self.error(location, message);
         };
         self.count += 1;
         if self.count > ENTRIES_MAX {
             let message = format!("more than {ENTRIES_MAX} entries");
-            return self.texts.error(location, message);
+            return self.error(location, message);
         }
         let values = match list(value.trim()) {
             Some(values) => values,
             None => {
                 let message = format!("expected ']' at the end of {:?}", value.trim());
-                return self.texts.error(location, message);
+                return self.error(location, message);
             }
         };
         state.open_list = values.is_empty().then_some(margin);
         if !state.has_item {
-            self.items.push(KnotItem {
+            self.items.push(ConfigSection {
                 section: section.clone(),
                 location: location.clone(),
                 entries: Vec::new(),
@@ -123,7 +123,7 @@ impl KnotReader<'_> {
             state.has_item = true;
         }
         if let Some(item) = self.items.last_mut() {
-            item.entries.push(KnotEntry {
+            item.entries.push(ConfigEntry {
                 key: key.trim().to_string(),
                 values,
                 location: location.clone(),

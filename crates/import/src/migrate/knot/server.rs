@@ -8,7 +8,7 @@ use super::{
         ImportedKey, full_name, peers,
         tables::{NO_EFFECT, NumberRow, not_needed, not_possible, numbers},
     },
-    KnotEntry, KnotItem, KnotReader,
+    ConfigEntry, ConfigSection, KnotReader,
 };
 
 /// Numbers with the same meaning.
@@ -22,7 +22,7 @@ const NUMBERS: &[NumberRow] = numbers! {
 const TLS_PORT: u16 = 853;
 
 impl KnotReader<'_> {
-    pub(super) fn server_section(&mut self, item: &KnotItem) {
+    pub(super) fn server_section(&mut self, item: &ConfigSection) {
         for entry in &item.entries {
             match entry.key.as_str() {
                 "listen-tls" => self.listen_encrypted(item, entry, "listen_tls"),
@@ -36,7 +36,12 @@ impl KnotReader<'_> {
     }
 
     /// Converts listeners over TLS or QUIC. Without a certificate they are omitted: they must not answer in plain text.
-    fn listen_encrypted(&mut self, item: &KnotItem, entry: &KnotEntry, setting: &'static str) {
+    fn listen_encrypted(
+        &mut self,
+        item: &ConfigSection,
+        entry: &ConfigEntry,
+        setting: &'static str,
+    ) {
         let file = |key| item.entry(key).map(|entry| entry.value().to_string());
         let Some((certificate, key)) = file("cert-file").zip(file("key-file")) else {
             let reason = "omitted: no cert-file and key-file; see `nameward tls init`";
@@ -58,7 +63,7 @@ impl KnotReader<'_> {
             .set_certificate(&entry.location, (certificate, key));
     }
 
-    fn server_entry(&mut self, entry: &KnotEntry) {
+    fn server_entry(&mut self, entry: &ConfigEntry) {
         let (key, location) = (entry.key.as_str(), &entry.location);
         match self
             .server
@@ -110,7 +115,7 @@ impl KnotReader<'_> {
     }
 
     /// Takes the proxies. Knot also answers what they send without a header; that would make the proxy the client.
-    fn proxies(&mut self, entry: &KnotEntry) {
+    fn proxies(&mut self, entry: &ConfigEntry) {
         let networks = entry.values.iter().map(|value| peers::networks(value));
         let Some(networks) = networks.collect::<Option<Vec<_>>>() else {
             return self.wrong(entry, "a network");
@@ -122,7 +127,7 @@ impl KnotReader<'_> {
         self.note(Changed, "server", entry, reason);
     }
 
-    fn listen(&mut self, entry: &KnotEntry) {
+    fn listen(&mut self, entry: &ConfigEntry) {
         let key = ("server", "listen");
         // Each `listen` adds to the previous ones.
         let mut list = self.server.texts(key);
@@ -144,7 +149,7 @@ impl KnotReader<'_> {
     }
 
     /// Converts the interfaces that queries are received on without sockets.
-    pub(super) fn xdp(&mut self, item: &KnotItem) {
+    pub(super) fn xdp(&mut self, item: &ConfigSection) {
         for entry in &item.entries {
             let is_off = !entry.is_on();
             match entry.key.as_str() {
@@ -168,7 +173,7 @@ impl KnotReader<'_> {
     }
 
     /// An interface, with or without a port after `@`; the ports are those of `server.listen`.
-    fn xdp_interfaces(&mut self, entry: &KnotEntry) {
+    fn xdp_interfaces(&mut self, entry: &ConfigEntry) {
         let names = entry.values.iter().map(|value| {
             let name = value.split('@').next().unwrap_or_default();
             (!name.is_empty() && name.parse::<IpAddr>().is_err()).then(|| name.to_string())
@@ -187,7 +192,7 @@ impl KnotReader<'_> {
     }
 
     /// Converts a dnstap collector that listens on a Unix socket.
-    pub(super) fn dnstap(&mut self, item: &KnotItem) {
+    pub(super) fn dnstap(&mut self, item: &ConfigSection) {
         let sink = item.entry("sink");
         let Some((sink, path)) =
             sink.and_then(|sink| Some((sink, sink.value().strip_prefix("unix:")?)))
@@ -210,7 +215,7 @@ impl KnotReader<'_> {
         }
     }
 
-    pub(super) fn log(&mut self, item: &KnotItem) {
+    pub(super) fn log(&mut self, item: &ConfigSection) {
         let levels = [
             ("debug", "debug"),
             ("info", "info"),
@@ -237,20 +242,16 @@ impl KnotReader<'_> {
         }
     }
 
-    pub(super) fn key(&mut self, item: &KnotItem) {
+    pub(super) fn key(&mut self, item: &ConfigSection) {
         let Some(name) = full_name(item.id()) else {
-            return self
-                .texts
-                .error(&item.location, "key: expected id: with the key name");
+            return self.error(&item.location, "key: expected id: with the key name");
         };
         let Some(secret) = item.entry("secret") else {
-            return self
-                .texts
-                .error(&item.location, format!("key {name}: expected secret:"));
+            return self.error(&item.location, format!("key {name}: expected secret:"));
         };
         let algorithm = item
             .entry("algorithm")
-            .map_or("hmac-sha256", KnotEntry::value);
+            .map_or("hmac-sha256", ConfigEntry::value);
         self.server.take_key(ImportedKey {
             name,
             algorithm: algorithm.to_string(),

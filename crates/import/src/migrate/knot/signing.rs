@@ -11,7 +11,7 @@ use super::{
         ImportedKeyStore, ImportedPolicy, ImportedSigning, ImportedValue, PolicySettings, peers,
         signing_algorithm,
     },
-    KnotEntry, KnotItem, KnotReader,
+    ConfigEntry, ConfigSection, KnotReader,
     access::{KnotIndex, KnotRefusal, impossible},
     zones::{STORAGE, file_of},
 };
@@ -56,7 +56,7 @@ impl KnotReader<'_> {
     pub(super) fn signing<'e>(
         &mut self,
         name: &str,
-        find: &dyn Fn(&str) -> Option<&'e KnotEntry>,
+        find: &dyn Fn(&str) -> Option<&'e ConfigEntry>,
         index: &KnotIndex<'_>,
     ) -> Result<Option<ImportedSigning>, KnotRefusal> {
         let Some(signing) = find("dnssec-signing").filter(|entry| entry.is_on()) else {
@@ -71,7 +71,7 @@ impl KnotReader<'_> {
                           first";
             return Err(impossible(entry, reason));
         }
-        let id = find("dnssec-policy").map_or("default", KnotEntry::value);
+        let id = find("dnssec-policy").map_or("default", ConfigEntry::value);
         let policy = index.find("policy", id);
         if policy.is_none() && id != "default" {
             return Err(KnotRefusal {
@@ -94,8 +94,8 @@ impl KnotReader<'_> {
     fn policy(
         &mut self,
         id: &str,
-        user: &KnotEntry,
-        policy: Option<&KnotItem>,
+        user: &ConfigEntry,
+        policy: Option<&ConfigSection>,
         index: &KnotIndex<'_>,
     ) -> Result<(), KnotRefusal> {
         if self.server.has_policy(id) {
@@ -122,10 +122,10 @@ fn split_keys() -> PolicySettings {
 
 /// Returns the settings of a policy, and the differences.
 fn settings(
-    policy: &KnotItem,
+    policy: &ConfigSection,
     index: &KnotIndex<'_>,
 ) -> Result<(PolicySettings, Vec<String>), KnotRefusal> {
-    let is_on = |key: &str| policy.entry(key).is_some_and(KnotEntry::is_on);
+    let is_on = |key: &str| policy.entry(key).is_some_and(ConfigEntry::is_on);
     let mut settings = if is_on("single-type-signing") {
         vec![("keys", "csk".into())]
     } else {
@@ -194,7 +194,7 @@ fn settings(
 }
 
 /// Takes over the size of RSA keys.
-fn rsa_bits(policy: &KnotItem, settings: &mut PolicySettings, changes: &mut Vec<String>) {
+fn rsa_bits(policy: &ConfigSection, settings: &mut PolicySettings, changes: &mut Vec<String>) {
     for key in ["ksk-size", "zsk-size"] {
         match policy
             .entry(key)
@@ -221,7 +221,7 @@ fn settings_number(settings: &PolicySettings, key: &str) -> Option<u64> {
 }
 
 /// Converts the parent servers that are queried for the DS.
-fn submission(entry: &KnotEntry, index: &KnotIndex<'_>) -> Result<PolicySettings, KnotRefusal> {
+fn submission(entry: &ConfigEntry, index: &KnotIndex<'_>) -> Result<PolicySettings, KnotRefusal> {
     let mut settings = PolicySettings::new();
     let Some(submission) = index.find("submission", entry.value()) else {
         return Ok(settings);
@@ -243,11 +243,14 @@ fn submission(entry: &KnotEntry, index: &KnotIndex<'_>) -> Result<PolicySettings
 }
 
 /// Returns the directory of the PEM files that a policy uses.
-fn pem_directory(policy: Option<&KnotItem>, index: &KnotIndex<'_>) -> Result<PathBuf, KnotRefusal> {
+fn pem_directory(
+    policy: Option<&ConfigSection>,
+    index: &KnotIndex<'_>,
+) -> Result<PathBuf, KnotRefusal> {
     let database = index.find_section("database");
     let database = |key: &str, default: &'static str| {
         let entry = database.and_then(|item| item.entry(key));
-        entry.map_or(default, KnotEntry::value).to_string()
+        entry.map_or(default, ConfigEntry::value).to_string()
     };
     let kasp = Path::new(&database("storage", STORAGE)).join(database("kasp-db", "keys"));
     let mut directory = "keys";
@@ -257,7 +260,7 @@ fn pem_directory(policy: Option<&KnotItem>, index: &KnotIndex<'_>) -> Result<Pat
         if store.entry("backend").is_some_and(|it| it.value() != "pem") {
             return Err(impossible(entry, "its keys are not in PEM files"));
         }
-        directory = store.entry("config").map_or(directory, KnotEntry::value);
+        directory = store.entry("config").map_or(directory, ConfigEntry::value);
     }
     Ok(kasp.join(directory))
 }

@@ -8,7 +8,7 @@ use super::{
         ImportedKind, ImportedSettings, ImportedZone, full_name, peers,
         tables::{NO_EFFECT, Outcome, changed, not_needed, not_possible},
     },
-    KnotEntry, KnotItem, KnotReader,
+    ConfigEntry, ConfigSection, KnotReader,
     access::{KnotIndex, KnotRefusal, impossible, peer_of},
 };
 
@@ -25,7 +25,7 @@ const QUIET_MODULES: &[&str] = &[
 ];
 
 /// Returns the outcome for a setting of a zone or template; `None` if it is converted.
-fn outcome_of(entry: &KnotEntry) -> Option<Outcome> {
+fn outcome_of(entry: &ConfigEntry) -> Option<Outcome> {
     Some(match entry.key.as_str() {
         "catalog-template" => changed(
             "members use the settings of [zone_defaults] or the [[template]] of their group",
@@ -53,7 +53,7 @@ fn outcome_of(entry: &KnotEntry) -> Option<Outcome> {
 }
 
 impl KnotReader<'_> {
-    pub(super) fn zones(&mut self, items: &[KnotItem]) {
+    pub(super) fn zones(&mut self, items: &[ConfigSection]) {
         let index = KnotIndex::new(items);
         for item in items.iter().filter(|item| item.section == "template") {
             self.unused(item);
@@ -66,7 +66,7 @@ impl KnotReader<'_> {
     }
 
     /// Reports the lists and templates that zones refer to.
-    fn definitions(&mut self, items: &[KnotItem], index: &KnotIndex<'_>) {
+    fn definitions(&mut self, items: &[ConfigSection], index: &KnotIndex<'_>) {
         for item in items {
             let section = item.section.as_str();
             let sections = [
@@ -93,7 +93,7 @@ impl KnotReader<'_> {
     }
 
     /// Reports the settings of a zone or template that have no equivalent here.
-    fn unused(&mut self, item: &KnotItem) {
+    fn unused(&mut self, item: &ConfigSection) {
         for entry in item.entries.iter().skip(1) {
             let key = entry.key.as_str();
             let section = item.section.as_str();
@@ -105,7 +105,7 @@ impl KnotReader<'_> {
         }
     }
 
-    fn global_modules(&mut self, entry: &KnotEntry) {
+    fn global_modules(&mut self, entry: &ConfigEntry) {
         for module in &entry.values {
             let name = module.split('/').next().unwrap_or_default();
             if name == "mod-dnstap" {
@@ -123,10 +123,10 @@ impl KnotReader<'_> {
         }
     }
 
-    fn zone(&mut self, item: &KnotItem, index: &KnotIndex<'_>) {
+    fn zone(&mut self, item: &ConfigSection, index: &KnotIndex<'_>) {
         let Some(name) = full_name(item.id()) else {
             let message = format!("invalid zone name {:?}", item.id());
-            return self.texts.error(&item.location, message);
+            return self.error(&item.location, message);
         };
         let template = match item.entry("template") {
             Some(entry) => match index.find("template", entry.value()) {
@@ -171,7 +171,7 @@ impl KnotReader<'_> {
                 });
             }
             Err(refusal) if refusal.is_mistake => {
-                self.texts.error(&refusal.entry.location, refusal.reason)
+                self.error(&refusal.entry.location, refusal.reason)
             }
             Err(refusal) => {
                 let location = &refusal.entry.location;
@@ -184,7 +184,7 @@ impl KnotReader<'_> {
     fn zone_settings<'e>(
         &mut self,
         name: &str,
-        find: &dyn Fn(&str) -> Option<&'e KnotEntry>,
+        find: &dyn Fn(&str) -> Option<&'e ConfigEntry>,
         index: &KnotIndex<'_>,
     ) -> Result<(ImportedKind, ImportedSettings), KnotRefusal> {
         if let Some(entry) = find("module") {
@@ -223,7 +223,7 @@ impl KnotReader<'_> {
         }
         terms.zonemd = self.zonemd(find);
         terms.catalog_group = find("catalog-group").map(|entry| entry.value().to_string());
-        let kind = match find("catalog-role").map(KnotEntry::value) {
+        let kind = match find("catalog-role").map(ConfigEntry::value) {
             Some("interpret") => ImportedKind::Consumer,
             Some("generate") => ImportedKind::Producer,
             _ if !terms.primaries.is_empty() => ImportedKind::Secondary,
@@ -241,7 +241,10 @@ impl KnotReader<'_> {
     }
 
     /// Converts zone digests: made here, or required of each version.
-    fn zonemd<'e>(&mut self, find: &dyn Fn(&str) -> Option<&'e KnotEntry>) -> Option<&'static str> {
+    fn zonemd<'e>(
+        &mut self,
+        find: &dyn Fn(&str) -> Option<&'e ConfigEntry>,
+    ) -> Option<&'static str> {
         let verify = find("zonemd-verify").filter(|entry| entry.is_on());
         match find("zonemd-generate").filter(|entry| entry.value().starts_with("zonemd-")) {
             Some(entry) => {
@@ -259,7 +262,7 @@ impl KnotReader<'_> {
         }
     }
 
-    fn zone_modules(&mut self, name: &str, entry: &KnotEntry) -> Result<(), KnotRefusal> {
+    fn zone_modules(&mut self, name: &str, entry: &ConfigEntry) -> Result<(), KnotRefusal> {
         for module in &entry.values {
             let module = module.split('/').next().unwrap_or_default();
             if module == "mod-geoip" {
@@ -281,9 +284,9 @@ impl KnotReader<'_> {
 }
 
 /// Returns the path of the zone file.
-pub(super) fn file_of<'e>(name: &str, find: &dyn Fn(&str) -> Option<&'e KnotEntry>) -> PathBuf {
-    let storage = find("storage").map_or(STORAGE, KnotEntry::value);
-    let pattern = find("file").map_or("%s.zone", KnotEntry::value);
+pub(super) fn file_of<'e>(name: &str, find: &dyn Fn(&str) -> Option<&'e ConfigEntry>) -> PathBuf {
+    let storage = find("storage").map_or(STORAGE, ConfigEntry::value);
+    let pattern = find("file").map_or("%s.zone", ConfigEntry::value);
     Path::new(storage).join(expanded(pattern, name))
 }
 

@@ -11,7 +11,7 @@ use super::{
             NO_EFFECT, NumberRow, Outcome, breaks, changed, not_needed, not_possible, numbers,
         },
     },
-    NsdAttribute, NsdClause, NsdReader,
+    ConfigEntry, ConfigSection, NsdReader,
 };
 
 /// Numbers with the same meaning.
@@ -84,9 +84,9 @@ impl NsdReader<'_> {
     pub(super) fn server_clauses(&mut self) {
         let clauses = std::mem::take(&mut self.clauses);
         for clause in &clauses {
-            match clause.word {
+            match clause.section.as_str() {
                 "server" => {
-                    for attribute in &clause.attributes {
+                    for attribute in &clause.entries {
                         self.server_attribute(attribute);
                     }
                 }
@@ -111,8 +111,8 @@ impl NsdReader<'_> {
     }
 
     /// Converts the interface that queries are received on without sockets.
-    fn xdp(&mut self, clause: &NsdClause) {
-        let Some(interface) = clause.attribute("xdp-interface") else {
+    fn xdp(&mut self, clause: &ConfigSection) {
+        let Some(interface) = clause.entry("xdp-interface") else {
             return self.whole(clause, not_needed("no interface is named"));
         };
         let (key, names) = (("xdp", "interfaces"), vec![interface.value().to_string()]);
@@ -120,12 +120,12 @@ impl NsdReader<'_> {
             .take(&interface.location, key, names, "xdp-interface");
     }
 
-    fn dnstap(&mut self, clause: &NsdClause) {
-        let is_on = |name: &str| clause.attribute(name).is_some_and(NsdAttribute::is_yes);
+    fn dnstap(&mut self, clause: &ConfigSection) {
+        let is_on = |name: &str| clause.entry(name).is_some_and(ConfigEntry::is_yes);
         if !is_on("dnstap-enable") {
             return self.whole(clause, not_needed("off"));
         }
-        let Some(socket) = clause.attribute("dnstap-socket-path") else {
+        let Some(socket) = clause.entry("dnstap-socket-path") else {
             let reason = "only a Unix socket (dnstap-socket-path) is supported";
             return self.whole(clause, not_possible(reason));
         };
@@ -139,19 +139,19 @@ impl NsdReader<'_> {
             self.server
                 .set(Some(&clause.location), ("dnstap", key), is_on(name));
         }
-        if let Some(identity) = clause.attribute("dnstap-identity") {
+        if let Some(identity) = clause.entry("dnstap-identity") {
             let (location, key) = (&identity.location, ("dnstap", "identity"));
             self.server.set(Some(location), key, identity.value());
         }
     }
 
-    fn whole(&mut self, clause: &NsdClause, (verdict, reason): Outcome) {
-        let text = format!("{}: {reason}", clause.word);
+    fn whole(&mut self, clause: &ConfigSection, (verdict, reason): Outcome) {
+        let text = format!("{}: {reason}", clause.section);
         self.server.note(verdict, &clause.location, text);
     }
 
-    fn server_attribute(&mut self, attribute: &NsdAttribute) {
-        let (name, location) = (attribute.name.as_str(), &attribute.location);
+    fn server_attribute(&mut self, attribute: &ConfigEntry) {
+        let (name, location) = (attribute.key.as_str(), &attribute.location);
         let value = attribute.value();
         match self.server.take_number(NUMBERS, location, (name, value)) {
             None => {}
@@ -188,12 +188,12 @@ impl NsdReader<'_> {
         self.server.take(location, ("server", key), value, name);
     }
 
-    fn other(&mut self, attribute: &NsdAttribute) {
+    fn other(&mut self, attribute: &ConfigEntry) {
         let is_off = ["no", "\"\"", "", "0"].contains(&attribute.value());
         let (verdict, reason) = if is_off {
             not_needed("off")
         } else {
-            outcome_of(&attribute.name)
+            outcome_of(&attribute.key)
         };
         self.note(verdict, attribute, reason);
     }
@@ -201,10 +201,9 @@ impl NsdReader<'_> {
     /// Converts all addresses together, with the port that may follow later.
     fn listen(&mut self) {
         let clauses = std::mem::take(&mut self.clauses);
-        let servers = clauses.iter().filter(|clause| clause.word == "server");
-        let attributes: Vec<&NsdAttribute> =
-            servers.flat_map(|clause| &clause.attributes).collect();
-        let port = attributes.iter().rfind(|found| found.name == "port");
+        let servers = clauses.iter().filter(|clause| clause.section == "server");
+        let attributes: Vec<&ConfigEntry> = servers.flat_map(|clause| &clause.entries).collect();
+        let port = attributes.iter().rfind(|found| found.key == "port");
         let number = match port.map(|port| (port, port.value().parse::<u16>())) {
             None => 53,
             Some((_, Ok(number))) => number,
@@ -223,7 +222,7 @@ impl NsdReader<'_> {
         let mut has_tls = false;
         let mut location: Option<ConfigLocation> = port.map(|port| port.location.clone());
         for attribute in &attributes {
-            if !["ip-address", "interface"].contains(&attribute.name.as_str()) {
+            if !["ip-address", "interface"].contains(&attribute.key.as_str()) {
                 continue;
             }
             match peers::at_port(attribute.value(), number) {
@@ -247,7 +246,7 @@ impl NsdReader<'_> {
         }
         // Without addresses, NSD listens on all addresses of the enabled families.
         let is_off = |name: &str| {
-            let found = attributes.iter().rfind(|found| found.name == name);
+            let found = attributes.iter().rfind(|found| found.key == name);
             found.filter(|found| !found.is_yes())
         };
         let (no_v4, no_v6) = (is_off("do-ip4"), is_off("do-ip6"));
@@ -279,10 +278,10 @@ impl NsdReader<'_> {
     }
 
     /// Returns the ports on which every client is a proxy. NSD believes any sender there.
-    fn proxy_ports(&mut self, attributes: &[&NsdAttribute]) -> Vec<u16> {
+    fn proxy_ports(&mut self, attributes: &[&ConfigEntry]) -> Vec<u16> {
         let mut ports = Vec::new();
         for attribute in attributes {
-            if attribute.name != "proxy-protocol-port" {
+            if attribute.key != "proxy-protocol-port" {
                 continue;
             }
             match attribute.value().parse() {
@@ -310,9 +309,9 @@ impl NsdReader<'_> {
     }
 
     /// Reports the attributes that the addresses were made of.
-    fn report_listen(&mut self, attributes: &[&NsdAttribute]) {
+    fn report_listen(&mut self, attributes: &[&ConfigEntry]) {
         for attribute in attributes {
-            let name = attribute.name.as_str();
+            let name = attribute.key.as_str();
             if name == "tls-auth-port" {
                 let reason = "part of listen_tls in [server]; clients without a certificate may connect, too";
                 self.note(Changed, attribute, reason);
@@ -328,22 +327,14 @@ impl NsdReader<'_> {
         }
     }
 
-    fn key(&mut self, clause: &NsdClause) {
-        let value = |name: &str| {
-            clause
-                .attribute(name)
-                .map(|found| found.value().to_string())
-        };
+    fn key(&mut self, clause: &ConfigSection) {
+        let value = |name: &str| clause.entry(name).map(|found| found.value().to_string());
         let (name, algorithm, secret) = (value("name"), value("algorithm"), value("secret"));
         let Some(name) = name.as_deref().and_then(full_name) else {
-            return self
-                .texts
-                .error(&clause.location, "key: expected name: with the key name");
+            return self.error(&clause.location, "key: expected name: with the key name");
         };
         let Some(secret) = secret else {
-            return self
-                .texts
-                .error(&clause.location, format!("key {name}: expected secret:"));
+            return self.error(&clause.location, format!("key {name}: expected secret:"));
         };
         let algorithm = algorithm.unwrap_or_else(|| "hmac-sha256".into());
         self.server.take_key(ImportedKey {
@@ -354,15 +345,15 @@ impl NsdReader<'_> {
         });
     }
 
-    pub(super) fn note(&mut self, verdict: ImportVerdict, attribute: &NsdAttribute, reason: &str) {
-        let text = format!("{}: {reason}", attribute.name);
+    pub(super) fn note(&mut self, verdict: ImportVerdict, attribute: &ConfigEntry, reason: &str) {
+        let text = format!("{}: {reason}", attribute.key);
         self.server.note(verdict, &attribute.location, text);
     }
 
-    pub(super) fn wrong(&mut self, attribute: &NsdAttribute, expected: &str) {
+    pub(super) fn wrong(&mut self, attribute: &ConfigEntry, expected: &str) {
         let found = attribute.values.join(" ");
-        let message = format!("{}: expected {expected}, found {found:?}", attribute.name);
-        self.texts.error(&attribute.location, message);
+        let message = format!("{}: expected {expected}, found {found:?}", attribute.key);
+        self.error(&attribute.location, message);
     }
 }
 
@@ -375,8 +366,8 @@ struct NsdTlsListeners {
 }
 
 impl NsdTlsListeners {
-    fn new(attributes: &[&NsdAttribute]) -> Self {
-        let last = |name: &str| attributes.iter().rfind(|found| found.name == name);
+    fn new(attributes: &[&ConfigEntry]) -> Self {
+        let last = |name: &str| attributes.iter().rfind(|found| found.key == name);
         let port = |name: &str| last(name).and_then(|found| found.value().parse().ok());
         let path = |name: &str| {
             let path = last(name)?.value();

@@ -10,7 +10,7 @@ use super::{
         peers,
         tables::{NO_EFFECT, Outcome, changed, not_needed, not_possible},
     },
-    NsdAttribute, NsdClause, NsdReader,
+    ConfigEntry, ConfigSection, NsdReader,
 };
 
 /// Maximum nesting depth of patterns.
@@ -25,8 +25,8 @@ const ZONE_LIST: &str = "/var/lib/nsd/zone.list";
 const ZONE_LIST_MAX: u64 = 64 << 20;
 
 /// Returns the outcome for a zone attribute that is not converted.
-fn outcome_of(attribute: &NsdAttribute) -> Outcome {
-    match attribute.name.as_str() {
+fn outcome_of(attribute: &ConfigEntry) -> Outcome {
+    match attribute.key.as_str() {
         "allow-axfr-fallback"
         | "notify-retry"
         | "zonestats"
@@ -68,24 +68,22 @@ impl NsdReader<'_> {
         let clauses = std::mem::take(&mut self.clauses);
         self.tls_auth = tls_auth(&clauses);
         for (at, clause) in clauses.iter().enumerate() {
-            if clause.word == "pattern"
-                && let Some(name) = clause.attribute("name")
+            if clause.section == "pattern"
+                && let Some(name) = clause.entry("name")
             {
                 self.patterns.insert(name.value().to_string(), at);
             }
         }
-        for clause in clauses.iter().filter(|clause| clause.word == "zone") {
-            match clause.attribute("name").map(|name| name.value()) {
-                Some(name) => self.zone(name, &clause.location, &clause.attributes, &clauses),
-                None => self
-                    .texts
-                    .error(&clause.location, "zone: expected name: with the zone name"),
+        for clause in clauses.iter().filter(|clause| clause.section == "zone") {
+            match clause.entry("name").map(|name| name.value()) {
+                Some(name) => self.zone(name, &clause.location, &clause.entries, &clauses),
+                None => self.error(&clause.location, "zone: expected name: with the zone name"),
             }
         }
         self.added_zones(&clauses);
         for (at, clause) in clauses.iter().enumerate() {
-            if clause.word == "pattern" {
-                let name = clause.attribute("name").map_or("", |name| name.value());
+            if clause.section == "pattern" {
+                let name = clause.entry("name").map_or("", |name| name.value());
                 let is_used = self.used_patterns.contains(&at);
                 self.server
                     .note_use(&clause.location, &format!("pattern {name}"), is_used);
@@ -94,10 +92,10 @@ impl NsdReader<'_> {
     }
 
     /// Reads zones that `nsd-control addzone` added: `add NAME PATTERN`.
-    fn added_zones(&mut self, clauses: &[NsdClause]) {
-        let servers = clauses.iter().filter(|clause| clause.word == "server");
+    fn added_zones(&mut self, clauses: &[ConfigSection]) {
+        let servers = clauses.iter().filter(|clause| clause.section == "server");
         let named = servers
-            .filter_map(|clause| clause.attribute("zonelistfile"))
+            .filter_map(|clause| clause.entry("zonelistfile"))
             .next_back();
         let path = match named {
             Some(named) => self.zones_directory.join(named.value()),
@@ -118,8 +116,8 @@ impl NsdReader<'_> {
                     file: path.to_string_lossy().into(),
                     line: number,
                 };
-                let include = NsdAttribute {
-                    name: "include-pattern".into(),
+                let include = ConfigEntry {
+                    key: "include-pattern".into(),
                     values: vec![pattern.into()],
                     location: location.clone(),
                 };
@@ -132,13 +130,11 @@ impl NsdReader<'_> {
         &mut self,
         text: &str,
         location: &ConfigLocation,
-        attributes: &[NsdAttribute],
-        clauses: &[NsdClause],
+        attributes: &[ConfigEntry],
+        clauses: &[ConfigSection],
     ) {
         let Some(name) = full_name(text) else {
-            return self
-                .texts
-                .error(location, format!("invalid zone name {text:?}"));
+            return self.error(location, format!("invalid zone name {text:?}"));
         };
         let mut zone = NsdZone {
             name,
@@ -162,8 +158,8 @@ impl NsdReader<'_> {
     fn zone_attributes(
         &mut self,
         zone: &mut NsdZone,
-        attributes: &[NsdAttribute],
-        clauses: &[NsdClause],
+        attributes: &[ConfigEntry],
+        clauses: &[ConfigSection],
         depth: usize,
     ) {
         for attribute in attributes {
@@ -173,31 +169,29 @@ impl NsdReader<'_> {
                 // Only once: callers of this function get here, too.
                 if zone.attributes == ZONE_ATTRIBUTES_MAX + 1 {
                     let message = format!("zone {}: too many attributes from patterns", zone.name);
-                    self.texts.error(&attribute.location, message);
+                    self.error(&attribute.location, message);
                 }
                 return;
             }
-            if attribute.name != "include-pattern" {
+            if attribute.key != "include-pattern" {
                 self.zone_attribute(zone, attribute);
                 continue;
             }
             match self.patterns.get(attribute.value()).copied() {
                 Some(at) if depth < DEPTH_MAX => {
                     self.used_patterns.insert(at);
-                    let inner = &clauses[at].attributes;
+                    let inner = &clauses[at].entries;
                     self.zone_attributes(zone, inner, clauses, depth + 1);
                 }
-                Some(_) => self
-                    .texts
-                    .error(&attribute.location, "patterns include each other"),
+                Some(_) => self.error(&attribute.location, "patterns include each other"),
                 None => self.wrong(attribute, "a pattern name"),
             }
         }
     }
 
-    fn zone_attribute(&mut self, zone: &mut NsdZone, attribute: &NsdAttribute) {
+    fn zone_attribute(&mut self, zone: &mut NsdZone, attribute: &ConfigEntry) {
         let values = &attribute.values;
-        match attribute.name.as_str() {
+        match attribute.key.as_str() {
             "name" => {}
             "zonefile" => zone.file = Some(attribute.value().to_string()),
             "provide-xfr" => self.access(zone, attribute, 0),
@@ -242,13 +236,9 @@ impl NsdReader<'_> {
     }
 
     /// Reads an entry `ADDRESS KEY|NOKEY|BLOCKED` of provide-xfr (0), allow-notify (1) or allow-query (2).
-    fn access(&mut self, zone: &mut NsdZone, attribute: &NsdAttribute, which: usize) {
+    fn access(&mut self, zone: &mut NsdZone, attribute: &ConfigEntry, which: usize) {
         let refuse = |zone: &mut NsdZone, reason: &str| {
-            let text = format!(
-                "{} {}: {reason}",
-                attribute.name,
-                attribute.values.join(" ")
-            );
+            let text = format!("{} {}: {reason}", attribute.key, attribute.values.join(" "));
             zone.refusal
                 .get_or_insert((attribute.location.clone(), text));
         };
@@ -315,7 +305,7 @@ impl NsdReader<'_> {
     fn remote(
         &mut self,
         zone: &mut NsdZone,
-        attribute: &NsdAttribute,
+        attribute: &ConfigEntry,
         values: &[String],
     ) -> Option<ImportedRemote> {
         let default_port = if values.len() > 2 { 853 } else { 53 };
@@ -330,7 +320,7 @@ impl NsdReader<'_> {
             Some(name) => match self.tls_auth.get(name) {
                 Some(tls) => Some(tls.clone()),
                 None => {
-                    let text = format!("{}: no tls-auth {name:?} with a name", attribute.name);
+                    let text = format!("{}: no tls-auth {name:?} with a name", attribute.key);
                     zone.refusal
                         .get_or_insert((attribute.location.clone(), text));
                     return None;
@@ -429,11 +419,11 @@ fn expanded(pattern: &str, zone: &str) -> String {
 }
 
 /// Returns the `tls-auth` clauses that name a server, by their own names.
-fn tls_auth(clauses: &[NsdClause]) -> HashMap<String, ImportedTls> {
-    let value = |clause: &NsdClause, key: &str| clause.attribute(key)?.values.first().cloned();
-    let mut servers = clauses.iter().filter(|clause| clause.word == "server");
+fn tls_auth(clauses: &[ConfigSection]) -> HashMap<String, ImportedTls> {
+    let value = |clause: &ConfigSection, key: &str| clause.entry(key)?.values.first().cloned();
+    let mut servers = clauses.iter().filter(|clause| clause.section == "server");
     let bundle = servers.find_map(|server| value(server, "tls-cert-bundle"));
-    let auths = clauses.iter().filter(|clause| clause.word == "tls-auth");
+    let auths = clauses.iter().filter(|clause| clause.section == "tls-auth");
     let converted = auths.filter_map(|clause| {
         let files = (value(clause, "client-cert"), value(clause, "client-key"));
         let tls = ImportedTls {

@@ -42,7 +42,7 @@ impl PdnsReader<'_> {
     fn sqlite(&mut self, launch: &PdnsSetting, prefix: &str) {
         let Some(path) = self.used(&format!("{prefix}-database")) else {
             let text = format!("{prefix}-database is missing");
-            return self.texts.error(&launch.location, text);
+            return self.error(&launch.location, text);
         };
         let file = ("path", self.path(&path.value).as_path().into());
         self.backend("sqlite", file, &path.location, prefix);
@@ -57,7 +57,7 @@ impl PdnsReader<'_> {
         let extra = value("extra-connection-parameters");
         let Some(name) = name else {
             let text = format!("{prefix}-dbname is missing");
-            return self.texts.error(&launch.location, text);
+            return self.error(&launch.location, text);
         };
         if let Some(group) = group.filter(|group| group.value != "client") {
             let text = "my.cnf groups are not read: put the settings into the url";
@@ -134,7 +134,7 @@ impl PdnsReader<'_> {
     fn zone_files(&mut self, launch: &PdnsSetting, prefix: &str) {
         let Some(config) = self.used(&format!("{prefix}-config")) else {
             let text = format!("{prefix}-config is missing");
-            return self.texts.error(&launch.location, text);
+            return self.error(&launch.location, text);
         };
         if let Some(keys) = self.used(&format!("{prefix}-dnssec-db"))
             && keys.is_on()

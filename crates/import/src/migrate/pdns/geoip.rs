@@ -98,7 +98,7 @@ impl PdnsReader<'_> {
         ];
         let Some(setting) = self.used_of(&[&names[0], &names[1]]) else {
             let text = format!("{prefix}-zones-file is missing");
-            return self.texts.error(&launch.location, text);
+            return self.error(&launch.location, text);
         };
         if !cfg!(feature = "lua") {
             let text = format!("{prefix}-zones-file: this build has no LUA records");
@@ -115,9 +115,7 @@ impl PdnsReader<'_> {
         self.texts.close();
         match yaml::parse(&text) {
             Ok(document) => self.geoip_document(&document, &file),
-            Err(error) => self
-                .texts
-                .error(&ConfigLocation::new(&file, error.line), error.message),
+            Err(error) => self.error(&ConfigLocation::new(&file, error.line), error.message),
         }
     }
 
@@ -159,9 +157,7 @@ impl PdnsReader<'_> {
             }
         }
         let Some(domains) = document.get("domains") else {
-            return self
-                .texts
-                .error(&ConfigLocation::new(file, 1), "expected domains:");
+            return self.error(&ConfigLocation::new(file, 1), "expected domains:");
         };
         for domain in domains.items() {
             self.geoip_domain(domain, document, file);
@@ -172,9 +168,7 @@ impl PdnsReader<'_> {
         let location = ConfigLocation::new(file, node.line);
         let name = node.get("domain").and_then(YamlNode::text);
         let Some(name) = name.and_then(full_name) else {
-            return self
-                .texts
-                .error(&location, "expected a domain with its name");
+            return self.error(&location, "expected a domain with its name");
         };
         for (key, value) in node.pairs() {
             let known = [
@@ -193,9 +187,7 @@ impl PdnsReader<'_> {
         }
         let ttl = node.get("ttl").map_or(Some(TTL), number);
         let Some(ttl) = ttl else {
-            return self
-                .texts
-                .error(&location, "expected a number of seconds as ttl");
+            return self.error(&location, "expected a number of seconds as ttl");
         };
         let mut domain = GeoDomain {
             name: name.clone(),
@@ -240,9 +232,7 @@ impl PdnsReader<'_> {
     fn geoip_records(&mut self, domain: &mut GeoDomain, owner: &str, list: &YamlNode) {
         let location = ConfigLocation::new(&domain.file, list.line);
         let Some(name) = full_name(&owner.to_ascii_lowercase()) else {
-            return self
-                .texts
-                .error(&location, format!("invalid name {owner:?}"));
+            return self.error(&location, format!("invalid name {owner:?}"));
         };
         let (zone, name) = (
             domain.name.trim_end_matches('.'),
@@ -255,8 +245,7 @@ impl PdnsReader<'_> {
         for (key, value) in list.items().iter().flat_map(YamlNode::pairs) {
             let location = ConfigLocation::new(&domain.file, value.line);
             let Some(rtype) = Type::from_text(key.to_ascii_uppercase().as_bytes()) else {
-                self.texts
-                    .error(&location, format!("unknown record type {key:?}"));
+                self.error(&location, format!("unknown record type {key:?}"));
                 continue;
             };
             let (content, ttl, weight) = match &value.value {
@@ -271,7 +260,7 @@ impl PdnsReader<'_> {
             let (ttl, weight) = (ttl.flatten(), weight.flatten());
             let Some(content) = content.filter(|_| !is_wrong) else {
                 let message = format!("{key} of {owner}: expected content, ttl and weight");
-                self.texts.error(&location, message);
+                self.error(&location, message);
                 continue;
             };
             let text = self.template(content, domain, &location);

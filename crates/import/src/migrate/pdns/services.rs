@@ -145,9 +145,7 @@ impl PdnsReader<'_> {
                 self.server
                     .take(&location, key, listen, "webserver-address");
             }
-            None => self
-                .texts
-                .error(&location, "webserver-address: expected an address"),
+            None => self.error(&location, "webserver-address: expected an address"),
         }
         if let Some(setting) = from {
             let list = self.networks(&setting);

@@ -272,7 +272,7 @@ impl PdnsReader<'_> {
 
     pub(super) fn wrong(&mut self, setting: &PdnsSetting, expected: &str) {
         let found = &setting.value;
-        self.texts.error(
+        self.error(
             &setting.location,
             format!("expected {expected}, found {found:?}"),
         );

@@ -20,9 +20,7 @@ impl PdnsReader<'_> {
     ) {
         let location = ConfigLocation::new(&domain.file, formats.line);
         let Some(name) = full_name(&owner.to_ascii_lowercase()) else {
-            return self
-                .texts
-                .error(&location, format!("invalid name {owner:?}"));
+            return self.error(&location, format!("invalid name {owner:?}"));
         };
         let Some(networks) = self.service_networks(domain, formats) else {
             return;
@@ -83,7 +81,7 @@ impl PdnsReader<'_> {
                 Some(network) => {
                     let Some((_, length)) = peers::network(network) else {
                         let message = format!("expected a network or default, found {network:?}");
-                        self.texts.error(&location, message);
+                        self.error(&location, message);
                         return None;
                     };
                     Some(length)
