@@ -51,7 +51,7 @@ use nameward_wire::{Name, zonefile::Diagnostic};
 use nameward_zone::{AccessList, ViewRule};
 
 use crate::Files;
-use lex::TextLocation;
+use lex::{ConfMistake, TextLocation};
 use notes::ImportNotes;
 use settings::BindSettings;
 
@@ -151,6 +151,15 @@ type Spot = (usize, TextLocation);
 struct UnservableReason {
     spot: Spot,
     reason: String,
+}
+
+impl UnservableReason {
+    fn new(file: usize, wrong: ConfMistake) -> Self {
+        Self {
+            spot: (file, wrong.location),
+            reason: wrong.message,
+        }
+    }
 }
 
 impl BindZone {
@@ -369,14 +378,11 @@ impl NamedConf {
                 zones.push(zone.clone().within(view).into_served());
             }
         }
-        for (spot, text) in self.notes {
-            notes.add(spot, text);
-        }
         Taken {
             zones,
-            views: Vec::new(),
             blackhole: self.blackhole,
-            notes: notes.finish(),
+            notes: notes.finish(self.notes),
+            ..Taken::default()
         }
     }
 
@@ -409,14 +415,10 @@ impl NamedConf {
                 None => {}
             }
         }
-        for (spot, text) in self.notes {
-            notes.add(spot, text);
-        }
         let rest = Taken {
-            zones: Vec::new(),
-            views: Vec::new(),
             blackhole: self.blackhole,
-            notes: notes.finish(),
+            notes: notes.finish(self.notes),
+            ..Taken::default()
         };
         (taken, rest)
     }

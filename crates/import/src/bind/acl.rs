@@ -23,13 +23,20 @@ const ENTRIES_MAX: usize = 4_000_000;
 const BUILT_IN: &[&str] = &["any", "none", "localhost", "localnets"];
 
 /// A list as written.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct MatchList {
     /// The file that contains it, for messages.
     pub file: usize,
     /// Start of the statement.
     pub location: TextLocation,
     entries: Vec<MatchEntry>,
+}
+
+impl MatchList {
+    /// Returns why the list cannot be used although it is valid.
+    pub fn undecided(&self, reason: &str) -> Unusable {
+        Unusable::Undecided(self.file, self.location.wrong(reason))
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -67,14 +74,11 @@ pub(super) fn read_named(
     let (words, block) = statement.words_and_block()?;
     let [name] = words[..] else {
         let message = "expected a list name and '{'";
-        return Err(ConfMistake::new(statement.location(), message));
+        return Err(statement.location().wrong(message));
     };
     if name.is_one_of(BUILT_IN) {
         let found = quoted(&name.text);
-        return Err(ConfMistake::new(
-            name.location,
-            format!("{found} is built in"),
-        ));
+        return Err(name.location.wrong(format!("{found} is built in")));
     }
     let list = match_list(statement.location(), block, file)?;
     Ok((name.string().to_ascii_lowercase(), list))
@@ -106,7 +110,7 @@ fn entry(statement: &ConfStatement<'_>, file: usize) -> Result<MatchEntry, ConfM
     let element = match items {
         [ConfItem::Block(location, block)] => Element::List(match_list(*location, block, file)?),
         [ConfItem::Word(first), rest @ ..] => element(first, rest)?,
-        _ => return Err(ConfMistake::new(location, "expected an address or a list")),
+        _ => return Err(location.wrong("expected an address or a list")),
     };
     Ok(MatchEntry {
         location,
@@ -131,7 +135,7 @@ fn element(first: &Word<'_>, rest: &[ConfItem<'_>]) -> Result<Element, ConfMista
             }
             ConfItem::Word(word) => return Err(word.instead_of("';'")),
             ConfItem::Block(location, _) => {
-                return Err(ConfMistake::new(*location, "expected ';', found '{'"));
+                return Err(location.wrong("expected ';', found '{'"));
             }
         }
     }
@@ -139,10 +143,9 @@ fn element(first: &Word<'_>, rest: &[ConfItem<'_>]) -> Result<Element, ConfMista
         Some((address, bits)) => network(address, bits)
             .map(|(address, bits)| Element::Network(address, bits))
             .map_err(|message| {
-                ConfMistake::new(
-                    first.location,
-                    format!("{}: {message}", quoted(text.as_bytes())),
-                )
+                first
+                    .location
+                    .wrong(format!("{}: {message}", quoted(text.as_bytes())))
             }),
         // A zone index (`fe80::1%eth0`) refers to the interfaces of this host.
         None => Ok(match text.split('%').next().unwrap_or_default().parse() {
@@ -267,10 +270,7 @@ impl<'n> AclResolver<'n> {
                     0 => format!("lists nested more than {DEPTH_MAX} levels deep"),
                     _ => format!("more than {ENTRIES_MAX} list entries"),
                 };
-                return Err(Unusable::Wrong(
-                    list.file,
-                    ConfMistake::new(entry.location, message),
-                ));
+                return Err(Unusable::Wrong(list.file, entry.location.wrong(message)));
             }
             let mut is_negated = entry.is_negated;
             let term = match &entry.element {
@@ -283,7 +283,7 @@ impl<'n> AclResolver<'n> {
                 }
                 Element::Undecided(word) => {
                     let message = format!("{word} is not supported");
-                    let wrong = ConfMistake::new(entry.location, message);
+                    let wrong = entry.location.wrong(message);
                     return Err(Unusable::Undecided(list.file, wrong));
                 }
                 Element::Network(address, bits) => AccessWord::Network(*address, *bits),
@@ -319,7 +319,7 @@ impl<'n> AclResolver<'n> {
         (file, location): (usize, TextLocation),
         depth: usize,
     ) -> Result<Resolved, Unusable> {
-        let wrong = |what: String| Err(Unusable::Wrong(file, ConfMistake::new(location, what)));
+        let wrong = |what: String| Err(Unusable::Wrong(file, location.wrong(what)));
         let shown = quoted(name.as_bytes());
         match self.known.get(name) {
             Some(Some(known)) => return Ok(known.clone()),

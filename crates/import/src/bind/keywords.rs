@@ -44,10 +44,9 @@ pub(super) fn name_and_class<'w, 't>(
     what: &str,
 ) -> Result<(&'w Word<'t>, bool), ConfMistake> {
     let Some((name, rest)) = words.split_first() else {
-        return Err(ConfMistake::new(
-            statement.location(),
-            format!("expected a {what} name, found '{{'"),
-        ));
+        return Err(statement
+            .location()
+            .wrong(format!("expected a {what} name, found '{{'")));
     };
     let Some((class, rest)) = rest.split_first() else {
         return Ok((name, true));

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 /// A location in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct TextLocation {
     /// Line, from 1.
     pub line: u32,
@@ -17,6 +17,14 @@ pub(super) struct TextLocation {
 impl TextLocation {
     /// The start of a file.
     pub(super) const START: TextLocation = TextLocation { line: 1, column: 1 };
+
+    /// Returns an error at this location.
+    pub(super) fn wrong(self, message: impl Into<String>) -> ConfMistake {
+        ConfMistake {
+            location: self,
+            message: message.into(),
+        }
+    }
 }
 
 /// An error in a configuration, with its location.
@@ -24,15 +32,6 @@ impl TextLocation {
 pub(super) struct ConfMistake {
     pub location: TextLocation,
     pub message: String,
-}
-
-impl ConfMistake {
-    pub(super) fn new(location: TextLocation, message: impl Into<String>) -> Self {
-        Self {
-            location,
-            message: message.into(),
-        }
-    }
 }
 
 /// One token.
@@ -148,10 +147,7 @@ impl<'t> Lexer<'t> {
         self.at += 2;
         while !self.text[self.at..].starts_with(b"*/") {
             if self.at >= self.text.len() {
-                return Err(ConfMistake::new(
-                    location,
-                    "unterminated comment: expected '*/'",
-                ));
+                return Err(location.wrong("unterminated comment: expected '*/'"));
             }
             self.step();
         }
@@ -183,10 +179,7 @@ impl<'t> Lexer<'t> {
         let mut is_escaped = false;
         loop {
             let Some(&byte) = self.text.get(self.at) else {
-                return Err(ConfMistake::new(
-                    location,
-                    "unterminated string: expected '\"'",
-                ));
+                return Err(location.wrong("unterminated string: expected '\"'"));
             };
             match byte {
                 b'"' if !is_escaped => {

@@ -10,8 +10,11 @@ use std::{path::Path, sync::Arc};
 use nameward_zone::{AccessList, AccessWord};
 
 use super::{
-    BindZone, NamedConf, Remote, Spot, UnservableReason, ZoneType, read::NamedConfReader,
-    server_statements::ServerStatements, settings::BindSettings, support::verdict_of_message,
+    BindZone, NamedConf, Remote, Spot, ZoneType,
+    read::NamedConfReader,
+    server_statements::ServerStatements,
+    settings::{BindSettings, ListSetting},
+    support::verdict_of_message,
 };
 use crate::{
     Files,
@@ -295,17 +298,15 @@ impl BindImporter {
 
     fn terms(&mut self, zone: &mut ImportedZone, terms: &BindSettings, spot: Spot) {
         let name = zone.name.clone();
-        let mut list =
-            |found: &Option<Result<AccessList, UnservableReason>>, what: &str| match found {
-                None => None,
-                Some(Ok(list)) => Some(spelled(list)),
-                Some(Err(refusal)) => {
-                    let text =
-                        format!("zone {name}: {what} matches no clients: {}", refusal.reason);
-                    self.note(Breaks, refusal.spot, text);
-                    Some(Vec::new())
-                }
-            };
+        let mut list = |found: &ListSetting<AccessList>, what: &str| match found {
+            None => None,
+            Some(Ok(list)) => Some(spelled(list)),
+            Some(Err(refusal)) => {
+                let text = format!("zone {name}: {what} matches no clients: {}", refusal.reason);
+                self.note(Breaks, refusal.spot, text);
+                Some(Vec::new())
+            }
+        };
         zone.terms.request_ixfr = terms.request_ixfr.filter(|is| !is);
         zone.terms.allow_transfer = list(&terms.allow_transfer, "allow-transfer");
         zone.terms.allow_notify = list(&terms.allow_notify, "allow-notify");

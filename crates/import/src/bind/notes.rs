@@ -37,10 +37,6 @@ impl<'f> ImportNotes<'f> {
         }
     }
 
-    pub(super) fn add(&mut self, spot: Spot, text: String) {
-        self.lines.push((spot, text));
-    }
-
     /// Adds a view that is not imported with its zones.
     pub(super) fn view(&mut self, view: &View, zones: usize) {
         let reason = match &view.clients {
@@ -48,7 +44,7 @@ impl<'f> ImportNotes<'f> {
             Err(refusal) => self.with_place(refusal.spot, &refusal.reason),
             Ok(_) => "it has no clients".to_string(),
         };
-        self.add(view.spot, ignored(view, zones, &reason));
+        self.lines.push((view.spot, ignored(view, zones, &reason)));
     }
 
     /// Checks whether a zone is imported; if not, counts it by reason.
@@ -94,8 +90,8 @@ impl<'f> ImportNotes<'f> {
         format!("{text} ({file}:{}:{})", location.line, location.column)
     }
 
-    /// Returns all warnings, those about zones last.
-    pub(super) fn finish(self) -> Vec<Diagnostic> {
+    /// Returns all warnings and further ones, those about zones last.
+    pub(super) fn finish(self, more: Vec<(Spot, String)>) -> Vec<Diagnostic> {
         let files = self.files;
         let zones = self.refused.into_iter().map(|refused| {
             let names = refused.names.join(", ");
@@ -109,7 +105,7 @@ impl<'f> ImportNotes<'f> {
             };
             (refused.spot, text)
         });
-        let lines = self.lines.into_iter().chain(zones);
+        let lines = self.lines.into_iter().chain(more).chain(zones);
         let diagnostics = lines.map(|((file, location), message)| {
             let file = files.get(file).map(|path| path.to_string_lossy());
             Diagnostic {

@@ -16,7 +16,7 @@ use crate::files::{Files, has_wildcards, reason_of};
 
 use super::{
     BindZone, NamedConf, Spot, View, ZoneType,
-    acl::{self, MatchList},
+    acl::{self, MatchList, Unusable},
     inherited::Inherited,
     keywords::{LISTS, TOP, allows_some_client, is_on, name_and_class},
     lex::{ConfMistake, TextLocation, quoted},
@@ -45,6 +45,18 @@ pub(super) struct ViewMatch {
     pub clients: Option<MatchList>,
     pub destinations: Option<MatchList>,
     pub recursive_only: Option<Spot>,
+}
+
+impl ViewMatch {
+    pub fn check_recursive_only(&self) -> Result<(), Unusable> {
+        match self.recursive_only {
+            Some((file, location)) => {
+                let wrong = location.wrong("match-recursive-only");
+                Err(Unusable::Undecided(file, wrong))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// A zone as written.
@@ -233,10 +245,11 @@ impl<'f> NamedConfReader<'f> {
                 return;
             }
             let Some(keyword) = statement.keyword() else {
-                self.wrong(ConfMistake::new(
-                    statement.location(),
-                    "expected a statement, found '{'",
-                ));
+                self.wrong(
+                    statement
+                        .location()
+                        .wrong("expected a statement, found '{'"),
+                );
                 continue;
             };
             self.see(keyword, level);
@@ -274,7 +287,7 @@ impl<'f> NamedConfReader<'f> {
     fn include(&mut self, statement: &ConfStatement<'_>, level: Level) -> Result<(), ConfMistake> {
         let word = statement.value("a file name")?;
         let path = self.absolute(&word.text);
-        let wrong = |message: String| ConfMistake::new(word.location, message);
+        let wrong = |message: String| word.location.wrong(message);
         let cannot = |path: &Path, error: &io::Error| {
             let reason = reason_of(error);
             wrong(format!("cannot read {}: {reason}", path.display()))
@@ -340,7 +353,7 @@ impl<'f> NamedConfReader<'f> {
         if keyword.is("acl") {
             let (name, list) = acl::read_named(statement, self.file_now())?;
             if self.acls.insert(name, list).is_some() {
-                return Err(ConfMistake::new(keyword.location, "duplicate list name"));
+                return Err(keyword.location.wrong("duplicate list name"));
             }
             return Ok(());
         }
@@ -423,7 +436,8 @@ impl<'f> NamedConfReader<'f> {
         let (word, class) = name_and_class(statement, &words, "zone")?;
         let name = NameBuf::from_text(&word.text, Name::ROOT).map_err(|error| {
             let found = quoted(&word.text);
-            ConfMistake::new(word.location, format!("invalid zone name {found}: {error}"))
+            word.location
+                .wrong(format!("invalid zone name {found}: {error}"))
         })?;
         let (index, spot) = (self.zones.len(), (self.file_now(), word.location));
         self.zones.push(RawZone {

@@ -72,7 +72,7 @@ pub(super) fn read(
             Some(word) => Some(word.string()),
             None => {
                 let message = "expected a list name, found '{'";
-                return Err(ConfMistake::new(statement.location(), message));
+                return Err(statement.location().wrong(message));
             }
         }
     } else {
@@ -106,7 +106,7 @@ fn options<'w, 't: 'w>(
     while let Some(keyword) = words.next() {
         let Some(value) = words.next() else {
             let message = format!("expected a value after {}", quoted(&keyword.text));
-            return Err(ConfMistake::new(keyword.location, message));
+            return Err(keyword.location.wrong(message));
         };
         if keyword.is("port") {
             // `*` is any port, which is meaningless for a destination.
@@ -135,17 +135,11 @@ fn port(word: &Word<'_>) -> Result<u16, ConfMistake> {
 fn entry(statement: &ConfStatement<'_>) -> Result<RemoteEntry, ConfMistake> {
     let words = statement.items().iter().map(|item| match item {
         ConfItem::Word(word) => Ok(word),
-        ConfItem::Block(location, _) => Err(ConfMistake::new(
-            *location,
-            "expected an address, found '{'",
-        )),
+        ConfItem::Block(location, _) => Err(location.wrong("expected an address, found '{'")),
     });
     let words = words.collect::<Result<Vec<_>, _>>()?;
     let Some((first, rest)) = words.split_first() else {
-        return Err(ConfMistake::new(
-            statement.location(),
-            "expected an address",
-        ));
+        return Err(statement.location().wrong("expected an address"));
     };
     let options = options(rest.iter().copied())?;
     let text = first.string();
@@ -190,7 +184,7 @@ impl RemoteResolver<'_> {
         depth: usize,
     ) -> Result<(), (usize, ConfMistake)> {
         for entry in &list.entries {
-            let wrong = |message: String| (list.file, ConfMistake::new(entry.location, message));
+            let wrong = |message: String| (list.file, entry.location.wrong(message));
             self.entries += 1;
             if self.entries > ENTRIES_MAX {
                 return Err(wrong(format!("more than {ENTRIES_MAX} servers")));

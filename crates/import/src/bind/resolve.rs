@@ -34,10 +34,11 @@ impl NamedConfReader<'_> {
         let is_one_of_several = named.count() > 1;
         for (view, matches) in std::mem::take(&mut self.matches).iter().enumerate() {
             if is_one_of_several {
-                if let Some(requests) = self.view_requests(matches, &mut lists) {
+                let requests = lists.view_requests(matches).map(Some);
+                if let Some(requests) = self.usable(requests).transpose() {
                     self.views[view].requests = requests;
                 }
-            } else if let Some(clients) = self.view_clients(matches, &mut lists) {
+            } else if let Some(clients) = self.usable(lists.view_clients(matches)).transpose() {
                 self.views[view].clients = clients;
             }
         }
@@ -120,18 +121,7 @@ impl NamedConfReader<'_> {
             Some(list) => remotes::resolve(list, &self.remotes),
             None => Ok(Vec::new()),
         });
-        match allow_query {
-            Ok(list) => raw.zone.allow_query = Ok(list),
-            Err(Unusable::Undecided(file, wrong)) => {
-                raw.zone.allow_query = Err(UnservableReason {
-                    spot: (file, wrong.location),
-                    reason: wrong.message,
-                });
-            }
-            Err(Unusable::Wrong(file, wrong)) => {
-                self.report(file, Some(wrong.location), wrong.message);
-            }
-        }
+        raw.zone.allow_query = self.usable(allow_query);
         for (at, result) in resolved.into_iter().enumerate() {
             match result {
                 Ok(remotes) if at == 0 => raw.zone.primaries = remotes,
@@ -143,68 +133,6 @@ impl NamedConfReader<'_> {
             self.report(file, Some(location), format!("zone {name} {message}"));
         }
         raw.zone
-    }
-
-    /// Returns the clients a view answers; `None` for all.
-    fn view_clients(
-        &mut self,
-        matches: &ViewMatch,
-        lists: &mut Lists<'_>,
-    ) -> Option<Result<Arc<AccessList>, UnservableReason>> {
-        if let Some(spot) = matches.recursive_only {
-            let reason = "match-recursive-only".into();
-            return Some(Err(UnservableReason { spot, reason }));
-        }
-        if let Some(list) = &matches.destinations {
-            match lists.resolve(list) {
-                Ok(resolved) if resolved.list.is_any() => {}
-                Ok(_) => {
-                    let reason = "match-destinations is not \"any\"".into();
-                    let spot = (list.file, list.location);
-                    return Some(Err(UnservableReason { spot, reason }));
-                }
-                Err(unusable) => return self.refuse(unusable).map(Err),
-            }
-        }
-        match lists.resolve(matches.clients.as_ref()?) {
-            Ok(resolved) => Some(Ok(resolved.list)),
-            Err(unusable) => self.refuse(unusable).map(Err),
-        }
-    }
-
-    /// Returns the requests that are in a view; `None` for all.
-    fn view_requests(
-        &mut self,
-        matches: &ViewMatch,
-        lists: &mut Lists<'_>,
-    ) -> Option<Result<ViewRequests, UnservableReason>> {
-        if let Some(spot) = matches.recursive_only {
-            let reason = "match-recursive-only".into();
-            return Some(Err(UnservableReason { spot, reason }));
-        }
-        let mut requests = ViewRequests {
-            clients: Arc::new(AccessList::any()),
-            destinations: Vec::new(),
-        };
-        if let Some(list) = &matches.clients {
-            match lists.keyed.resolve(list) {
-                Ok(resolved) => requests.clients = resolved.list,
-                Err(unusable) => return self.refuse(unusable).map(Err),
-            }
-        }
-        if let Some(list) = &matches.destinations {
-            let resolved = match lists.keyed.resolve(list) {
-                Ok(resolved) => resolved.list,
-                Err(unusable) => return self.refuse(unusable).map(Err),
-            };
-            let Some(hosts) = hosts_of(&resolved) else {
-                let reason = "match-destinations has more than single addresses".into();
-                let spot = (list.file, list.location);
-                return Some(Err(UnservableReason { spot, reason }));
-            };
-            requests.destinations = hosts;
-        }
-        Some(Ok(requests))
     }
 
     fn settle_blackhole(
@@ -222,16 +150,18 @@ impl NamedConfReader<'_> {
         }
     }
 
-    /// Returns why a view with an unusable list is not imported; an error is reported.
-    fn refuse(&mut self, unusable: Unusable) -> Option<UnservableReason> {
-        match unusable {
-            Unusable::Undecided(file, wrong) => Some(UnservableReason {
-                spot: (file, wrong.location),
-                reason: wrong.message,
-            }),
-            Unusable::Wrong(file, wrong) => {
+    /// Returns what lists allow, or why that is unknown; `None` for all clients, also if a list has an error, which is
+    /// reported.
+    fn usable<T>(
+        &mut self,
+        found: Result<Option<T>, Unusable>,
+    ) -> Result<Option<T>, UnservableReason> {
+        match found {
+            Ok(found) => Ok(found),
+            Err(Unusable::Undecided(file, wrong)) => Err(UnservableReason::new(file, wrong)),
+            Err(Unusable::Wrong(file, wrong)) => {
                 self.report(file, Some(wrong.location), wrong.message);
-                None
+                Ok(None)
             }
         }
     }
@@ -259,6 +189,38 @@ impl Lists<'_> {
         Ok(resolved)
     }
 
+    /// Returns the clients a view answers; `None` for all.
+    fn view_clients(&mut self, matches: &ViewMatch) -> Result<Option<Arc<AccessList>>, Unusable> {
+        matches.check_recursive_only()?;
+        if let Some(list) = &matches.destinations
+            && !self.resolve(list)?.list.is_any()
+        {
+            return Err(list.undecided("match-destinations is not \"any\""));
+        }
+        let clients = matches.clients.as_ref();
+        let clients = clients.map(|list| self.resolve(list)).transpose()?;
+        Ok(clients.map(|clients| clients.list))
+    }
+
+    /// Returns the requests that are in a view.
+    fn view_requests(&mut self, matches: &ViewMatch) -> Result<ViewRequests, Unusable> {
+        matches.check_recursive_only()?;
+        let clients = match &matches.clients {
+            Some(list) => self.keyed.resolve(list)?.list,
+            None => Arc::new(AccessList::any()),
+        };
+        let mut destinations = Vec::new();
+        if let Some(list) = &matches.destinations {
+            let reason = "match-destinations has more than single addresses";
+            let hosts = hosts_of(&self.keyed.resolve(list)?.list);
+            destinations = hosts.ok_or_else(|| list.undecided(reason))?;
+        }
+        Ok(ViewRequests {
+            clients,
+            destinations,
+        })
+    }
+
     /// Returns the clients that may query a zone; the first level with a setting wins.
     fn allow_query(
         &mut self,
@@ -276,8 +238,7 @@ impl Lists<'_> {
             && !self.resolve(on)?.list.is_any()
         {
             let reason = "allow-query-on does not include all addresses of this server, which is not supported";
-            let wrong = super::lex::ConfMistake::new(on.location, reason);
-            return Err(Unusable::Undecided(on.file, wrong));
+            return Err(on.undecided(reason));
         }
         let from = levels.iter().find_map(|level| level.allow_query.as_ref());
         let list = match from {

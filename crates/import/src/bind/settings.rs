@@ -30,30 +30,19 @@ pub(super) fn is_term(keyword: &str) -> bool {
     TERMS.contains(&keyword) || keyword == "masters"
 }
 
-/// A list as written, or why it cannot be read.
-type WrittenList = Result<MatchList, UnservableReason>;
+/// A list, or why it cannot be used; `None` if it is not set.
+pub(super) type ListSetting<L> = Option<Result<L, UnservableReason>>;
 
 /// The statements of one level.
-#[derive(Default)]
-pub(super) struct SettingStatements {
-    allow_transfer: Option<WrittenList>,
-    allow_notify: Option<WrittenList>,
-    allow_update: Option<WrittenList>,
-    forwarding: Option<WrittenList>,
-    update_policy: Option<Result<Vec<ImportedUpdateRule>, UnservableReason>>,
-    notify: Option<String>,
-    dnssec_policy: Option<String>,
-    key_directory: Option<String>,
-    request_ixfr: Option<bool>,
-}
+pub(super) type SettingStatements = BindSettings<MatchList>;
 
 /// The settings of a zone: `None` if no level sets them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct BindSettings {
-    pub allow_transfer: Option<Result<AccessList, UnservableReason>>,
-    pub allow_notify: Option<Result<AccessList, UnservableReason>>,
-    pub allow_update: Option<Result<AccessList, UnservableReason>>,
-    pub forwarding: Option<Result<AccessList, UnservableReason>>,
+pub(super) struct BindSettings<L = AccessList> {
+    pub allow_transfer: ListSetting<L>,
+    pub allow_notify: ListSetting<L>,
+    pub allow_update: ListSetting<L>,
+    pub forwarding: ListSetting<L>,
     pub update_policy: Option<Result<Vec<ImportedUpdateRule>, UnservableReason>>,
     /// The keyword after `notify`.
     pub notify: Option<String>,
@@ -109,36 +98,31 @@ pub(super) fn resolve_settings(
     lists: &mut AclResolver<'_>,
 ) -> BindSettings {
     let levels = || levels.iter().copied();
-    let mut list = |pick: fn(&SettingStatements) -> Option<&WrittenList>| {
-        let written = levels().find_map(pick)?;
+    let mut list = |pick: fn(&SettingStatements) -> &ListSetting<MatchList>| {
+        let written = levels().find_map(|terms| pick(terms).as_ref())?;
         Some(match written {
             Ok(list) => resolve(list, lists),
             Err(refusal) => Err(refusal.clone()),
         })
     };
-    let mut terms = BindSettings {
-        allow_transfer: list(|terms| terms.allow_transfer.as_ref()),
-        allow_notify: list(|terms| terms.allow_notify.as_ref()),
-        allow_update: list(|terms| terms.allow_update.as_ref()),
-        forwarding: list(|terms| terms.forwarding.as_ref()),
-        ..BindSettings::default()
-    };
-    terms.update_policy = levels().find_map(|terms| terms.update_policy.clone());
-    terms.notify = levels().find_map(|terms| terms.notify.clone());
-    terms.dnssec_policy = levels().find_map(|terms| terms.dnssec_policy.clone());
-    terms.key_directory = levels().find_map(|terms| terms.key_directory.clone());
-    terms.request_ixfr = levels().find_map(|terms| terms.request_ixfr);
-    terms
+    BindSettings {
+        allow_transfer: list(|terms| &terms.allow_transfer),
+        allow_notify: list(|terms| &terms.allow_notify),
+        allow_update: list(|terms| &terms.allow_update),
+        forwarding: list(|terms| &terms.forwarding),
+        update_policy: levels().find_map(|terms| terms.update_policy.clone()),
+        notify: levels().find_map(|terms| terms.notify.clone()),
+        dnssec_policy: levels().find_map(|terms| terms.dnssec_policy.clone()),
+        key_directory: levels().find_map(|terms| terms.key_directory.clone()),
+        request_ixfr: levels().find_map(|terms| terms.request_ixfr),
+    }
 }
 
 fn resolve(list: &MatchList, lists: &mut AclResolver<'_>) -> Result<AccessList, UnservableReason> {
     match lists.resolve(list) {
         Ok(resolved) => Ok(AccessList::clone(&resolved.list)),
         Err(Unusable::Wrong(file, wrong) | Unusable::Undecided(file, wrong)) => {
-            Err(UnservableReason {
-                spot: (file, wrong.location),
-                reason: wrong.message,
-            })
+            Err(UnservableReason::new(file, wrong))
         }
     }
 }

@@ -31,7 +31,8 @@ impl Word<'_> {
     /// Returns the mistake of a word where something else was expected.
     pub(super) fn instead_of(&self, expected: &str) -> ConfMistake {
         let found = quoted(&self.text);
-        ConfMistake::new(self.location, format!("expected {expected}, found {found}"))
+        self.location
+            .wrong(format!("expected {expected}, found {found}"))
     }
 }
 
@@ -124,7 +125,7 @@ impl<'t> ConfStatement<'t> {
             Some(item) => (item.location(), item.describe()),
             None => (self.end, "';'".into()),
         };
-        ConfMistake::new(location, format!("expected {expected}, found {found}"))
+        location.wrong(format!("expected {expected}, found {found}"))
     }
 }
 
@@ -148,7 +149,7 @@ fn statements<'t>(
             ConfToken::Word(text) => items.push(ConfItem::Word(Word { location, text })),
             ConfToken::Open if depth == DEPTH_MAX => {
                 let message = format!("blocks nested more than {DEPTH_MAX} levels deep");
-                return Err(ConfMistake::new(location, message));
+                return Err(location.wrong(message));
             }
             ConfToken::Open => {
                 let inner = statements(lexer, Some((location, depth + 1)))?;
@@ -161,17 +162,14 @@ fn statements<'t>(
             }),
             ConfToken::Close | ConfToken::End if !items.is_empty() => {
                 let found = token.describe();
-                return Err(ConfMistake::new(
-                    location,
-                    format!("expected ';' before {found}"),
-                ));
+                return Err(location.wrong(format!("expected ';' before {found}")));
             }
             ConfToken::Close if open.is_some() => return Ok(all),
-            ConfToken::Close => return Err(ConfMistake::new(location, "unmatched '}'")),
+            ConfToken::Close => return Err(location.wrong("unmatched '}'")),
             ConfToken::End => match open {
                 None => return Ok(all),
                 Some((open, _)) => {
-                    return Err(ConfMistake::new(open, "unclosed '{': expected '}'"));
+                    return Err(open.wrong("unclosed '{': expected '}'"));
                 }
             },
         }
