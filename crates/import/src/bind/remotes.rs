@@ -43,9 +43,7 @@ enum RemoteTarget {
 struct RemoteEntry {
     location: TextLocation,
     target: RemoteTarget,
-    port: Option<u16>,
-    key: Option<Box<str>>,
-    tls: Option<Box<str>>,
+    options: RemoteOptions,
 }
 
 /// A list as written. The names in it are resolved when all lists are known.
@@ -85,13 +83,13 @@ pub(super) fn read(
     };
     for statement in block {
         let mut entry = entry(statement)?;
-        entry.port = entry.port.or(options.port);
+        entry.options.port = entry.options.port.or(options.port);
         list.entries.push(entry);
     }
     Ok((name, list))
 }
 
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 struct RemoteOptions {
     port: Option<u16>,
     key: Option<Box<str>>,
@@ -148,9 +146,7 @@ fn entry(statement: &ConfStatement<'_>) -> Result<RemoteEntry, ConfMistake> {
     Ok(RemoteEntry {
         location: first.location,
         target: address.map_or(RemoteTarget::List(text), RemoteTarget::Address),
-        port: options.port,
-        key: options.key,
-        tls: options.tls,
+        options,
     })
 }
 
@@ -214,16 +210,15 @@ impl RemoteResolver<'_> {
 }
 
 fn remote(ip: IpAddr, entry: &RemoteEntry, by: Option<&RemoteEntry>) -> Remote {
-    let inherited = |own: &Option<Box<str>>, other: Option<&Option<Box<str>>>| {
-        own.clone().or_else(|| other.cloned().flatten())
-    };
+    let own = entry.options.clone();
+    let inherited = by.map(|by| by.options.clone()).unwrap_or_default();
     // `tls none` is plain text, also where the list has another setting.
-    let tls = inherited(&entry.tls, by.map(|by| &by.tls)).filter(|name| &**name != "none");
+    let tls = own.tls.or(inherited.tls).filter(|name| &**name != "none");
     let default = if tls.is_some() { TLS_PORT } else { PORT };
-    let port = entry.port.or(by.and_then(|by| by.port));
+    let port = own.port.or(inherited.port);
     Remote {
         address: SocketAddr::new(ip, port.unwrap_or(default)),
-        key: inherited(&entry.key, by.map(|by| &by.key)),
+        key: own.key.or(inherited.key),
         tls,
     }
 }
