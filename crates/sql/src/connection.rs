@@ -81,8 +81,8 @@ impl ConnectTarget {
     pub(super) fn hosts(&self) -> Option<&Hosts> {
         match self {
             ConnectTarget::Sqlite(_) => None,
-            ConnectTarget::Postgres(target) => Some(target.hosts()),
-            ConnectTarget::Mysql(target) => Some(target.hosts()),
+            ConnectTarget::Postgres(target) => Some(&target.hosts),
+            ConnectTarget::Mysql(target) => Some(&target.hosts),
         }
     }
 
@@ -178,11 +178,11 @@ impl SqlConnection {
                 (None, Client::Sqlite(file))
             }
             ConnectTarget::Postgres(target) => {
-                let (server, client) = postgres::connect(target, terms.timeout).await?;
+                let (server, client) = target.hosts.connect(terms.timeout, &**target).await?;
                 (Some(server), Client::Postgres(client))
             }
             ConnectTarget::Mysql(target) => {
-                let (server, connection) = mysql::connect(target, terms.timeout).await?;
+                let (server, connection) = target.hosts.connect(terms.timeout, target).await?;
                 (Some(server), Client::Mysql(Box::new(connection)))
             }
         };

@@ -160,8 +160,8 @@ impl Driver {
     pub(super) fn hosts(&self) -> Option<&Hosts> {
         match self {
             Driver::Sqlite(_) => None,
-            Driver::Postgres(postgres) => Some(postgres.hosts()),
-            Driver::Mysql(mysql) => Some(mysql.hosts()),
+            Driver::Postgres(postgres) => Some(&postgres.target.hosts),
+            Driver::Mysql(mysql) => Some(&mysql.target.hosts),
         }
     }
 
@@ -174,7 +174,7 @@ impl Driver {
     fn leave_late_server(&self) {
         match self {
             Driver::Sqlite(_) => {}
-            Driver::Postgres(postgres) => drop(postgres.hosts().avoid_preferred()),
+            Driver::Postgres(postgres) => drop(postgres.target.hosts.avoid_preferred()),
             Driver::Mysql(mysql) => mysql.leave_late_server(),
         }
     }

@@ -25,7 +25,7 @@ const DEFAULT_PORT: u16 = 3306;
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Mysql {
-    target: MysqlTarget,
+    pub(crate) target: MysqlTarget,
     /// The current server, and the connections to it.
     pool: Mutex<Option<(Server, Pool)>>,
     /// Limits the number of connections in use.
@@ -43,7 +43,7 @@ const INIT: &str = "SET SESSION lock_wait_timeout = 1";
 #[derive(Clone)]
 pub(crate) struct MysqlTarget {
     options: Opts,
-    hosts: Arc<Hosts>,
+    pub(crate) hosts: Arc<Hosts>,
     /// A server that accepts no changes is as good as another.
     is_for_reads: bool,
 }
@@ -55,11 +55,6 @@ impl MysqlTarget {
             is_for_reads: true,
             ..self
         }
-    }
-
-    /// Returns its servers.
-    pub(crate) fn hosts(&self) -> &Hosts {
-        &self.hosts
     }
 
     fn options(&self, server: &Server) -> OptsBuilder {
@@ -132,14 +127,6 @@ pub(super) async fn cluster_state(connection: &mut Conn) -> ClusterState {
     } else {
         ClusterState::InStep
     }
-}
-
-/// Connects to the most suitable server.
-pub(crate) async fn connect(
-    target: &MysqlTarget,
-    timeout: Duration,
-) -> Result<(Server, Conn), SqlError> {
-    target.hosts.connect(timeout, target).await
 }
 
 /// Parses a URL, including its `sslmode`, which determines encryption.
@@ -291,11 +278,6 @@ impl Mysql {
         result
     }
 
-    /// Returns its servers.
-    pub(crate) fn hosts(&self) -> &Hosts {
-        &self.target.hosts
-    }
-
     /// Moves to another server, if there is one.
     pub(crate) fn leave_late_server(&self) {
         if let Some(server) = self.target.hosts.avoid_preferred() {
@@ -351,7 +333,7 @@ impl Mysql {
                 Err(_) => self.leave(&server),
             }
         }
-        match connect(&self.target, self.timeout).await {
+        match self.target.hosts.connect(self.timeout, &self.target).await {
             Ok((server, mut connection)) => {
                 self.back_off.lock().succeed();
                 self.within(connection.query_drop(INIT)).await?;

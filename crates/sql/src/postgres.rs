@@ -25,7 +25,8 @@ use tokio_postgres::types::{FromSql, ToSql, Type};
 use tokio_postgres::{Client, Config, Row, RowStream, Socket, Statement as Prepared};
 
 pub(crate) struct Postgres {
-    target: PostgresTarget,
+    /// Sessions to a server that is no longer preferred are not used.
+    pub(crate) target: PostgresTarget,
     timeout: Duration,
     /// The last two are for change detection, and for statements that read a lot: neither waits behind the other.
     slots: Box<[ConnectionSlot]>,
@@ -60,7 +61,7 @@ const USER_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct PostgresTarget {
     /// Without hosts.
     config: Config,
-    hosts: Arc<Hosts>,
+    pub(crate) hosts: Arc<Hosts>,
     tls: Tls,
     pooler: Arc<Pooler>,
     /// For reads: a standby is as good as the primary unless it is further behind.
@@ -74,11 +75,6 @@ impl PostgresTarget {
             lag_max: Some(lag_max),
             ..self
         }
-    }
-
-    /// Returns its servers.
-    pub(crate) fn hosts(&self) -> &Hosts {
-        &self.hosts
     }
 
     /// Checks whether connections go through a pooler that gives each transaction to any of its own; false before the first one.
@@ -222,14 +218,6 @@ fn listed_hosts(read: &Config) -> Option<Vec<ListedHost>> {
     Some(listed.collect())
 }
 
-/// Connects to the most suitable server and spawns the connection task.
-pub(crate) async fn connect(
-    target: &PostgresTarget,
-    timeout: Duration,
-) -> Result<(Server, Client), SqlError> {
-    target.hosts.connect(timeout, target).await
-}
-
 impl Postgres {
     pub(crate) fn new(target: PostgresTarget, connections: usize, timeout: Duration) -> Self {
         Postgres {
@@ -301,11 +289,6 @@ impl Postgres {
         }
     }
 
-    /// Returns its servers. Sessions to one that is no longer preferred are not used.
-    pub(crate) fn hosts(&self) -> &Hosts {
-        &self.target.hosts
-    }
-
     /// Makes the server cancel the statement of an abandoned session; otherwise it would run to completion. If it has just
     /// ended, that may hit the one behind it, which is then repeated.
     fn cancel(&self, session: &PostgresSession) {
@@ -341,7 +324,7 @@ impl Postgres {
             return Ok((session, false));
         }
         back_off.check()?;
-        match connect(&self.target, self.timeout).await {
+        match self.target.hosts.connect(self.timeout, &self.target).await {
             Ok((server, client)) => {
                 back_off.succeed();
                 let is_pooled = self.target.is_pooled();

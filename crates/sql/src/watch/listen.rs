@@ -42,10 +42,11 @@ pub(super) async fn listen(
             let reason = "a connection pooler in transaction mode".into();
             Err(SqlError::Refused(reason))
         } else {
-            Listener::connect(target, backend.inner.options.timeout).await
+            let timeout = backend.inner.options.timeout;
+            target.hosts.connect(timeout, &NoticeTarget(target)).await
         };
         match connected {
-            Ok(mut listener) => {
+            Ok((server, mut listener)) => {
                 wait = TABLE_INTERVAL;
                 is_noted = false;
                 backend.inner.own_commits.forget_notices();
@@ -60,7 +61,7 @@ pub(super) async fn listen(
                 has_missed = true;
                 notices.send_begun();
                 if let Err(error) = listener.run(notices, table).await {
-                    target.hosts().avoid(&listener.server);
+                    target.hosts.avoid(&server);
                     note(error);
                 }
             }
@@ -96,19 +97,12 @@ impl OpenConnection for NoticeTarget<'_> {
 
     async fn open(&self, server: &Server, _: bool) -> Result<Suitable<Listener>, SqlError> {
         let opened = Listener::open(self.0, server).await;
-        let (client, connection, early) =
-            opened.map_err(|error| postgres_error::failure(&error))?;
-        Ok(Suitable::Good(Listener {
-            server: server.clone(),
-            client,
-            connection,
-            early,
-        }))
+        let listener = opened.map_err(|error| postgres_error::failure(&error))?;
+        Ok(Suitable::Good(listener))
     }
 }
 
 struct Listener {
-    server: Server,
     /// Dropping it would end the connection.
     client: tokio_postgres::Client,
     connection: postgres::Connection,
@@ -117,19 +111,10 @@ struct Listener {
 }
 
 impl Listener {
-    async fn connect(
-        target: &postgres::PostgresTarget,
-        timeout: Duration,
-    ) -> Result<Self, SqlError> {
-        let notices = NoticeTarget(target);
-        let (_, listener) = target.hosts().connect(timeout, &notices).await?;
-        Ok(listener)
-    }
-
     async fn open(
         target: &postgres::PostgresTarget,
         server: &Server,
-    ) -> Result<(tokio_postgres::Client, postgres::Connection, bool), tokio_postgres::Error> {
+    ) -> Result<Self, tokio_postgres::Error> {
         let (client, mut connection) = target.open_polled(server).await?;
         let command = format!("LISTEN {CHANNEL}");
         let (mut early, mut is_over) = (false, false);
@@ -146,7 +131,11 @@ impl Listener {
             })
             .await?;
         }
-        Ok((client, connection, early))
+        Ok(Listener {
+            client,
+            connection,
+            early,
+        })
     }
 
     /// Sends change notifications until the connection breaks or falls silent, or the receiver is dropped.
