@@ -22,41 +22,13 @@ pub struct CacheBounds {
     pub ttl: Duration,
 }
 
-/// A fact and its expiry time.
-struct TimedValue<T> {
-    value: Arc<T>,
-    until: Instant,
-}
-
-impl<T> Clone for TimedValue<T> {
-    fn clone(&self) -> Self {
-        TimedValue {
-            value: self.value.clone(),
-            until: self.until,
-        }
-    }
-}
-
-/// The fact last read about a zone. The name is part of it: an ID may be reused for another zone.
-struct LastValue<T> {
-    value: Arc<T>,
-    apex: Arc<[u8]>,
-}
-
-impl<T> Clone for LastValue<T> {
-    fn clone(&self) -> Self {
-        LastValue {
-            value: self.value.clone(),
-            apex: self.apex.clone(),
-        }
-    }
-}
-
 /// Facts by zone ID.
 pub(crate) struct ZoneCache<T> {
     ttl: Duration,
-    valid: Option<Cache<i64, TimedValue<T>>>,
-    last: Option<Cache<i64, LastValue<T>>>,
+    /// Facts and their expiry times.
+    valid: Option<Cache<i64, (Arc<T>, Instant)>>,
+    /// The fact last read about a zone, with the name of the zone: an ID may be reused for another zone.
+    last: Option<Cache<i64, (Arc<T>, Arc<[u8]>)>>,
     /// Counts calls of [`ZoneCache::forget`].
     generation: AtomicU64,
 }
@@ -74,8 +46,8 @@ impl<T> ZoneCache<T> {
 
     /// Returns the fact about a zone while it is valid.
     pub(crate) fn find(&self, zone: i64) -> Option<Arc<T>> {
-        let entry = self.valid.as_ref()?.get(&zone)?;
-        (Instant::now() < entry.until).then_some(entry.value)
+        let (value, until) = self.valid.as_ref()?.get(&zone)?;
+        (Instant::now() < until).then_some(value)
     }
 
     /// Returns the generation, which must be read before the database is queried and passed to [`ZoneCache::insert`].
@@ -87,27 +59,25 @@ impl<T> ZoneCache<T> {
     pub(crate) fn insert(&self, zone: &LiveZone, value: Arc<T>, generation: u64) {
         if let Some(last) = &self.last {
             let apex = zone.apex.as_name().as_wire().into();
-            let value = value.clone();
-            last.insert(zone.id, LastValue { value, apex });
+            last.insert(zone.id, (value.clone(), apex));
         }
         self.keep_for(self.ttl, zone.id, value, generation);
     }
 
     /// Returns the fact last read about a zone, and uses it briefly, because the database does not deliver it now.
     pub(crate) fn fall_back(&self, zone: &LiveZone, generation: u64) -> Option<Arc<T>> {
-        let last = self.last.as_ref()?.get(&zone.id)?;
-        if *last.apex != *zone.apex.as_name().as_wire() {
+        let (last, apex) = self.last.as_ref()?.get(&zone.id)?;
+        if *apex != *zone.apex.as_name().as_wire() {
             return None;
         }
-        self.keep_for(RETRY.min(self.ttl), zone.id, last.value.clone(), generation);
-        Some(last.value)
+        self.keep_for(RETRY.min(self.ttl), zone.id, last.clone(), generation);
+        Some(last)
     }
 
     /// Caches data for a time, unless anything has changed since `generation` was read.
     pub(crate) fn keep_for(&self, time: Duration, zone: i64, value: Arc<T>, generation: u64) {
         let Some(cache) = &self.valid else { return };
-        let until = Instant::now() + time;
-        cache.insert(zone, TimedValue { value, until });
+        cache.insert(zone, (value, Instant::now() + time));
         // Checked afterwards, so that a change in between is seen by one side or the other.
         if self.generation() != generation {
             cache.remove(&zone);
