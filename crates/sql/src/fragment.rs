@@ -55,7 +55,7 @@ pub(crate) struct KnownZone {
 }
 
 pub(crate) struct Gathering {
-    known: Arc<KnownZone>,
+    pub(crate) known: Arc<KnownZone>,
     requested: RequestedNames,
     rows: Vec<FetchedRow>,
     content: Vec<u8>,
@@ -70,8 +70,8 @@ pub(crate) struct Gathering {
     visited: Vec<NameBuf>,
     /// A cached fragment for names below an ancestor of the query name, which may turn out to be the requested one.
     shared: Option<SharedFragment>,
-    /// The cached fragment, if it is the requested one.
-    ready: Option<Arc<Zone>>,
+    /// The fragment of another lookup, if it answers the query.
+    pub(crate) ready: Option<Arc<Zone>>,
     /// The names the fragment answers for, if not only for the query name, and the label count of their ancestor.
     kind: Option<(FragmentKind, usize)>,
     /// Cached apex records, as long as nothing else of the apex is needed.
@@ -79,10 +79,10 @@ pub(crate) struct Gathering {
     /// There is known to be no wildcard directly below the apex.
     no_wildcard: bool,
     /// The keys of the zone and how it is signed; known from the first walk on.
-    signing: Option<Arc<Signing>>,
+    pub(crate) signing: Option<Arc<Signing>>,
     /// The serial of the zone, if its digest (ZONEMD) is of another one and was left out.
-    stale_digest: Option<u32>,
-    statements: u32,
+    pub(crate) stale_digest: Option<u32>,
+    pub(crate) statements: u32,
 }
 
 impl Gathering {
@@ -135,19 +135,9 @@ impl Gathering {
         gathering
     }
 
-    /// Returns the fragment of another lookup, if it answers the query.
-    pub(crate) fn ready_part(&self) -> Option<Arc<Zone>> {
-        self.ready.clone()
-    }
-
     /// Returns the query name, in lower case.
     pub(crate) fn qname(&self) -> Name<'_> {
         Name::from_valid_wire(&self.qname)
-    }
-
-    /// Returns the zone of the lookup.
-    pub(crate) fn known(&self) -> &KnownZone {
-        &self.known
     }
 
     /// Returns the fragment to share, if `zone` is the fragment for the query.
@@ -155,14 +145,6 @@ impl Gathering {
         let (kind, labels) = self.kind?;
         let zone = Arc::clone(zone);
         Some(SharedFragment { kind, labels, zone })
-    }
-
-    pub(crate) fn signing(&self) -> Option<&Signing> {
-        self.signing.as_deref()
-    }
-
-    pub(crate) fn statements(&self) -> u32 {
-        self.statements
     }
 
     /// Records the state before a statement.
@@ -197,20 +179,6 @@ impl Gathering {
         }
         let reason = too_many_rows(self.requested.name(at), MAX_ROWS);
         Err(SqlError::row("records", 0, reason))
-    }
-
-    /// Returns the serial of the zone, if its digest (ZONEMD) is of another one and was left out.
-    pub(crate) fn stale_digest(&self) -> Option<u32> {
-        self.stale_digest
-    }
-
-    pub(crate) fn add_statements(&mut self, statements: u32) {
-        self.statements += statements;
-    }
-
-    /// Sets how the zone is signed, before the first walk.
-    pub(crate) fn set_signing(&mut self, signing: Option<Arc<Signing>>) {
-        self.signing = signing;
     }
 
     /// Fetches the whole apex, because more than its SOA and NS records is needed.

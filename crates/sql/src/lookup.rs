@@ -170,9 +170,9 @@ impl SqlLookupBatch<'_> {
         let unknown = self.open.iter_mut();
         for open in unknown.filter(|open| open.needs_facts && !open.is_stuck) {
             open.needs_facts = false;
-            open.gathering.add_statements(data.statements);
+            open.gathering.statements += data.statements;
             match data.signing(self.backend, open.zone()) {
-                Ok(signing) => open.gathering.set_signing(signing),
+                Ok(signing) => open.gathering.signing = signing,
                 Err(error) => drop(open.failed.get_or_insert(error)),
             }
         }
@@ -262,7 +262,7 @@ async fn fetch_chunk(
 
 impl Open {
     fn zone(&self) -> &LiveZone {
-        &self.gathering.known().zone
+        &self.gathering.known.zone
     }
 
     fn has_ended(&mut self, backend: &SqlBackend, key: &mut NameKey) -> bool {
@@ -309,19 +309,19 @@ impl Open {
             return Found::Ended(Err(error));
         }
         let (inner, id) = (&backend.inner, self.zone().id);
-        let generation = self.gathering.known().generation;
+        let generation = self.gathering.known.generation;
         if let Some(apex) = self.gathering.apex_to_keep() {
             inner.apexes.insert(id, apex, generation.0);
         }
-        let statements = self.gathering.statements();
-        if let Some(zone) = self.gathering.ready_part() {
+        let statements = self.gathering.statements;
+        if let Some(zone) = self.gathering.ready.clone() {
             return Found::Ended(Ok(ZoneFragment {
                 zone,
                 statements,
                 is_shared: true,
             }));
         }
-        let signing = self.gathering.signing();
+        let signing = self.gathering.signing.as_deref();
         let is_signed = signing.is_some();
         let chain = match signing.filter(|signing| signing.lists_live_names()) {
             Some(signing) => inner.ancestors.chain(id, signing),
@@ -335,7 +335,7 @@ impl Open {
             Ok(zone) => Arc::new(zone),
             Err(error) => return Found::Ended(Err(error)),
         };
-        if let Some(serial) = self.gathering.stale_digest() {
+        if let Some(serial) = self.gathering.stale_digest {
             let apex = zone.apex_name();
             inner.stale_digests.note(id, apex, serial);
         }
