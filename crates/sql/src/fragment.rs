@@ -298,10 +298,14 @@ impl Gathering {
         Ok(())
     }
 
+    /// Returns the first row of a name with a type.
+    fn row_of(&self, of: usize, rtype: Type) -> Option<usize> {
+        let mut rows = self.rows.iter();
+        rows.position(|row| row.of == of && row.rtype == Ok(rtype))
+    }
+
     fn has_type(&self, of: usize, rtype: Type) -> bool {
-        self.rows
-            .iter()
-            .any(|row| row.of == of && row.rtype == Ok(rtype))
+        self.row_of(of, rtype).is_some()
     }
 
     fn parse(&self, row: usize, out: &mut Vec<u8>) -> Result<Type, SqlError> {

@@ -7,6 +7,7 @@ use super::need::{self, is_needed};
 use super::{FetchedRow, Gathering, RequestedName};
 use nameward_wire::zonefile::{Record, RecordLocation, Severity};
 use nameward_wire::{Name, NameBuf, Type};
+use nameward_zone::change::soa_serial;
 use nameward_zone::{Finding, ListedChain, SigningWithList, Zone, ZoneBuilder, is_digest_of};
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock};
@@ -135,19 +136,13 @@ impl Gathering {
     /// Returns the serial that a digest (ZONEMD) of the zone must have: a verifier takes a zone with a digest of another
     /// version for damaged (RFC 8976 section 4). None if there is no digest, or signatures cover it.
     fn digest_serial(&self) -> Option<u32> {
-        let find = |rtype: Type| {
-            let mut rows = self.rows.iter();
-            rows.position(|row| row.of == 0 && matches!(row.rtype, Ok(found) if found == rtype))
-        };
-        find(Type::ZONEMD)?;
-        if self.signing.is_some() || find(Type::RRSIG).is_some() {
+        let is_covered = self.signing.is_some() || self.has_type(0, Type::RRSIG);
+        if is_covered || !self.has_type(0, Type::ZONEMD) {
             return None;
         }
         let mut rdata = Vec::new();
-        self.parse(find(Type::SOA)?, &mut rdata).ok()?;
-        let numbers: &[u8; 20] = rdata.last_chunk()?;
-        let serial = numbers.first_chunk()?;
-        Some(u32::from_be_bytes(*serial))
+        self.parse(self.row_of(0, Type::SOA)?, &mut rdata).ok()?;
+        soa_serial(&rdata).map(|serial| serial.0)
     }
 
     /// Starts the zone, with the apex records if they are known and the same in all fragments; returns true if so.

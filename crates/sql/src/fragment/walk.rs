@@ -186,12 +186,6 @@ impl Gathering {
         Ok(())
     }
 
-    fn row_of(&self, at: usize, rtype: Type) -> Option<usize> {
-        self.rows
-            .iter()
-            .position(|row| row.of == at && row.rtype == Ok(rtype))
-    }
-
     fn follow_dname(
         &mut self,
         at: usize,
