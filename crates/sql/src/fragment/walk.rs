@@ -23,14 +23,6 @@ enum WalkTarget {
     Alias,
 }
 
-/// How a walk ended.
-enum Walked {
-    /// Everything it needs is known.
-    Done,
-    /// The name has no rows: it must be known whether it or its ancestors are empty non-terminals.
-    NeedsAbove,
-}
-
 impl Gathering {
     /// Walks to all pending names, each prepared in `key`. Returns false if `ancestors` is needed first.
     pub(crate) fn walk(
@@ -45,18 +37,14 @@ impl Gathering {
         let mut names = std::mem::take(&mut self.pending);
         if self.is_pending {
             key.set(self.qname());
-            let walked = self.walk_to(key, WalkTarget::Question, ancestors)?;
-            if matches!(walked, Walked::NeedsAbove) {
+            if !self.walk_to(key, WalkTarget::Question, ancestors)? {
                 return Ok(false);
             }
             self.is_pending = false;
         }
         while let Some(name) = names.pop() {
             key.set(name.as_name());
-            if matches!(
-                self.walk_to(key, WalkTarget::Alias, ancestors)?,
-                Walked::NeedsAbove
-            ) {
+            if !self.walk_to(key, WalkTarget::Alias, ancestors)? {
                 self.pending.push(name);
                 self.pending.append(&mut names);
                 return Ok(false);
@@ -65,13 +53,14 @@ impl Gathering {
         Ok(true)
     }
 
-    /// Applies RFC 1034 section 4.3.2 step 3 to the rows.
+    /// Applies RFC 1034 section 4.3.2 step 3 to the rows. Returns false for a name without rows: `ancestors` shows whether
+    /// it or its ancestors are empty non-terminals.
     fn walk_to(
         &mut self,
         key: &NameKey,
         target: WalkTarget,
         ancestors: Option<&AncestorSet>,
-    ) -> Result<Walked, SqlError> {
+    ) -> Result<bool, SqlError> {
         let (labels, apex_labels) = (key.labels(), self.known.apex_labels);
         let kept = match target {
             WalkTarget::Question => self.shared.as_ref().map(|fragment| fragment.labels),
@@ -90,26 +79,26 @@ impl Gathering {
                     self.kind = Some((FragmentKind::Delegation, n));
                 }
                 self.fetch_targets(at, &[Type::NS])?;
-                return Ok(Walked::Done);
+                return Ok(true);
             }
             if n < labels && self.has_type(at, Type::DNAME) {
                 self.requested[at].needs |= need::DNAME;
                 self.follow_dname(at, (key, key.prefix_len(n)), ancestors)?;
-                return Ok(Walked::Done);
+                return Ok(true);
             }
             if n == labels && (self.requested[at].has_rows || !below_apex) {
                 self.take_all(at, ancestors)?;
-                return Ok(Walked::Done);
+                return Ok(true);
             }
             if n < labels && self.requested[at].has_rows {
                 encloser = n;
             }
         }
         let Some(ancestors) = ancestors else {
-            return Ok(Walked::NeedsAbove);
+            return Ok(false);
         };
         self.walk_without_rows((key, target), encloser, ancestors)?;
-        Ok(Walked::Done)
+        Ok(true)
     }
 
     /// Handles a name without rows. `encloser`: label count of the deepest ancestor that has some.
