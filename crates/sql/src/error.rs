@@ -1,9 +1,8 @@
 //! Database errors, classified so that answers, log lines and checks can tell them apart.
 
-use core::fmt;
-
 /// An unusable row: which one, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("table {table}, id {id}: {reason}")]
 pub struct RowError {
     /// The table name.
     pub table: &'static str,
@@ -23,18 +22,12 @@ impl RowError {
     }
 }
 
-impl fmt::Display for RowError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "table {}, id {}: {}", self.table, self.id, self.reason)
-    }
-}
-
 /// The reason why a database request failed. Messages never contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SqlError {
     /// A row that the answer needs does not parse: only this answer fails.
-    #[error("{0}")]
-    Row(RowError),
+    #[error(transparent)]
+    Row(#[from] RowError),
     /// The database cannot be reached; it is retried with back-off.
     #[error("cannot connect to the database: {0}")]
     Unavailable(String),

@@ -110,8 +110,7 @@ impl SqlBackend {
             Ok(())
         };
         let reads = &self.inner.reads;
-        let result = reads.query(Statement::LastChange, None, &[], each).await;
-        result.map_err(WriteError::Sql)?;
+        reads.query(Statement::LastChange, None, &[], each).await?;
         let delay = delay.max(0).unsigned_abs();
         if !self.has_replica() {
             let changes = u64::from(delay > 0);

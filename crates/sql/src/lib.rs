@@ -425,7 +425,7 @@ impl SqlBackend {
         Box::pin(async move {
             let mut found = None;
             self.query(Statement::Zone, Some(id), &[], &mut |row| {
-                found = Some(read_zone(row).map_err(SqlError::Row)?);
+                found = Some(read_zone(row)?);
                 Ok(())
             })
             .await?;

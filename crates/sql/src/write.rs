@@ -354,7 +354,7 @@ async fn attempt(
     own: &OwnCommits,
     members: &mut MembersWritten,
 ) -> Result<Vec<Result<Committed, WriteError>>, WriteError> {
-    session.find_history().await.map_err(WriteError::Sql)?;
+    session.find_history().await?;
     session.begin().await?;
     let logged = if session.can_follow_log() {
         own.begin_logged()

@@ -78,9 +78,7 @@ pub(super) async fn change(
     let (zone, signing) = (&locked.row, &locked.signing);
     let origin = requested.origin();
     if origin == ChangeOrigin::Operator && zone.kind.is_transferred() {
-        return Err(WriteError::ReadOnly(ReadOnly::Secondary(
-            zone.name.to_string(),
-        )));
+        return Err(ReadOnly::Secondary(zone.name.to_string()).into());
     }
     // Before the rows: a change by others that is in neither then differs from this one.
     let version = match locked.version {
@@ -88,9 +86,7 @@ pub(super) async fn change(
         None => session.version(zone.id).await?,
     };
     if origin == ChangeOrigin::Operator && signing.is_presigned {
-        return Err(WriteError::ReadOnly(ReadOnly::Presigned(
-            zone.name.to_string(),
-        )));
+        return Err(ReadOnly::Presigned(zone.name.to_string()).into());
     }
     if let RequestedChange::Change(change) = requested {
         check_edits(change, zone, signing)?;

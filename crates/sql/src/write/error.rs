@@ -89,11 +89,11 @@ pub enum ReadOnly {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// The change is invalid. Nothing was written.
-    #[error("{0}")]
-    Invalid(InvalidChange),
+    #[error(transparent)]
+    Invalid(#[from] InvalidChange),
     /// The zone is not changed here. Nothing was written.
-    #[error("{0}")]
-    ReadOnly(ReadOnly),
+    #[error(transparent)]
+    ReadOnly(#[from] ReadOnly),
     /// A condition on the zone's contents is not met. Nothing was written.
     #[error(transparent)]
     Refused(#[from] ChangeRefused),
@@ -110,8 +110,8 @@ pub enum WriteError {
     #[error("{0}")]
     NoCopy(String),
     /// The database failed. Nothing was written.
-    #[error("{0}")]
-    Sql(SqlError),
+    #[error(transparent)]
+    Sql(#[from] SqlError),
     /// Other changes conflicted each time. Nothing was written.
     #[error("conflict with concurrent changes: {0}")]
     Conflict(String),
@@ -121,12 +121,6 @@ pub enum WriteError {
          it: {0}"
     )]
     Unknown(SqlError),
-}
-
-impl From<InvalidChange> for WriteError {
-    fn from(rule: InvalidChange) -> Self {
-        WriteError::Invalid(rule)
-    }
 }
 
 impl From<Failure> for WriteError {

@@ -200,7 +200,7 @@ impl SqlBackend {
     ) -> SqlFuture<'a, Result<Option<Vec<JournalVersion>>, WriteError>> {
         Box::pin(async move {
             let mut session = self.reader().await?;
-            session.find_history().await.map_err(WriteError::Sql)?;
+            session.find_history().await?;
             if !session.has_history() {
                 self.inner.writer.give_back(session);
                 return Ok(None);
@@ -223,7 +223,7 @@ impl SqlBackend {
             session.rows(&sql, &values, each).await?;
             self.inner.writer.give_back(session);
             let versions = versions.into_iter().collect::<Result<Vec<_>, _>>();
-            Ok(Some(versions.map_err(WriteError::Sql)?))
+            Ok(Some(versions?))
         })
     }
 }

@@ -91,7 +91,7 @@ pub(super) async fn take(
     let zone = lock_zone(session, id).await?;
     if zone.kind.is_transferred() {
         let name = zone.name.to_string();
-        return Err(WriteError::ReadOnly(ReadOnly::Secondary(name)));
+        return Err(ReadOnly::Secondary(name).into());
     }
     if keys::read_locked(session, id).await? != step.expected {
         return Err(KeyRefusal::ChangedMeanwhile.into());

@@ -40,7 +40,7 @@ pub(super) async fn replace(
 ) -> Result<Committed, WriteError> {
     if !zone.kind.is_transferred() {
         let name = zone.name.to_string();
-        return Err(WriteError::ReadOnly(ReadOnly::NotSecondary(name)));
+        return Err(ReadOnly::NotSecondary(name).into());
     }
     let stored = stored_serial(session, zone).await?;
     let mut committed = Committed {
@@ -166,7 +166,7 @@ async fn note_signatures(
     .await?;
     let read = param.map(|text| Nsec3Param::read(&text)).transpose();
     let read = read.map_err(|error| SqlError::row("domainmetadata", 0, error.to_string()));
-    Ok(match read.map_err(WriteError::Sql)? {
+    Ok(match read? {
         None => CachedDenial::Nsec,
         Some(param) => CachedDenial::Nsec3 {
             param,
@@ -212,10 +212,8 @@ impl RowWriter<'_> {
     ) -> Result<(), WriteError> {
         let text = text_of(name);
         if text.len() > MAX_NAME_TEXT {
-            return Err(WriteError::Invalid(InvalidChange::NameTooLong {
-                name: shown(name),
-                characters: text.len(),
-            }));
+            let (name, characters) = (shown(name), text.len());
+            return Err(InvalidChange::NameTooLong { name, characters }.into());
         }
         // PowerDNS makes these records from the order itself: they have no position in it.
         let is_hash = node.rrset(Type::NSEC3).is_some();
@@ -230,8 +228,7 @@ impl RowWriter<'_> {
                 if rdata.len() > SHORT_DATA
                     && write_content(rtype, rdata).content.len() > MAX_CONTENT
                 {
-                    let too_long = InvalidChange::DataTooLong(shown(name), rtype);
-                    return Err(WriteError::Invalid(too_long));
+                    return Err(InvalidChange::DataTooLong(shown(name), rtype).into());
                 }
                 let what = What::Record(rtype, rdata.to_vec());
                 self.write(Row {

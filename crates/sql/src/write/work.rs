@@ -187,10 +187,8 @@ impl Work {
                     && ancestors(&row.name, &self.apex).any(|ancestor| *ancestor == *name)
             });
             if let Some(row) = below {
-                return Err(WriteError::Invalid(InvalidChange::HiddenByDname {
-                    name: shown(&name),
-                    below: shown(&row.name),
-                }));
+                let (name, below) = (shown(&name), shown(&row.name));
+                return Err(InvalidChange::HiddenByDname { name, below }.into());
             }
         }
         Ok(())

@@ -20,7 +20,7 @@ pub(super) async fn find_where(
     let mut found = None;
     session
         .rows(&sql, &[value], &mut |row| {
-            found = Some(read_zone(row).map_err(SqlError::Row));
+            found = Some(read_zone(row).map_err(SqlError::from));
         })
         .await?;
     Ok(found.transpose()?)

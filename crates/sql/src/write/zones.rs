@@ -324,7 +324,7 @@ impl SqlBackend {
             }
             writer.leave(session, primary);
         }
-        Session::open(primary).await.map_err(WriteError::Sql)
+        Ok(Session::open(primary).await?)
     }
 
     /// Ends the use of a session by statements with this result: undoes what they may have left open, and keeps the
@@ -348,7 +348,7 @@ impl SqlBackend {
         }
         match writer.take(primary) {
             Some(session) => Ok(session),
-            None => Session::open(primary).await.map_err(WriteError::Sql),
+            None => Ok(Session::open(primary).await?),
         }
     }
 }
