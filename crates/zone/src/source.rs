@@ -6,7 +6,6 @@
 
 use crate::zone::Zone;
 use nameward_wire::NameBuf;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -45,21 +44,14 @@ pub enum BackendFailure {
 }
 
 /// The reason why a lookup failed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{reason}")]
 pub struct LookupError {
     /// Whether the backend or its data is at fault.
     pub kind: BackendFailure,
     /// The reason in words, for the log.
     pub reason: String,
 }
-
-impl fmt::Display for LookupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
-impl std::error::Error for LookupError {}
 
 /// The number of zones for which a backend caches keys and metadata.
 #[derive(Debug, Clone, Copy, Default)]
