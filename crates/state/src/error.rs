@@ -113,30 +113,23 @@ pub enum StateError {
 }
 
 /// How the file of an open store was lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LossCause {
     /// It was deleted.
+    #[error("was deleted while the server was running")]
     Deleted,
     /// Another file has its name.
+    #[error("was replaced by another file while the server was running")]
     Replaced,
     /// It was truncated.
+    #[error("was emptied while the server was running")]
     Emptied,
     /// It has other contents.
+    #[error("was overwritten while the server was running")]
     Overwritten,
     /// A server that was to take over has written to it, and failed.
+    #[error("was changed by a new server that has failed since")]
     TakenOver,
-}
-
-impl std::fmt::Display for LossCause {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            LossCause::Deleted => "was deleted while the server was running",
-            LossCause::Replaced => "was replaced by another file while the server was running",
-            LossCause::Emptied => "was emptied while the server was running",
-            LossCause::Overwritten => "was overwritten while the server was running",
-            LossCause::TakenOver => "was changed by a new server that has failed since",
-        })
-    }
 }
 
 impl StateError {
