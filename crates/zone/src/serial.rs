@@ -8,9 +8,10 @@
 
 use std::cmp::Ordering;
 use std::fmt;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use nameward_base::calendar::UtcTime;
+use nameward_base::time::seconds_since_1970;
 use nameward_dnssec::SoaEdit;
 
 /// The serial number of one zone version.
@@ -61,9 +62,7 @@ impl Serial {
     /// rule.
     #[must_use]
     pub fn raised(self, rule: SerialRule, now: SystemTime) -> Serial {
-        let seconds = now
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs() as u32);
+        let seconds = seconds_since_1970(now) as u32;
         let wanted = match rule {
             SerialRule::Next => return self.next(now),
             SerialRule::Keep => return self,
@@ -144,10 +143,8 @@ impl fmt::Display for Serial {
 
 /// Returns the date in UTC as YYYYMMDD.
 fn today(now: SystemTime) -> u32 {
-    let seconds = now
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    u32::try_from(UtcTime::from_unix(seconds).date_number()).unwrap_or(u32::MAX)
+    let date = UtcTime::from_unix(seconds_since_1970(now)).date_number();
+    u32::try_from(date).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -157,7 +154,7 @@ mod tests {
     use std::time::Duration;
 
     fn at(seconds: u64) -> SystemTime {
-        UNIX_EPOCH + Duration::from_secs(seconds)
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
     #[test]

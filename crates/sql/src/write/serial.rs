@@ -6,6 +6,7 @@
 //! served signed, and some of its rules yield the same serial for a whole week; the stored serial is then increased
 //! until the served one increases.
 
+use nameward_base::time::seconds_since_1970;
 use nameward_dnssec::SoaEdit;
 use nameward_wire::{NameBuf, Rcode, Type};
 use nameward_zone::change::{
@@ -13,7 +14,7 @@ use nameward_zone::change::{
     ZoneChange, set_soa_serial, soa_serial,
 };
 use nameward_zone::{Serial, SerialRule};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 /// A change to nothing but the serial.
 pub(super) struct RaisedSerial {
@@ -54,8 +55,7 @@ impl RaisedSerial {
     }
 
     fn next(&self, serial: Serial) -> Serial {
-        let since = self.now.duration_since(UNIX_EPOCH);
-        let seconds = since.map_or(0, |since| since.as_secs() as u32);
+        let seconds = seconds_since_1970(self.now) as u32;
         let shown = |edit: SoaEdit, serial: Serial| Serial(edit.serial(serial.0, seconds));
         let (before, after) = self.soa_edit;
         let next = serial.raised(SerialRule::default(), self.now);
@@ -103,7 +103,7 @@ mod tests {
                     let raised = RaisedSerial {
                         apex: "example.".parse().unwrap(),
                         soa_edit: (before, after),
-                        now: UNIX_EPOCH + Duration::from_secs(now),
+                        now: SystemTime::UNIX_EPOCH + Duration::from_secs(now),
                     };
                     let next = raised.next(Serial(serial));
                     let old = Serial(before.serial(serial, now as u32));
