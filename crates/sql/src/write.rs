@@ -361,7 +361,7 @@ async fn attempt(
     } else {
         None
     };
-    session.set_logged(logged.is_some());
+    session.is_logged = logged.is_some();
     let results = match task {
         Task::Change(zone, change) => {
             let row = commit::lock_zone(session, *zone).await?;

@@ -71,8 +71,8 @@ pub(super) struct Session {
     process: Option<i32>,
     /// The number of the current transaction, once it has a row in the table of changes of PostgreSQL.
     transaction: Option<i64>,
-    /// The log index shows who committed the current transaction.
-    is_logged: bool,
+    /// The log index will show who committed the current transaction.
+    pub(super) is_logged: bool,
     pub(super) history: HistoryTable,
 }
 
@@ -249,11 +249,6 @@ impl Session {
     /// Checks whether commits have to be recognised in the log of SQLite, for lack of a table of changes.
     pub(super) fn can_follow_log(&self) -> bool {
         self.engine() == SqlEngine::Sqlite && !self.can_notify
-    }
-
-    /// Sets whether the commit of the current transaction will be recognised in the log.
-    pub(super) fn set_logged(&mut self, is_logged: bool) {
-        self.is_logged = is_logged;
     }
 
     /// Checks whether the open file has been replaced by another: data written to it would be lost.
