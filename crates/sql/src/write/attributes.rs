@@ -369,10 +369,8 @@ pub(super) async fn read_metadata(
         "SELECT domain_id, {content} FROM domainmetadata WHERE domain_id = ? AND kind = ? ORDER BY id"
     );
     let values = [Value::Int(id), Value::Text(kind)];
-    let mut found = Vec::new();
-    let each = &mut |row: &dyn Cells| found.extend(row.string(1));
-    session.rows(&sql, &values, each).await?;
-    Ok(found)
+    let found = session.list(&sql, &values, |row| row.string(1)).await?;
+    Ok(found.into_iter().flatten().collect())
 }
 
 pub(super) async fn write_metadata(

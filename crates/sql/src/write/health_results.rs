@@ -171,25 +171,21 @@ async fn read(session: &mut Session, seen: &mut FleetResults) -> Result<(), Fail
         int(engine, "beat"),
         int(engine, "version")
     );
-    let mut rows = Vec::new();
-    let each = &mut |row: &dyn Cells| {
+    let read = |row: &dyn Cells| {
         let number = |column| row.int(column).unwrap_or(0);
-        rows.push((row.string(0).unwrap_or_default(), number(1), number(2)));
+        (row.string(0).unwrap_or_default(), number(1), number(2))
     };
-    session.rows(&sql, &[], each).await?;
+    let rows = session.list(&sql, &[], read).await?;
     for (name, version) in seen.note(rows, Instant::now()) {
         let sql = format!(
             "SELECT {}, {} FROM nameward_health WHERE server = ?",
             text(engine, "target"),
             int(engine, "state")
         );
-        let mut results = BTreeMap::new();
-        let each = &mut |row: &dyn Cells| {
-            results.insert(row.string(0).unwrap_or_default(), row.int(1).unwrap_or(0));
-        };
-        session.rows(&sql, &[Value::Text(&name)], each).await?;
+        let read = |row: &dyn Cells| (row.string(0).unwrap_or_default(), row.int(1).unwrap_or(0));
+        let results = session.list(&sql, &[Value::Text(&name)], read).await?;
         if let Some(server) = seen.servers.get_mut(&name) {
-            (server.results, server.version) = (results, version);
+            (server.results, server.version) = (results.into_iter().collect(), version);
         }
     }
     seen.is_read = true;

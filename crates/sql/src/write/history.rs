@@ -131,16 +131,14 @@ async fn note(
         return forget(session, zone.id).await;
     }
     let engine = session.engine();
-    let (mut last, mut total) = (0, 0);
     let sql = format!(
         "SELECT {}, {} FROM nameward_history WHERE domain_id = ? ORDER BY number DESC LIMIT 1",
         int(engine, "number"),
         int(engine, "total")
     );
-    let each = &mut |row: &dyn Cells| {
-        (last, total) = (row.int(0).unwrap_or(0), row.int(1).unwrap_or(0));
-    };
-    session.rows(&sql, &[Value::Int(zone.id)], each).await?;
+    let read = |row: &dyn Cells| (row.int(0).unwrap_or(0), row.int(1).unwrap_or(0));
+    let mut rows = session.list(&sql, &[Value::Int(zone.id)], read).await?;
+    let (last, total) = rows.pop().unwrap_or_default();
     let (number, total) = (last + 1, total + difference.octets() as i64);
     let name = zone_name_text(zone.name.as_name());
     let author = requested.author();
@@ -218,11 +216,10 @@ impl SqlBackend {
             let name = zone_name_text(zone.name.as_name());
             let values = [Value::Int(zone.id), Value::Text(&name)];
             let unreadable = || SqlError::row("nameward_history", zone.id, "unreadable change");
-            let mut versions = Vec::new();
-            let each = &mut |row: &dyn Cells| versions.push(read(row).ok_or_else(unreadable));
-            session.rows(&sql, &values, each).await?;
+            let versions = session.list(&sql, &values, read).await?;
             self.inner.writer.give_back(session);
-            let versions = versions.into_iter().collect::<Result<Vec<_>, _>>();
+            let versions = versions.into_iter().map(|read| read.ok_or_else(unreadable));
+            let versions = versions.collect::<Result<Vec<_>, _>>();
             Ok(Some(versions?))
         })
     }

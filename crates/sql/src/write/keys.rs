@@ -115,10 +115,9 @@ pub(super) async fn read_locked(
         _ => "",
     };
     let sql = select(session.engine(), lock);
-    let mut keys = Vec::new();
-    let each = &mut |row: &dyn Cells| keys.push(StoredKey::read(row));
-    session.rows(&sql, &[Value::Int(zone)], each).await?;
-    Ok(keys)
+    session
+        .list(&sql, &[Value::Int(zone)], StoredKey::read)
+        .await
 }
 
 fn select(engine: SqlEngine, lock: &str) -> String {

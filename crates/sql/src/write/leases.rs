@@ -304,14 +304,13 @@ async fn read(session: &mut Session) -> Result<HashMap<String, LeaseRow>, Failur
         text(engine, "server"),
         int(engine, "valid_until")
     );
-    let mut rows = HashMap::new();
-    let each = &mut |row: &dyn Cells| {
+    let read = |row: &dyn Cells| {
         let text = |column| row.string(column).unwrap_or_default();
         let (server, number) = (text(1), row.int(2).unwrap_or(0));
-        rows.insert(text(0), LeaseRow { server, number });
+        (text(0), LeaseRow { server, number })
     };
-    session.rows(&sql, &[], each).await?;
-    Ok(rows)
+    let rows = session.list(&sql, &[], read).await?;
+    Ok(rows.into_iter().collect())
 }
 
 /// Returns the time of the database in seconds since 1970, as an expression.

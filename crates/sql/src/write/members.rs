@@ -5,7 +5,7 @@
 
 use super::super::catalog_options::{CatalogProperties, CatalogRole};
 use super::super::dialect::Statement;
-use super::super::row::{Cells, zone_name_text};
+use super::super::row::zone_name_text;
 use super::super::{SqlBackend, ZoneRow, read_zone};
 use super::current::{NAMES_AT_ONCE, named};
 use super::session::{Failure, Session, Value};
@@ -158,14 +158,8 @@ async fn rows_named(session: &mut Session, names: &[NameBuf]) -> Result<KeyedRow
 
 async fn rows(session: &mut Session, sql: &str, texts: &[String]) -> Result<KeyedRows, Failure> {
     let values: Vec<Value<'_>> = texts.iter().map(|text| Value::Text(text)).collect();
-    let mut rows = KeyedRows::new();
-    let each = &mut |row: &dyn Cells| {
-        if let Ok(zone) = read_zone(row) {
-            rows.insert(key(&zone.name), zone);
-        }
-    };
-    session.rows(sql, &values, each).await?;
-    Ok(rows)
+    let rows = session.list(sql, &values, read_zone).await?.into_iter();
+    Ok(rows.flatten().map(|zone| (key(&zone.name), zone)).collect())
 }
 
 /// Changes the row of a member if it differs from the desired one; returns whether it did.

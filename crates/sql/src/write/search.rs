@@ -94,8 +94,6 @@ async fn piece_end(
         "SELECT {name} FROM records{condition} ORDER BY records.name LIMIT 1 OFFSET {PIECE}"
     );
     let values: Vec<Value<'_>> = after.map(Value::Text).into_iter().collect();
-    let mut end = None;
-    let each = &mut |row: &dyn Cells| end = row.string(0);
-    session.rows(&sql, &values, each).await?;
-    Ok(end)
+    let mut ends = session.list(&sql, &values, |row| row.string(0)).await?;
+    Ok(ends.pop().flatten())
 }

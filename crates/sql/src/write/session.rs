@@ -385,10 +385,21 @@ impl Session {
         sql: &str,
         values: &[Value<'_>],
     ) -> Result<Option<i64>, Failure> {
-        let mut number = None;
-        let each = &mut |row: &dyn Cells| number = row.int(0);
+        let mut numbers = self.list(sql, values, |row| row.int(0)).await?;
+        Ok(numbers.pop().flatten())
+    }
+
+    /// Reads the rows of a statement.
+    pub(super) async fn list<T: Send>(
+        &mut self,
+        sql: &str,
+        values: &[Value<'_>],
+        mut read: impl FnMut(&dyn Cells) -> T + Send,
+    ) -> Result<Vec<T>, Failure> {
+        let mut found = Vec::new();
+        let each = &mut |row: &dyn Cells| found.push(read(row));
         self.rows(sql, values, each).await?;
-        Ok(number)
+        Ok(found)
     }
 
     /// Runs a statement and passes its rows on.

@@ -17,13 +17,8 @@ pub(super) async fn find_where(
     value: Value<'_>,
 ) -> Result<Option<ZoneRow>, Failure> {
     let sql = Statement::Zones.sql(session.engine(), 0) + " WHERE " + condition;
-    let mut found = None;
-    session
-        .rows(&sql, &[value], &mut |row| {
-            found = Some(read_zone(row).map_err(SqlError::from));
-        })
-        .await?;
-    Ok(found.transpose()?)
+    let found = session.list(&sql, &[value], read_zone).await?.pop();
+    Ok(found.transpose().map_err(SqlError::from)?)
 }
 
 /// Returns a kind as stored in `domains.type`.

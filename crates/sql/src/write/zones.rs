@@ -304,12 +304,10 @@ impl SqlBackend {
         &self,
         sql: &str,
         values: &[Value<'_>],
-        mut read: impl FnMut(&dyn Cells) -> T + Send,
+        read: impl FnMut(&dyn Cells) -> T + Send,
     ) -> Result<Vec<T>, WriteError> {
         let mut session = self.reader().await?;
-        let mut found = Vec::new();
-        let each = &mut |row: &dyn Cells| found.push(read(row));
-        session.rows(sql, values, each).await?;
+        let found = session.list(sql, values, read).await?;
         self.inner.writer.give_back(session);
         Ok(found)
     }
