@@ -166,13 +166,7 @@ pub(super) async fn change(
     let zone = lock_zone(session, id).await?;
     let is_about_keys = changes.iter().any(AttributeChange::alters_transfers);
     let before = if is_about_keys {
-        match read_signing(session, id).await {
-            Ok(before) => Some(before),
-            // Data that is unreadable now may be what is being repaired.
-            Err(Failure::Sql(SqlError::Row(_))) => None,
-            // After any other failure the database may have rolled back the transaction.
-            Err(failure) => return Err(failure.into()),
-        }
+        read_before(session, id).await?
     } else {
         None
     };
@@ -197,6 +191,15 @@ pub(super) async fn change(
         },
         None => without,
     })
+}
+
+/// Reads how a zone is signed before a change; `None` if a row is unreadable, which may be the one that the change repairs. After
+/// any other failure the database may have rolled back the transaction.
+async fn read_before(session: &mut Session, zone: i64) -> Result<Option<SigningRows>, Failure> {
+    match read_signing(session, zone).await {
+        Err(Failure::Sql(SqlError::Row(_))) => Ok(None),
+        signing => signing.map(Some),
+    }
 }
 
 /// Increases the serial of a zone whose signing changed, so that its secondaries transfer it again; `None` if it is
@@ -239,15 +242,11 @@ pub(super) async fn change_locked(
 ) -> Result<bool, WriteError> {
     let id = zone.id;
     let is_signing = changes.iter().any(AttributeChange::is_about_signing);
-    let mut signing = None;
-    if is_signing {
-        signing = match read_signing(session, id).await {
-            Ok(signing) => Some(signing),
-            // An unreadable row may be the one that this change replaces.
-            Err(Failure::Sql(SqlError::Row(_))) => None,
-            Err(failure) => return Err(failure.into()),
-        };
-    }
+    let signing = if is_signing {
+        read_before(session, id).await?
+    } else {
+        None
+    };
     let mut is_changed = false;
     for change in changes {
         is_changed |= write(session, id, change).await?;
