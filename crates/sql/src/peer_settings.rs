@@ -105,57 +105,48 @@ impl SqlBackend {
 
     /// Reads the TSIG keys. Rows with an invalid name are left out: they cannot be requested.
     pub fn tsig_keys(&self) -> SqlFuture<'_, Result<Vec<StoredTsigKey>, SqlError>> {
-        Box::pin(async move {
-            let mut keys = Vec::new();
-            let mut take = |row: &dyn Cells| {
-                let mut name = NameBuf::root();
-                if keys.len() < MAX_ROWS
-                    && read_name(row.text(0).unwrap_or_default(), &mut name).is_ok()
-                {
-                    keys.push(StoredTsigKey {
-                        name,
-                        algorithm: row.string(1).unwrap_or_default(),
-                        secret: row.string(2).unwrap_or_default().into(),
-                    });
-                }
-                Ok(())
-            };
-            let reads = &self.inner.reads;
-            reads
-                .query(Statement::TsigKeys, None, &[], &mut take)
-                .await?;
-            Ok(keys)
-        })
+        Box::pin(self.read_list(Statement::TsigKeys, |row| {
+            let mut name = NameBuf::root();
+            read_name(row.text(0).unwrap_or_default(), &mut name).ok()?;
+            Some(StoredTsigKey {
+                name,
+                algorithm: row.string(1).unwrap_or_default(),
+                secret: row.string(2).unwrap_or_default().into(),
+            })
+        }))
     }
 
     /// Reads the autoprimaries. Invalid rows are left out: they grant no access.
     pub fn autoprimaries(&self) -> SqlFuture<'_, Result<Vec<StoredAutoprimary>, SqlError>> {
-        Box::pin(async move {
-            let mut found = Vec::new();
-            let mut take = |row: &dyn Cells| {
-                let mut name_server = NameBuf::root();
-                let has_name = read_name(row.text(1).unwrap_or_default(), &mut name_server).is_ok();
-                // The column type in PostgreSQL is INET, which is printed with a prefix length.
-                let address = row.string(0).unwrap_or_default();
-                let address = address.split('/').next().unwrap_or_default().trim();
-                let without_port = || Some(SocketAddr::new(address.parse().ok()?, PORT));
-                if let Some(address) = address.parse().ok().or_else(without_port)
-                    && has_name
-                    && found.len() < MAX_ROWS
-                {
-                    found.push(StoredAutoprimary {
-                        address,
-                        name_server,
-                        account: row.string(2).unwrap_or_default(),
-                    });
-                }
-                Ok(())
-            };
-            let reads = &self.inner.reads;
-            reads
-                .query(Statement::Autoprimaries, None, &[], &mut take)
-                .await?;
-            Ok(found)
-        })
+        Box::pin(self.read_list(Statement::Autoprimaries, |row| {
+            let mut name_server = NameBuf::root();
+            read_name(row.text(1).unwrap_or_default(), &mut name_server).ok()?;
+            // The column type in PostgreSQL is INET, which is printed with a prefix length.
+            let address = row.string(0).unwrap_or_default();
+            let address = address.split('/').next().unwrap_or_default().trim();
+            let without_port = || Some(SocketAddr::new(address.parse().ok()?, PORT));
+            Some(StoredAutoprimary {
+                address: address.parse().ok().or_else(without_port)?,
+                name_server,
+                account: row.string(2).unwrap_or_default(),
+            })
+        }))
+    }
+
+    /// Reads the rows of a statement, up to [`MAX_ROWS`] of those that `read` accepts.
+    async fn read_list<T: Send>(
+        &self,
+        statement: Statement,
+        mut read: impl FnMut(&dyn Cells) -> Option<T> + Send,
+    ) -> Result<Vec<T>, SqlError> {
+        let mut found = Vec::new();
+        let each = &mut |row: &dyn Cells| {
+            if found.len() < MAX_ROWS {
+                found.extend(read(row));
+            }
+            Ok(())
+        };
+        self.inner.reads.query(statement, None, &[], each).await?;
+        Ok(found)
     }
 }
