@@ -31,7 +31,8 @@ pub(crate) enum Null {
 
 pub(crate) struct Index {
     pub(crate) name: &'static str,
-    pub(crate) columns: &'static [&'static str],
+    /// In order, separated by commas.
+    pub(crate) columns: &'static str,
     pub(crate) unique: bool,
     /// Serving without it reads whole tables.
     pub(crate) needed: bool,
@@ -46,12 +47,7 @@ pub(crate) struct SqlTable {
 use ColumnKind::{Bool, Id, Int, Text, Zone};
 use Null::{No, Yes};
 
-const fn index(
-    name: &'static str,
-    columns: &'static [&'static str],
-    unique: bool,
-    needed: bool,
-) -> Index {
+const fn index(name: &'static str, columns: &'static str, unique: bool, needed: bool) -> Index {
     Index {
         name,
         columns,
@@ -79,8 +75,8 @@ pub(crate) const TABLES: &[SqlTable] = &[
             ("catalog", Text(255, Yes)),
         ],
         indexes: &[
-            index("name_index", &["name"], true, true),
-            index("catalog_idx", &["catalog"], false, false),
+            index("name_index", "name", true, true),
+            index("catalog_idx", "catalog", false, false),
         ],
     },
     SqlTable {
@@ -98,19 +94,14 @@ pub(crate) const TABLES: &[SqlTable] = &[
             ("auth", Bool(true)),
         ],
         indexes: &[
-            index("records_lookup_idx", &["name", "type"], false, true),
+            index("records_lookup_idx", "name, type", false, true),
             index(
                 "records_lookup_id_idx",
-                &["domain_id", "name", "type"],
+                "domain_id, name, type",
                 false,
                 true,
             ),
-            index(
-                "records_order_idx",
-                &["domain_id", "ordername"],
-                false,
-                false,
-            ),
+            index("records_order_idx", "domain_id, ordername", false, false),
         ],
     },
     SqlTable {
@@ -120,12 +111,7 @@ pub(crate) const TABLES: &[SqlTable] = &[
             ("nameserver", Text(255, No)),
             ("account", Text(40, No)),
         ],
-        indexes: &[index(
-            "ip_nameserver_pk",
-            &["ip", "nameserver"],
-            true,
-            false,
-        )],
+        indexes: &[index("ip_nameserver_pk", "ip, nameserver", true, false)],
     },
     SqlTable {
         name: "comments",
@@ -139,13 +125,8 @@ pub(crate) const TABLES: &[SqlTable] = &[
             ("comment", Text(LONG, No)),
         ],
         indexes: &[
-            index("comments_idx", &["domain_id", "name", "type"], false, false),
-            index(
-                "comments_order_idx",
-                &["domain_id", "modified_at"],
-                false,
-                false,
-            ),
+            index("comments_idx", "domain_id, name, type", false, false),
+            index("comments_order_idx", "domain_id, modified_at", false, false),
         ],
     },
     SqlTable {
@@ -156,12 +137,7 @@ pub(crate) const TABLES: &[SqlTable] = &[
             ("kind", Text(32, Yes)),
             ("content", Text(LONG, Yes)),
         ],
-        indexes: &[index(
-            "domainmetaidindex",
-            &["domain_id", "kind"],
-            false,
-            false,
-        )],
+        indexes: &[index("domainmetaidindex", "domain_id, kind", false, false)],
     },
     SqlTable {
         name: "cryptokeys",
@@ -173,7 +149,7 @@ pub(crate) const TABLES: &[SqlTable] = &[
             ("published", Bool(true)),
             ("content", Text(LONG, Yes)),
         ],
-        indexes: &[index("domainidindex", &["domain_id"], false, false)],
+        indexes: &[index("domainidindex", "domain_id", false, false)],
     },
     SqlTable {
         name: "tsigkeys",
@@ -183,7 +159,7 @@ pub(crate) const TABLES: &[SqlTable] = &[
             ("algorithm", Text(50, Yes)),
             ("secret", Text(255, Yes)),
         ],
-        indexes: &[index("namealgoindex", &["name", "algorithm"], true, false)],
+        indexes: &[index("namealgoindex", "name, algorithm", true, false)],
     },
 ];
 
@@ -223,11 +199,7 @@ pub(crate) fn create(engine: SqlEngine) -> Vec<String> {
             // MySQL has no CREATE INDEX IF NOT EXISTS, so indexes are created with the table.
             parts.extend(table.indexes.iter().map(|index| {
                 let unique = if index.unique { "UNIQUE " } else { "" };
-                format!(
-                    "{unique}INDEX {} ({})",
-                    index.name,
-                    index.columns.join(", ")
-                )
+                format!("{unique}INDEX {} ({})", index.name, index.columns)
             }));
         }
         if engine == SqlEngine::Postgres && table.name != "supermasters" && has_name(table) {
@@ -248,12 +220,13 @@ pub(crate) fn create(engine: SqlEngine) -> Vec<String> {
         }
         for index in table.indexes {
             let unique = if index.unique { "UNIQUE " } else { "" };
-            let mut columns = index.columns.join(", ");
-            if engine == SqlEngine::Postgres && columns.ends_with("ordername") {
-                columns.push_str(" text_pattern_ops");
-            }
+            let columns = index.columns;
+            let class = match engine {
+                SqlEngine::Postgres if columns.ends_with("ordername") => " text_pattern_ops",
+                _ => "",
+            };
             statements.push(format!(
-                "CREATE {unique}INDEX IF NOT EXISTS {} ON {} ({columns})",
+                "CREATE {unique}INDEX IF NOT EXISTS {} ON {} ({columns}{class})",
                 index.name, table.name
             ));
         }
