@@ -59,7 +59,7 @@ const fn index(name: &'static str, columns: &'static str, unique: bool, needed: 
 /// Long text: the most that a MySQL row holds next to the other columns.
 const LONG: u32 = 64_000;
 
-/// All tables.
+/// All tables. Copies of deleted zones depend on the order of the columns.
 pub(crate) const TABLES: &[SqlTable] = &[
     SqlTable {
         name: "domains",

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! copy    the format number, then rows in the order of their tables
-//! row     the number of its table, then its cells in the order of COPIED
+//! row     the number of its table, then its cells in the order of the schema
 //! cell    0 for NULL, 1 and eight octets for a number or boolean, 2, a length in four octets and text
 //! ```
 //! A copy is made in the transaction that deletes the zone, so that nothing can happen in between. Rows keep everything
@@ -10,6 +10,7 @@
 
 use super::super::dialect::{SqlEngine, int, text};
 use super::super::row::{Cells, zone_name_text};
+use super::super::schema::{ColumnKind, TABLES};
 use super::session::{Failure, Session, Value};
 use super::zone_row::find;
 use super::{Committed, WriteError, ZoneRow};
@@ -22,64 +23,13 @@ const FORMAT: u8 = 1;
 /// Rows inserted per statement.
 const ROWS_AT_ONCE: usize = 50;
 
-/// The kind of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CopiedKind {
-    Number,
-    Truth,
-    Words,
-}
-
-use CopiedKind::{Number, Truth, Words};
-
-/// The copied columns, besides IDs. The order is part of the format.
-const COPIED: [(&str, &[(&str, CopiedKind)]); 5] = [
-    (
-        "domains",
-        &[
-            ("name", Words),
-            ("master", Words),
-            ("last_check", Number),
-            ("type", Words),
-            ("notified_serial", Number),
-            ("account", Words),
-            ("options", Words),
-            ("catalog", Words),
-        ],
-    ),
-    (
-        "records",
-        &[
-            ("name", Words),
-            ("type", Words),
-            ("content", Words),
-            ("ttl", Number),
-            ("prio", Number),
-            ("disabled", Truth),
-            ("ordername", Words),
-            ("auth", Truth),
-        ],
-    ),
-    (
-        "comments",
-        &[
-            ("name", Words),
-            ("type", Words),
-            ("modified_at", Number),
-            ("account", Words),
-            ("comment", Words),
-        ],
-    ),
-    ("domainmetadata", &[("kind", Words), ("content", Words)]),
-    (
-        "cryptokeys",
-        &[
-            ("flags", Number),
-            ("active", Truth),
-            ("published", Truth),
-            ("content", Words),
-        ],
-    ),
+/// The copied tables. Their order is part of the format, and so are their columns besides IDs, as the schema has them.
+const COPIED: [&str; 5] = [
+    "domains",
+    "records",
+    "comments",
+    "domainmetadata",
+    "cryptokeys",
 ];
 /// The indexes of tables in [`COPIED`].
 const DOMAINS: usize = 0;
@@ -150,16 +100,25 @@ pub(super) async fn store_copy(
     (order.keep)(copy).map_err(|error| WriteError::NoCopy(error.to_string()))
 }
 
+/// Returns the columns of a copied table; none for the number of another one.
+fn columns(table: usize) -> impl Iterator<Item = &'static (&'static str, ColumnKind)> {
+    let named = TABLES
+        .iter()
+        .filter(move |of| COPIED.get(table) == Some(&of.name));
+    let columns = named.flat_map(|table| table.columns);
+    columns.filter(|(_, holds)| !matches!(holds, ColumnKind::Id | ColumnKind::Zone))
+}
+
 /// Returns the statement that reads the rows of a zone in a table, the oldest first.
 fn selection(engine: SqlEngine, table: usize) -> String {
-    let (name, columns) = COPIED[table];
-    let cells = columns.iter().map(|(column, holds)| match holds {
-        Words => text(engine, column),
-        Number => int(engine, column),
-        Truth => int(
+    let name = COPIED[table];
+    let cells = columns(table).map(|(column, holds)| match holds {
+        ColumnKind::Text(..) => text(engine, column),
+        ColumnKind::Bool(_) => int(
             engine,
             &format!("CASE WHEN {column} IS NULL THEN NULL WHEN {column} THEN 1 ELSE 0 END"),
         ),
+        _ => int(engine, column),
     });
     let cells = cells.collect::<Vec<_>>().join(", ");
     let key = if table == DOMAINS { "id" } else { "domain_id" };
@@ -182,22 +141,21 @@ impl RowCopier {
         if self.is_over {
             return;
         }
-        let (name, columns) = COPIED[table];
         self.octets.push(table as u8);
-        for (place, (_, holds)) in columns.iter().enumerate() {
+        for (place, (_, holds)) in columns(table).enumerate() {
             match holds {
-                Words => match row.text(place) {
+                ColumnKind::Text(..) => match row.text(place) {
                     None => self.octets.push(0),
                     Some(text) => {
                         if std::str::from_utf8(text).is_err() {
-                            self.unreadable = Some(name);
+                            self.unreadable = Some(COPIED[table]);
                         }
                         self.octets.push(2);
                         self.octets.extend((text.len() as u32).to_be_bytes());
                         self.octets.extend(text);
                     }
                 },
-                Number | Truth => match row.int(place) {
+                _ => match row.int(place) {
                     None => self.octets.push(0),
                     Some(number) => {
                         self.octets.push(1);
@@ -241,7 +199,7 @@ enum CopiedCell<'c> {
 /// Reads the next row of a copy; `None` if it is incomplete.
 fn take_row<'c>(rest: &mut &'c [u8]) -> Option<(usize, Vec<CopiedCell<'c>>)> {
     let table = usize::from(take_octets(rest, 1)?[0]);
-    let (_, columns) = COPIED.get(table)?;
+    COPIED.get(table)?;
     let cell = |_| {
         Some(match take_octets(rest, 1)?[0] {
             0 => CopiedCell::Null,
@@ -254,7 +212,7 @@ fn take_row<'c>(rest: &mut &'c [u8]) -> Option<(usize, Vec<CopiedCell<'c>>)> {
             _ => return None,
         })
     };
-    let cells = columns.iter().map(cell).collect::<Option<Vec<_>>>()?;
+    let cells = columns(table).map(cell).collect::<Option<Vec<_>>>()?;
     Some((table, cells))
 }
 
@@ -324,8 +282,7 @@ async fn insert(
     zone: Option<i64>,
     rows: &[Vec<CopiedCell<'_>>],
 ) -> Result<(), Failure> {
-    let (name, columns) = COPIED[table];
-    let mut names: Vec<&str> = columns.iter().map(|(column, _)| *column).collect();
+    let mut names: Vec<&str> = columns(table).map(|(column, _)| *column).collect();
     if zone.is_some() {
         names.push("domain_id");
     }
@@ -333,17 +290,17 @@ async fn insert(
     for chunk in rows.chunks(ROWS_AT_ONCE) {
         let mut values = Vec::with_capacity(chunk.len() * names.len());
         for row in chunk {
-            let cells = row.iter().zip(columns);
+            let cells = row.iter().zip(columns(table));
             values.extend(cells.map(|(cell, (_, holds))| match (cell, holds) {
                 (CopiedCell::Null, _) => Value::Null,
-                (CopiedCell::Number(number), Truth) => Value::Bool(*number != 0),
+                (CopiedCell::Number(number), ColumnKind::Bool(_)) => Value::Bool(*number != 0),
                 (CopiedCell::Number(number), _) => Value::Int(*number),
                 (CopiedCell::Text(text), _) => Value::Text(text),
             }));
             values.extend(zone.map(Value::Int));
         }
         let places = vec![place.as_str(); chunk.len()].join(", ");
-        let columns = names.join(", ");
+        let (name, columns) = (COPIED[table], names.join(", "));
         let sql = format!("INSERT INTO {name} ({columns}) VALUES {places}");
         session.run(&sql, &values).await?;
     }
@@ -353,6 +310,23 @@ async fn insert(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_columns_of_copies_stay_as_they_are() {
+        let names = |table| columns(table).map(|(name, _)| *name).collect::<Vec<_>>();
+        assert_eq!(
+            (0..COPIED.len())
+                .map(|table| names(table).join(" "))
+                .collect::<Vec<_>>(),
+            [
+                "name master last_check type notified_serial account options catalog",
+                "name type content ttl prio disabled ordername auth",
+                "name type modified_at account comment",
+                "kind content",
+                "flags active published content",
+            ]
+        );
+    }
 
     /// Returns a copy of a zone with one record and one key.
     fn copy() -> Vec<u8> {
