@@ -10,7 +10,6 @@ use super::dialect::{SqlEngine, Statement};
 use super::hosts::Hosts;
 use super::write::WriteError;
 use super::{Driver, SqlBackend};
-use nameward_base::sync::Mutex;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -26,12 +25,6 @@ pub struct Lag {
     pub changes: u64,
     /// Age of the oldest of them, in seconds.
     pub seconds: u64,
-}
-
-/// The last measurement.
-#[derive(Default)]
-pub(super) struct LagMeter {
-    lag: Mutex<Lag>,
 }
 
 /// The counters of the primary, and when each was first seen (MySQL).
@@ -65,7 +58,7 @@ impl SqlBackend {
     /// Returns how far reads are behind the server that accepts changes, as of some seconds ago. While changes are not
     /// detected at all, the time counts.
     pub fn lag(&self) -> Lag {
-        let lag = *self.inner.lag.lag.lock();
+        let lag = *self.inner.lag.lock();
         let watch = self.watch_health();
         let unseen = watch.since.elapsed().unwrap_or_default().as_secs();
         Lag {
@@ -94,7 +87,7 @@ impl SqlBackend {
             tokio::time::sleep(MEASURE_INTERVAL).await;
             // A server that does not respond is another fault; the last measurement stays.
             if let Ok(lag) = self.measure(&mut counters).await {
-                *self.inner.lag.lag.lock() = lag;
+                *self.inner.lag.lock() = lag;
                 if lag.seconds > self.inner.options.lag_max.as_secs() {
                     self.inner.reads.leave_late_server();
                 }

@@ -64,11 +64,11 @@ pub use fragment::row_error;
 use health::Condition;
 pub use health::Health;
 pub use lag::Lag;
-use lag::LagMeter;
 pub use load::{LOADED_AT_ONCE, LoadReport};
 pub use long_strings::split_long_strings;
 pub use lookup::{Found, Round, SqlLookupBatch};
 use mysql::Mysql;
+use nameward_base::sync::Mutex;
 use nameward_dnssec::{Keys, SignatureCache, SoaEdit};
 use nameward_wire::NameBuf;
 use nameward_zone::{ZoneKind, ZoneLimits};
@@ -293,7 +293,8 @@ struct BackendParts {
     writer: write::Writer,
     commits: write::CommitQueue,
     own_commits: write::OwnCommits,
-    lag: LagMeter,
+    /// The last measurement.
+    lag: Mutex<Lag>,
     server_checks: ServerChecks,
     condition: Condition,
     /// Whether changes by others are detected.
@@ -345,7 +346,7 @@ impl SqlBackend {
                 writer: write::Writer::default(),
                 commits: write::CommitQueue::default(),
                 own_commits,
-                lag: LagMeter::default(),
+                lag: Mutex::default(),
                 server_checks: ServerChecks::default(),
                 condition: Condition::new("database not responding", "database responding again"),
                 watched: Condition::new("change detection lost", "change detection restored"),
