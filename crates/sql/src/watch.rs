@@ -14,6 +14,7 @@ mod versions;
 
 use super::connection::ConnectTarget;
 use super::error::SqlError;
+use super::schema::NO_ZONE_CHANGED;
 use super::{DatabaseAddress, Driver, Health, SqlBackend};
 use listen::listen;
 use notices::{SeenRows, TableNotices};
@@ -37,6 +38,25 @@ pub enum Change {
     List,
     /// Unknown: after a loss of contact, or if there are no triggers.
     All,
+}
+
+impl Change {
+    /// Returns the change that a row of the table of changes shows.
+    fn from_row(zone: i64, version: Option<i64>) -> Self {
+        match zone {
+            NO_ZONE_CHANGED => Change::List,
+            zone => Change::Zone(zone, version),
+        }
+    }
+
+    /// Returns the changes of a first look: unknown ones, if some were possible before it.
+    fn before_first(has_missed: bool) -> Vec<Self> {
+        if has_missed {
+            vec![Change::All]
+        } else {
+            Vec::new()
+        }
+    }
 }
 
 /// Maximum number of queued changes; when it is exceeded, they become one [`Change::All`].
@@ -329,7 +349,7 @@ async fn send_unannounced(
                 }
             }
             let repeated = seen.take_repeated().into_iter();
-            repeated.for_each(|zone| notices.send(transactions::change(zone)));
+            repeated.for_each(|zone| notices.send(Change::from_row(zone, None)));
             Ok(())
         }
         Err(error) => {

@@ -4,7 +4,7 @@
 //! is expected. Rows of this server's transactions are known by their numbers, since a look may precede the notification. If reads go to a replica, changes of others are passed on when the replica shows them.
 
 use super::super::schema::NO_ZONE_CHANGED;
-use super::{Change, transactions};
+use super::Change;
 use nameward_base::sync::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -115,7 +115,7 @@ impl TableNotices {
             zones.remove(&zone);
         }
         if new > 0 {
-            return Some(transactions::change(zone));
+            return Some(Change::from_row(zone, None));
         }
         // What was read from a replica before it showed the change is obsolete.
         let is_late = has_replica && own + forgotten > 0;

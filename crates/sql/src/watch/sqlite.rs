@@ -3,7 +3,6 @@
 use super::super::dialect::Statement;
 use super::super::error::SqlError;
 use super::super::log_index::LogHead;
-use super::super::schema::NO_ZONE_CHANGED;
 use super::super::write::OwnCommits;
 use super::super::{Concurrency, Driver, SqlOptions, Sqlite};
 use super::{Change, ChangeSender, MAX_BACK_OFF};
@@ -226,12 +225,7 @@ impl Seen {
     fn compare(&mut self, versions: HashMap<i64, i64>) -> Vec<Change> {
         let old = self.versions.replace(versions);
         let (Some(old), Some(new)) = (old, &self.versions) else {
-            let missed = std::mem::take(&mut self.missed);
-            return if missed {
-                vec![Change::All]
-            } else {
-                Vec::new()
-            };
+            return Change::before_first(std::mem::take(&mut self.missed));
         };
         // Versions only grow, unless the database has been replaced by an older one.
         let is_older =
@@ -242,10 +236,8 @@ impl Seen {
         let changed = new
             .iter()
             .filter(|(zone, version)| old.get(zone) != Some(version));
-        let changes = changed.map(|(zone, version)| match *zone {
-            NO_ZONE_CHANGED => Change::List,
-            zone => Change::Zone(zone, Some(*version)),
-        });
-        changes.collect()
+        changed
+            .map(|(zone, version)| Change::from_row(*zone, Some(*version)))
+            .collect()
     }
 }

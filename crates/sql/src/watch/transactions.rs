@@ -9,8 +9,8 @@
 use super::super::Driver;
 use super::super::dialect::Statement;
 use super::super::error::SqlError;
-use super::super::schema::{CHANGES_KEPT, NEWEST_ON_STANDBY, NO_ZONE_CHANGED, OLDEST_IN_PROGRESS};
-use super::{Change, REPEATED};
+use super::super::schema::{CHANGES_KEPT, NEWEST_ON_STANDBY, OLDEST_IN_PROGRESS};
+use super::REPEATED;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -144,14 +144,6 @@ impl SeenTransactions {
             *transaction >= oldest || !is_full && now - *seen_at < SEEN_TIME
         });
         Some(changed)
-    }
-}
-
-/// Returns the change of a zone that the table shows.
-pub(super) fn change(zone: i64) -> Change {
-    match zone {
-        NO_ZONE_CHANGED => Change::List,
-        zone => Change::Zone(zone, None),
     }
 }
 

@@ -8,7 +8,7 @@
 use super::super::Driver;
 use super::super::dialect::Statement;
 use super::super::error::SqlError;
-use super::super::schema::{COUNTING, NO_ZONE_CHANGED};
+use super::super::schema::COUNTING;
 use super::{Change, REPEATED};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -151,6 +151,7 @@ impl ZoneVersions {
         versions.extend(changed.iter().copied());
         self.counters = recent.counters;
         self.newest = self.newest.max(recent.newest);
+        let change = |(zone, version)| Change::from_row(zone, Some(version));
         Some(changed.into_iter().map(change).collect())
     }
 
@@ -167,12 +168,7 @@ impl ZoneVersions {
         let new = rows.zones;
         let Some(old) = &self.versions else {
             self.versions = Some(new);
-            let has_missed = std::mem::take(&mut self.has_missed);
-            return if has_missed {
-                vec![Change::All]
-            } else {
-                Vec::new()
-            };
+            return Change::before_first(std::mem::take(&mut self.has_missed));
         };
         // Versions only grow, unless the database has been replaced by an older one.
         let is_older = |(zone, old): (&i64, &i64)| new.get(zone).is_none_or(|new| new < old);
@@ -183,20 +179,13 @@ impl ZoneVersions {
                 .iter()
                 .filter(|(zone, version)| old.get(zone) != Some(version));
             changed
-                .map(|(zone, version)| change((*zone, *version)))
+                .map(|(zone, version)| Change::from_row(*zone, Some(*version)))
                 .collect()
         };
         if !changes.is_empty() {
             self.versions = Some(new);
         }
         changes
-    }
-}
-
-fn change((zone, version): (i64, i64)) -> Change {
-    match zone {
-        NO_ZONE_CHANGED => Change::List,
-        zone => Change::Zone(zone, Some(version)),
     }
 }
 
