@@ -5,11 +5,10 @@ use super::super::dialect::{SqlEngine, apex_name, int, octets, text};
 use super::super::row::{Cells, read_content, read_zone_name, zone_name_text};
 use super::WriteError;
 use super::session::Value;
-use super::zone_row::kind_column;
 use crate::SqlFuture;
 use nameward_wire::{NameBuf, Type};
+use nameward_zone::Serial;
 use nameward_zone::change::soa_serial;
-use nameward_zone::{Serial, ZoneKind};
 
 /// Names per statement.
 pub(super) const NAMES_AT_ONCE: usize = 200;
@@ -95,16 +94,6 @@ fn select(engine: SqlEngine) -> String {
     )
 }
 
-fn kind_condition(kinds: &[ZoneKind]) -> String {
-    let words = kinds.iter().flat_map(|kind| match kind {
-        ZoneKind::Primary => vec!["MASTER", "PRIMARY"],
-        ZoneKind::Secondary => vec!["SLAVE", "SECONDARY"],
-        kind => vec![kind_column(*kind)],
-    });
-    let words: Vec<String> = words.map(|word| format!("'{word}'")).collect();
-    format!("UPPER(d.type) IN ({})", words.join(", "))
-}
-
 impl SqlBackend {
     /// Reads the status of zones, on the primary.
     pub fn standing<'a>(
@@ -121,6 +110,8 @@ impl SqlBackend {
                 let zone = ZoneProgress::read(row);
                 found.extend(zone.filter(|zone| wants_all || zone.is_unnotified()));
             };
+            // In the keywords of PowerDNS before and since 4.5.
+            let of_kinds = |kinds: &str| format!("{select}UPPER(d.type) IN ({kinds})");
             match zones {
                 ZoneProgressList::Named(names) => {
                     for chunk in names.chunks(NAMES_AT_ONCE) {
@@ -131,12 +122,12 @@ impl SqlBackend {
                     }
                 }
                 ZoneProgressList::Secondary => {
-                    let kinds = kind_condition(&[ZoneKind::Secondary, ZoneKind::Consumer]);
-                    session.rows(&(select + &kinds), &[], each).await?;
+                    let sql = of_kinds("'SLAVE', 'SECONDARY', 'CONSUMER'");
+                    session.rows(&sql, &[], each).await?;
                 }
                 ZoneProgressList::Unnotified => {
-                    let kinds = kind_condition(&[ZoneKind::Primary, ZoneKind::Producer]);
-                    session.rows(&(select + &kinds), &[], each).await?;
+                    let sql = of_kinds("'MASTER', 'PRIMARY', 'PRODUCER'");
+                    session.rows(&sql, &[], each).await?;
                 }
                 ZoneProgressList::WithoutSoa => {
                     // The sum keeps planners off the zone index, with which they would read every zone as a whole.
