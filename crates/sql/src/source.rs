@@ -26,19 +26,11 @@ impl LiveSource for SqlBackend {
             let report = self.load_zone(&zone(request), &mut builder).await;
             let report = report.map_err(|error| lookup_error(&error))?;
             let (built, findings) = builder.finish();
-            let mut built = built.ok_or_else(|| LookupError {
-                kind: BackendFailure::BadData,
-                reason: findings
-                    .into_iter()
-                    .next()
-                    .map_or_else(String::new, |first| first.message),
-            })?;
+            let first = findings.into_iter().next().map(|first| first.message);
+            let mut built = built.ok_or_else(|| bad_data(first.unwrap_or_default()))?;
             if let Some(bad) = report.bad.first() {
                 // RFC 5936 section 3: all records or none.
-                return Err(LookupError {
-                    kind: BackendFailure::BadData,
-                    reason: bad.to_string(),
-                });
+                return Err(bad_data(bad.to_string()));
             }
             let is_signed = report.signing.is_some() || built.apex().rrset(Type::RRSIG).is_some();
             let serial = built.serial().0;
@@ -48,12 +40,8 @@ impl LiveSource for SqlBackend {
             }
             let stale = &self.inner.stale_digests;
             stale.note(request.zone, built.apex_name(), serial);
-            Arc::new(built)
-                .without_digests()
-                .map_err(|error| LookupError {
-                    kind: BackendFailure::BadData,
-                    reason: error.to_string(),
-                })
+            let without = Arc::new(built).without_digests();
+            without.map_err(|error| bad_data(error.to_string()))
         })
     }
 
@@ -115,6 +103,11 @@ fn zone(request: &LookupRequest) -> LiveZone {
         id: request.zone,
         apex: request.apex,
     }
+}
+
+fn bad_data(reason: String) -> LookupError {
+    let kind = BackendFailure::BadData;
+    LookupError { kind, reason }
 }
 
 fn lookup_error(error: &SqlError) -> LookupError {
