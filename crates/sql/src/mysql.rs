@@ -8,6 +8,7 @@ use super::error::SqlError;
 use super::hosts::{Hosts, ListedHost, OpenConnection, Server, Suitable};
 use super::row::Cells;
 use super::tls::{Tls, TlsUrlSettings};
+use super::url::hosts_in;
 use mysql_async::prelude::Queryable;
 use mysql_async::{
     ClientIdentity, Conn, Error, Opts, OptsBuilder, Params, Pool, PoolConstraints, PoolOpts, Row,
@@ -167,13 +168,8 @@ pub(crate) fn target(url: &str) -> Result<MysqlTarget, SqlError> {
 
 /// Returns a URL with only its first host, and the other hosts it lists.
 fn split_hosts(url: &str) -> Option<(String, Vec<ListedHost>)> {
-    let start = url.find("://")? + 3;
-    let end = url[start..].find(['/', '?', '#']);
-    let end = end.map_or(url.len(), |end| start + end);
-    let hosts_at = url[start..end]
-        .rfind('@')
-        .map_or(start, |at| start + at + 1);
-    let mut hosts = url[hosts_at..end].split(',');
+    let at = hosts_in(url)?;
+    let mut hosts = url[at.clone()].split(',');
     let first = hosts.next()?;
     let others = hosts.map(|host| {
         let (name, port) = match host.rsplit_once(':') {
@@ -185,10 +181,8 @@ fn split_hosts(url: &str) -> Option<(String, Vec<ListedHost>)> {
         (!name.is_empty()).then(|| ListedHost::Name(bare(name), port))
     });
     let others = others.collect::<Option<Vec<_>>>()?;
-    Some((
-        format!("{}{first}{}", &url[..hosts_at], &url[end..]),
-        others,
-    ))
+    let url = format!("{}{first}{}", &url[..at.start], &url[at.end..]);
+    Some((url, others))
 }
 
 /// Strips the brackets of an IPv6 address.

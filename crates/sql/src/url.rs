@@ -3,6 +3,7 @@
 use super::error::SqlError;
 use core::fmt;
 use nameward_base::secret::Secret;
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// The location of a database.
@@ -42,6 +43,15 @@ impl DatabaseAddress {
     }
 }
 
+/// Returns the octets of a URL that list its hosts.
+pub(crate) fn hosts_in(url: &str) -> Option<Range<usize>> {
+    let start = url.find("://")? + 3;
+    let end = url[start..].find(['/', '?', '#']);
+    let end = end.map_or(url.len(), |end| start + end);
+    let user = url[start..end].rfind('@').map_or(0, |at| at + 1);
+    Some(start + user..end)
+}
+
 /// Joins addresses of one database on several servers into one that lists them all.
 pub fn join_urls(urls: &[&str]) -> Result<String, SqlError> {
     let [first, others @ ..] = urls else {
@@ -55,17 +65,10 @@ pub fn join_urls(urls: &[&str]) -> Result<String, SqlError> {
     for url in urls {
         let expected =
             || SqlError::Address("expected addresses such as postgres://user@host/database".into());
-        let start = url.find("://").ok_or_else(expected)? + 3;
-        let end = url[start..].find(['/', '?', '#']);
-        let end = end.map_or(url.len(), |end| start + end);
-        let hosts_at = url[start..end]
-            .rfind('@')
-            .map_or(start, |at| start + at + 1);
-        if hosts_at == end {
-            return Err(expected());
-        }
-        hosts.push(&url[hosts_at..end]);
-        let parts = (&url[..hosts_at], &url[end..]);
+        let at = hosts_in(url).filter(|at| !at.is_empty());
+        let at = at.ok_or_else(expected)?;
+        hosts.push(&url[at.clone()]);
+        let parts = (&url[..at.start], &url[at.end..]);
         if *around.get_or_insert(parts) != parts {
             let text = "the addresses of one database may differ only in host and port";
             return Err(SqlError::Address(text.into()));
