@@ -98,14 +98,10 @@ impl Condition {
             return;
         }
         let reason = match result {
-            Err(
-                error @ (SqlError::Unavailable(_)
-                | SqlError::Timeout(_)
-                | SqlError::Cancelled(_)
-                | SqlError::Refused(_)
-                | SqlError::ReadOnly(_)
-                | SqlError::Busy(_)),
-            ) => error.to_string(),
+            // All but those of a row and of an address are about the database.
+            Err(error) if !matches!(error, SqlError::Row(_) | SqlError::Address(_)) => {
+                error.to_string()
+            }
             _ if self.is_up.load(Ordering::Relaxed)
                 && !self.is_unlogged.load(Ordering::Relaxed) =>
             {
