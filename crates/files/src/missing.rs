@@ -67,21 +67,6 @@ struct MissingFile {
     due: Option<Instant>,
 }
 
-/// A source for which missing files are judged: its directory, grace period and number of zones.
-pub(super) struct LossSource<'s> {
-    pub source: &'s FileSource,
-    pub served: usize,
-}
-
-/// The decision about the missing files of one source.
-#[derive(Default)]
-pub(super) struct LossVerdict {
-    /// Zones to withdraw.
-    pub withdrawn: Vec<NameBuf>,
-    /// Most files are missing, so none of their zones is withdrawn.
-    pub is_kept: bool,
-}
-
 /// All zones whose files are missing, by name in lower case.
 #[derive(Default)]
 pub(super) struct MissingFiles {
@@ -123,27 +108,25 @@ impl MissingFiles {
         ranks
     }
 
-    /// Decides about the missing files of one source.
+    /// Returns the zones to withdraw of a source that serves this many zones; `None` if most files are missing, so that none of
+    /// their zones is withdrawn.
     pub(super) fn decide(
         &mut self,
-        judged: &LossSource<'_>,
+        source: &FileSource,
+        served: usize,
         withdrawal: Withdrawal,
         now: Instant,
-    ) -> LossVerdict {
-        let rank = judged.source.rank;
-        let grace = judged.source.missing_grace;
+    ) -> Option<Vec<NameBuf>> {
+        let (rank, grace) = (source.rank, source.missing_grace);
         let missing = self.zones.values().filter(|file| file.rank == rank).count();
-        let is_loss = is_loss(missing, judged.served) && withdrawal != Withdrawal::Confirmed;
+        let is_loss = is_loss(missing, served) && withdrawal != Withdrawal::Confirmed;
         self.lost.retain(|lost| *lost != rank);
         let files = self.zones.iter_mut();
         let files = files.filter(|(_, file)| file.rank == rank);
         if is_loss {
             self.lost.push(rank);
             files.for_each(|(_, file)| file.due = None);
-            return LossVerdict {
-                is_kept: true,
-                ..LossVerdict::default()
-            };
+            return None;
         }
         let mut withdrawn = Vec::new();
         for (name, file) in files {
@@ -152,10 +135,7 @@ impl MissingFiles {
                 withdrawn.push(NameBuf::from(Name::from_valid_wire(name)));
             }
         }
-        LossVerdict {
-            withdrawn,
-            is_kept: false,
-        }
+        Some(withdrawn)
     }
 
     /// Suspends all withdrawals: a directory could not be read, so it is unknown which files are missing.
@@ -190,9 +170,8 @@ impl MissingFiles {
         }
     }
 
-    /// Describes the zones of one source whose files are missing.
-    pub(super) fn describe(&self, judged: &LossSource<'_>) -> Option<MissingZones> {
-        let LossSource { source, served } = judged;
+    /// Describes the zones whose files are missing of a source that serves this many zones.
+    pub(super) fn describe(&self, source: &FileSource, served: usize) -> Option<MissingZones> {
         let files = || {
             let zones = self.zones.iter();
             zones.filter(|(_, file)| file.rank == source.rank)
@@ -201,7 +180,7 @@ impl MissingFiles {
         Some(MissingZones {
             directory: source.directory.clone()?,
             number: files().count(),
-            served: *served,
+            served,
             first: first
                 .map(|(name, _)| Name::from_valid_wire(name).to_string())
                 .collect(),
@@ -348,17 +327,14 @@ impl FileBackend {
                 continue;
             }
             let served = self.known.found_of(rank);
-            let judged = LossSource { source, served };
-            let loss = self.missing.decide(&judged, withdrawal, now);
-            for name in &loss.withdrawn {
+            let withdrawn = self.missing.decide(source, served, withdrawal, now);
+            load.summary.problems += usize::from(withdrawn.is_none());
+            for name in withdrawn.unwrap_or_default() {
                 load.remove(name.as_name(), rank);
                 self.missing.forget(name.as_name());
                 self.known.forget(name.as_name());
             }
-            if loss.is_kept {
-                load.summary.problems += 1;
-            }
-            if let Some(missing) = self.missing.describe(&judged) {
+            if let Some(missing) = self.missing.describe(source, served) {
                 let is_known = self.reported.get(&rank) == Some(&missing);
                 if !is_known || withdrawal != Withdrawal::AfterGrace {
                     (load.events)(LoadEvent::Missing(&missing));
