@@ -16,7 +16,7 @@ use std::{
 use nameward_base::sandbox;
 use nameward_import::{Files, OnDisk, bind, reason_of};
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{AccessList, AccessRules, ScriptCheck, ViewRule};
+use nameward_zone::{AccessRules, ScriptCheck, ViewRule};
 
 use super::{
     FileLimits, FileSource, WrittenFiles,
@@ -210,14 +210,7 @@ pub(super) enum SearchMessage<'s> {
 
 /// The last valid state of BIND configurations, by path.
 #[derive(Default)]
-pub(super) struct Configurations(HashMap<PathBuf, Imported>);
-
-/// The zones and lists of one BIND configuration.
-struct Imported {
-    zones: Vec<bind::BindZone>,
-    views: Vec<ViewRule>,
-    blackhole: Option<Arc<AccessList>>,
-}
+pub(super) struct Configurations(HashMap<PathBuf, bind::Taken>);
 
 impl Configurations {
     /// Returns all their zones.
@@ -282,19 +275,14 @@ impl Configurations {
             report(SearchMessage::Problem(&diagnostic.to_string()));
         }
         if found.diagnostics.is_empty() {
-            let taken = found.take();
-            for note in &taken.notes {
+            let mut taken = found.take();
+            for note in std::mem::take(&mut taken.notes) {
                 report(SearchMessage::Note(&note.to_string()));
             }
             if let Some(note) = journals(&taken.zones) {
                 report(SearchMessage::Note(&format!("{}: {note}", path.display())));
             }
-            let imported = Imported {
-                zones: taken.zones,
-                views: taken.views,
-                blackhole: taken.blackhole,
-            };
-            self.0.insert(path.to_path_buf(), imported);
+            self.0.insert(path.to_path_buf(), taken);
         }
         self.0.get(path).map(|imported| &imported.zones[..])
     }
