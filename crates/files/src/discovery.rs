@@ -19,7 +19,7 @@ use nameward_wire::{Name, NameBuf};
 use nameward_zone::{AccessRules, ScriptCheck, ViewRule};
 
 use super::{
-    FileLimits, FileSource, WrittenFiles,
+    FileLimits, FileSource, LoadEvent, WrittenFiles,
     list::FileList,
     watch::{Interest, WatchedFiles, Watcher},
 };
@@ -200,14 +200,6 @@ pub(super) struct Scanned {
     pub incomplete: bool,
 }
 
-/// A message of a search.
-pub(super) enum SearchMessage<'s> {
-    /// Something is unusable.
-    Problem(&'s str),
-    /// Something is not accepted, or not as before.
-    Note(&'s str),
-}
-
 /// The last valid state of BIND configurations, by path.
 #[derive(Default)]
 pub(super) struct Configurations(HashMap<PathBuf, bind::Taken>);
@@ -268,19 +260,19 @@ impl Configurations {
         &mut self,
         path: &Path,
         watcher: Option<&Watcher>,
-        report: &mut dyn FnMut(SearchMessage<'_>),
+        report: &mut dyn FnMut(LoadEvent<'_>),
     ) -> Option<&[bind::BindZone]> {
         let found = bind::read(path, &mut Watched(watcher));
         for diagnostic in &found.diagnostics {
-            report(SearchMessage::Problem(&diagnostic.to_string()));
+            report(LoadEvent::Problem(&diagnostic.to_string()));
         }
         if found.diagnostics.is_empty() {
             let mut taken = found.take();
             for note in std::mem::take(&mut taken.notes) {
-                report(SearchMessage::Note(&note.to_string()));
+                report(LoadEvent::Note(&note.to_string()));
             }
             if let Some(note) = journals(&taken.zones) {
-                report(SearchMessage::Note(&format!("{}: {note}", path.display())));
+                report(LoadEvent::Note(&format!("{}: {note}", path.display())));
             }
             self.0.insert(path.to_path_buf(), taken);
         }
@@ -332,7 +324,7 @@ pub(super) fn scan(
     sources: &[FileSource],
     configurations: &mut Configurations,
     watcher: Option<&Watcher>,
-    report: &mut dyn FnMut(SearchMessage<'_>),
+    report: &mut dyn FnMut(LoadEvent<'_>),
 ) -> Scanned {
     let mut scanned = Scanned {
         candidates: Candidates::bounded_by(sources),
@@ -390,7 +382,7 @@ struct DirectoryWalk<'w> {
     scanned: &'w mut Scanned,
     written: &'w WrittenFiles,
     watcher: Option<&'w Watcher>,
-    report: &'w mut dyn FnMut(SearchMessage<'_>),
+    report: &'w mut dyn FnMut(LoadEvent<'_>),
 }
 
 impl DirectoryWalk<'_> {
@@ -420,7 +412,7 @@ impl DirectoryWalk<'_> {
     }
 
     fn trouble(&mut self, text: &str) {
-        (self.report)(SearchMessage::Problem(text));
+        (self.report)(LoadEvent::Problem(text));
     }
 
     fn list(&mut self, directory: &Path, subdirectories: &mut Vec<PathBuf>) -> io::Result<()> {

@@ -37,7 +37,7 @@ use nameward_wire::{
 };
 use nameward_zone::{AccessSource, ScriptCheck, Serial, ViewRule, Zone, ZoneLimits};
 
-use discovery::{Candidates, Configurations, SearchMessage};
+use discovery::{Candidates, Configurations};
 use inventory::KnownZones;
 pub use list::{FileList, ListedFile};
 use load::Load;
@@ -234,12 +234,9 @@ impl FileBackend {
     ) -> LoadSummary {
         let started = Instant::now();
         let mut summary = LoadSummary::default();
-        let mut report = |message: SearchMessage<'_>| match message {
-            SearchMessage::Problem(text) => {
-                summary.problems += 1;
-                events(LoadEvent::Problem(text));
-            }
-            SearchMessage::Note(text) => events(LoadEvent::Note(text)),
+        let mut report = |event: LoadEvent<'_>| {
+            summary.problems += usize::from(matches!(event, LoadEvent::Problem(_)));
+            events(event);
         };
         if let Some(watcher) = &self.watcher {
             watcher.begin();
@@ -325,7 +322,7 @@ impl FileBackend {
         &mut self,
         candidates: &Candidates,
         spared: &[u16],
-        report: &mut dyn FnMut(SearchMessage<'_>),
+        report: &mut dyn FnMut(LoadEvent<'_>),
     ) -> Vec<Job> {
         self.known.begin(candidates.len());
         self.has_rivals = false;
@@ -360,7 +357,7 @@ impl FileBackend {
                     candidates.path_into(candidate, &mut path);
                     let path = path.display();
                     let text = format!("{path}: ignored: zone {name} already has a file");
-                    report(SearchMessage::Problem(&text));
+                    report(LoadEvent::Problem(&text));
                 }
             }
         }
