@@ -41,7 +41,8 @@ pub(super) struct Candidates {
     pub(super) scripts: ScriptCheck,
 }
 
-struct DirectoryEntry {
+/// A file that should contain a zone.
+pub(super) struct DirectoryEntry {
     /// Offset of the zone's name, followed by the file's name.
     start: usize,
     /// Length of the zone's name, in wire format and lower case.
@@ -51,10 +52,10 @@ struct DirectoryEntry {
     /// Index of its directory; listed files have none.
     directory: Option<u32>,
     /// Rank of its source.
-    rank: u16,
-    role: FileRole,
-    /// It was found in a directory: without the file there is no zone.
-    is_found: bool,
+    pub rank: u16,
+    pub role: FileRole,
+    /// It was found in a directory, not listed: without the file there is no zone.
+    pub is_found: bool,
 }
 
 /// The contents of a zone file.
@@ -98,16 +99,19 @@ impl Candidates {
 
     /// Returns the size limits of the zone.
     pub(super) fn limits(&self, index: usize) -> FileLimits {
-        let rank = self.rank(index);
+        let rank = self.list[index].rank;
         let found = self.limits.iter().find(|(of, _)| *of == rank);
         found.map_or_else(FileLimits::default, |(_, limits)| *limits)
     }
 
-    /// Adds one file.
-    pub(super) fn add(&mut self, zone: Name<'_>, path: &Path, rank: u16, role: FileRole) -> usize {
+    /// Adds one file of the source with a rank.
+    pub(super) fn add(&mut self, zone: Name<'_>, path: &Path, rank: u16) -> &mut DirectoryEntry {
         self.rank = rank;
-        self.push(zone, path.as_os_str(), None).role = role;
-        self.list.len() - 1
+        self.push(zone, path.as_os_str(), None)
+    }
+
+    pub(super) fn entry(&self, index: usize) -> &DirectoryEntry {
+        &self.list[index]
     }
 
     /// Returns the zone's name, in lower case.
@@ -170,26 +174,6 @@ impl Candidates {
             let directory = (first + listed.number) as u32;
             self.push(listed.zone, listed.file, Some(directory));
         }
-    }
-
-    /// Returns the role of the file.
-    pub(super) fn role(&self, index: usize) -> FileRole {
-        self.list[index].role
-    }
-
-    /// Checks whether the file was found in a directory, not listed.
-    pub(super) fn is_found(&self, index: usize) -> bool {
-        self.list[index].is_found
-    }
-
-    /// Records that a file was found in a directory.
-    pub(super) fn set_found(&mut self, index: usize) {
-        self.list[index].is_found = true;
-    }
-
-    /// Returns the rank of its source.
-    pub(super) fn rank(&self, index: usize) -> u16 {
-        self.list[index].rank
     }
 }
 

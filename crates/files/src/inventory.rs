@@ -46,6 +46,7 @@ impl Hasher for DigestHasher {
 }
 
 /// One zone.
+#[derive(Default)]
 pub(super) struct Slot {
     /// Fingerprint of the files as they were read; `None` forces reading them again.
     pub fingerprint: Option<Fingerprint>,
@@ -68,14 +69,8 @@ pub(super) struct Slot {
 impl Slot {
     fn new(load: u32) -> Self {
         Self {
-            fingerprint: None,
-            includes: None,
             seen: load,
-            path: 0,
-            served: false,
-            rank: None,
-            is_found: false,
-            is_missing: false,
+            ..Self::default()
         }
     }
 
@@ -164,21 +159,23 @@ impl KnownZones {
     /// Checks whether a zone of the table, with this rank, came from a file that this load did not see.
     pub(super) fn is_gone(&self, name: Name<'_>, rank: u16, spared: &[u16]) -> bool {
         let is_spared = spared.contains(&rank);
-        let slot = self.index.get(&key(&self.keys, name));
-        slot.map(|slot| &self.slots[*slot as usize])
-            .is_some_and(|slot| slot.seen != self.load && slot.rank == Some(rank) && !is_spared)
+        let slot = self.find(name).map(|slot| &self.slots[slot]);
+        slot.is_some_and(|slot| slot.seen != self.load && slot.rank == Some(rank) && !is_spared)
+    }
+
+    fn known(&self) -> impl Iterator<Item = &Slot> {
+        self.index.values().map(|slot| &self.slots[*slot as usize])
     }
 
     /// Checks whether there is a zone whose file this load did not see.
     pub(super) fn has_gone(&self, spared: &[u16]) -> bool {
-        let mut slots = self.index.values().map(|slot| &self.slots[*slot as usize]);
-        slots.any(|slot| slot.seen != self.load && !slot.is_spared(spared))
+        self.known()
+            .any(|slot| slot.seen != self.load && !slot.is_spared(spared))
     }
 
     /// Returns how many zones of a source are served from files found in its directory.
     pub(super) fn found_of(&self, rank: u16) -> usize {
-        let slots = self.index.values().map(|slot| &self.slots[*slot as usize]);
-        slots
+        self.known()
             .filter(|slot| slot.rank == Some(rank) && slot.is_found && slot.served)
             .count()
     }

@@ -346,10 +346,10 @@ impl FileBackend {
                         }
                     };
                     let file = (candidate, key);
-                    let rank = candidates.rank(candidate);
+                    let entry = candidates.entry(candidate);
                     let known = &mut self.known.slots[slot];
-                    known.is_found = candidates.is_found(candidate);
-                    jobs.push(known.job(file, slot, rank));
+                    known.is_found = entry.is_found;
+                    jobs.push(known.job(file, slot, entry.rank));
                 }
                 None => {
                     self.has_rivals = true;

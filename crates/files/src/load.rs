@@ -36,7 +36,7 @@ impl Load<'_> {
     pub(super) fn announce(&mut self, jobs: &[Job], slots: &mut [Slot]) {
         for job in jobs {
             let slot = &mut slots[job.slot];
-            let rank = self.candidates.rank(job.candidate);
+            let rank = self.candidates.entry(job.candidate).rank;
             if slot.served || slot.rank == Some(rank) {
                 continue;
             }
@@ -84,7 +84,7 @@ impl Load<'_> {
         let Some(zone) = read.zone.take() else {
             // Read and reported again by the next load, changed or not.
             slot.fingerprint = None;
-            if read.is_missing && self.candidates.role(job.candidate) != FileRole::Zone {
+            if read.is_missing && self.candidates.entry(job.candidate).role != FileRole::Zone {
                 self.summary.waiting += 1;
                 let mut path = PathBuf::new();
                 self.candidates.path_into(job.candidate, &mut path);
@@ -101,7 +101,7 @@ impl Load<'_> {
             return;
         };
         self.summary.loaded += 1;
-        let rank = self.candidates.rank(job.candidate);
+        let rank = self.candidates.entry(job.candidate).rank;
         if slot.served {
             let before = self.publisher.target.file_version(name, rank);
             let warning = before.and_then(|before| advice_on_serial(&before, &zone));
@@ -119,7 +119,7 @@ impl Load<'_> {
         let Some(zone) = self.publisher.target.last_good(name) else {
             return Fallback::NotReady;
         };
-        let (serial, rank) = (zone.serial(), self.candidates.rank(job.candidate));
+        let (serial, rank) = (zone.serial(), self.candidates.entry(job.candidate).rank);
         self.publisher.offer(zone, rank, slot.rank);
         slot.record_version(None, Vec::new(), rank);
         self.summary.kept += 1;

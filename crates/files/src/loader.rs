@@ -113,7 +113,7 @@ impl<'l> FileChecker<'l> {
             .is_some_and(|old| fingerprint_now(&self.path, includes) == Some(old));
         let name = self.candidates.name(job.candidate);
         let limits = self.candidates.limits(job.candidate);
-        let role = self.candidates.role(job.candidate);
+        let role = self.candidates.entry(job.candidate).role;
         if unchanged {
             return None;
         }

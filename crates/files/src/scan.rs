@@ -178,16 +178,14 @@ impl FileBackend {
         }
         let slot = slot.or_else(|| self.known.see(name))?;
         let candidates = &mut plan.candidates;
-        let role = match origin {
-            FileOrigin::Listed(role) => role,
-            FileOrigin::Found => FileRole::Zone,
-        };
-        let candidate = candidates.add(name, path, rank, role);
-        if origin == FileOrigin::Found {
-            candidates.set_found(candidate);
+        let candidate = candidates.len();
+        let entry = candidates.add(name, path, rank);
+        match origin {
+            FileOrigin::Listed(role) => entry.role = role,
+            FileOrigin::Found => entry.is_found = true,
         }
         let known = &mut self.known.slots[slot];
-        known.is_found = origin == FileOrigin::Found;
+        known.is_found = entry.is_found;
         plan.jobs.push(known.job((candidate, key), slot, rank));
         Some(())
     }
