@@ -48,7 +48,6 @@ use publish::Publisher;
 pub use publish::ZoneTarget;
 use scan::CheckPlan;
 pub use subset::{each_zone_name, sources_of};
-use watch::Interest;
 pub use watch::{ScanScope, Watcher};
 pub use write_back::WrittenFiles;
 pub use zone_file::{zone_from_file, zone_from_text, zone_from_text_with_warnings};
@@ -301,15 +300,7 @@ impl FileBackend {
             sources.any(|source| Some(source.rank) == rank)
         };
         let slots = self.known.slots.iter().filter(|slot| slot.has_includes());
-        let mut is_new = false;
-        for slot in slots.filter(|slot| is_watched(slot.rank)) {
-            for path in slot.includes() {
-                is_new |= watcher.file(path, Interest::All);
-            }
-        }
-        if is_new {
-            watcher.ask();
-        }
+        watcher.included(slots.filter(|slot| is_watched(slot.rank)));
     }
 
     /// Returns the zones of BIND configurations, with their types and the servers that they name.

@@ -17,7 +17,6 @@ use super::{
     loader::Job,
     missing::Withdrawal,
     publish::Publisher,
-    watch::Interest,
 };
 
 /// Files to check, and zones whose files no longer exist.
@@ -213,17 +212,8 @@ impl FileBackend {
         self.withdraw_missing(&mut load, sources, Withdrawal::AfterGrace);
         load.publish();
         let summary = load.summary;
-        let Some(watcher) = &self.watcher else {
-            return summary;
-        };
-        let mut is_new = false;
-        for job in &plan.jobs {
-            for path in self.known.slots[job.slot].includes() {
-                is_new |= watcher.file(path, Interest::All);
-            }
-        }
-        if is_new {
-            watcher.ask();
+        if let Some(watcher) = &self.watcher {
+            watcher.included(plan.jobs.iter().map(|job| &self.known.slots[job.slot]));
         }
         summary
     }

@@ -27,6 +27,7 @@ use std::{
 
 pub use pending::ScanScope;
 
+use super::inventory::Slot;
 use nameward_import::reason_of;
 use pending::Pending;
 use sys::{Inotify, InotifyEvent};
@@ -242,9 +243,15 @@ impl Watcher {
         }
     }
 
-    /// Requests another check of everything.
-    pub(super) fn ask(&self) {
-        self.0.is_requested.store(true, Ordering::Relaxed);
+    /// Watches the files that zones include. Another check of everything is requested if one was not watched before.
+    pub(super) fn included<'s>(&self, zones: impl Iterator<Item = &'s Slot>) {
+        let mut is_new = false;
+        for path in zones.flat_map(Slot::includes) {
+            is_new |= self.file(path, Interest::All);
+        }
+        if is_new {
+            self.0.is_requested.store(true, Ordering::Relaxed);
+        }
     }
 }
 
