@@ -109,12 +109,6 @@ impl ViewTables {
         self.view(view)?.versions.get(&lower_case(zone)).copied()
     }
 
-    /// Returns the views that have a zone version.
-    pub fn views_of(&self, version: Name<'_>) -> &[ViewId] {
-        let views = self.members.get(&lower_case(version));
-        views.map_or(&[], |views| &views[..])
-    }
-
     /// Puts a version of a zone, with the number of its access list, into all views that have it.
     fn put(&mut self, zone: &Arc<Zone>, access: u32) {
         let members = Arc::clone(&self.members);
