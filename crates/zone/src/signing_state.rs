@@ -5,7 +5,7 @@
 //! chain. The last kind needs the chain owners in canonical order (RFC 4034 section 6.1); for NSEC3 that is hash order,
 //! because base32hex preserves it (RFC 5155 section 1.3).
 
-use crate::chain::{ChainedSigning, ListedChain, SigningWithList};
+use crate::chain::{ChainedSigning, SigningWithList};
 use nameward_dnssec::{Denial, DenialStyle, Nsec3, Signing};
 use nameward_wire::Name;
 use std::cmp::Ordering;
@@ -67,13 +67,6 @@ impl SigningState {
 impl From<Option<Arc<Signing>>> for SigningState {
     fn from(signing: Option<Arc<Signing>>) -> Self {
         signing.map_or(SigningState::Unsigned, SigningState::Online)
-    }
-}
-
-impl SigningWithList {
-    /// Returns the signing state of a zone whose names are listed in `chain`.
-    pub fn state(signing: Arc<Signing>, chain: &Arc<ListedChain>) -> SigningState {
-        SigningState::Listed(Arc::new(SigningWithList::new(signing, chain)))
     }
 }
 

@@ -12,6 +12,7 @@
 mod lister;
 
 use super::{ChainKind, HASH, NsecLink};
+use crate::signing_state::SigningState;
 use crate::sort_key::{name_of_key, sort_key};
 pub use lister::{ChainLister, NameRecord};
 use nameward_dnssec::{Nsec3, Nsec3Hash, ReusableBytes, Signing};
@@ -168,9 +169,10 @@ pub struct SigningWithList {
 }
 
 impl SigningWithList {
-    pub(crate) fn new(signing: Arc<Signing>, chain: &Arc<ListedChain>) -> Self {
+    /// Returns the signing state of a zone whose names are listed in `chain`.
+    pub fn state(signing: Arc<Signing>, chain: &Arc<ListedChain>) -> SigningState {
         let chain = Arc::downgrade(chain);
-        SigningWithList { signing, chain }
+        SigningState::Listed(Arc::new(SigningWithList { signing, chain }))
     }
 
     /// Returns the chain while the list is valid.
