@@ -340,9 +340,6 @@ pub(crate) struct Keep {
     pub(crate) flags: u8,
 }
 
-/// Flags of names with unreadable records.
-const BROKEN: u8 = flags::BROKEN | flags::BROKEN_ABOVE | flags::BROKEN_HOST;
-
 impl Keep {
     /// Reads the state that a node would keep.
     pub(crate) fn from_node(node: Node<'_>) -> Self {
@@ -360,13 +357,13 @@ impl Keep {
 
     /// Checks whether the name has unreadable records: it exists even without others.
     pub(crate) fn is_broken(self) -> bool {
-        self.flags & BROKEN != 0
+        self.flags & flags::ANY_BROKEN != 0
     }
 
     /// Returns the flags that do not follow from the records. Changing other records does not repair an unreadable one;
     /// if it affects the names below, the node remains the delegation or DNAME that the unreadable record made it.
     fn carried(self) -> u8 {
-        let mut mask = flags::WILDCARD_CHILD | BROKEN;
+        let mut mask = flags::WILDCARD_CHILD | flags::ANY_BROKEN;
         if self.flags & flags::BROKEN_ABOVE != 0 {
             mask |= flags::CUT | flags::DNAME;
         }

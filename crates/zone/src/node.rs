@@ -51,6 +51,8 @@ pub mod flags {
     pub const BROKEN_ABOVE: u8 = 32;
     /// The unreadable record affects the addresses of the node: answers that need them fail.
     pub const BROKEN_HOST: u8 = 64;
+    /// All flags of names with unreadable records.
+    pub(crate) const ANY_BROKEN: u8 = BROKEN | BROKEN_ABOVE | BROKEN_HOST;
     /// The name is stored after the nodes of a chain of empty non-terminals, not after the header.
     pub(crate) const SHARED_NAME: u8 = 128;
 }

@@ -129,8 +129,7 @@ impl ZoneWalk {
 
 /// Checks whether a node is part of a walk: it has records, readable or not.
 fn is_walked(node: Node<'_>) -> bool {
-    const BROKEN: u8 = flags::BROKEN | flags::BROKEN_ABOVE | flags::BROKEN_HOST;
-    !node.is_empty() || node.flags() & BROKEN != 0
+    !node.is_empty() || node.flags() & flags::ANY_BROKEN != 0
 }
 
 /// Returns the octets from the start of a packed node, or of a chain of empty non-terminals, to the next one.

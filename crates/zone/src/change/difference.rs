@@ -6,7 +6,7 @@
 
 use super::Difference;
 use crate::layout;
-use crate::node::flags::{BROKEN, BROKEN_ABOVE, BROKEN_HOST};
+use crate::node::flags::ANY_BROKEN;
 use crate::node::{Node, Rrset};
 use crate::record_list::{RecordList, WireRecord};
 use crate::zone::Zone;
@@ -258,7 +258,7 @@ impl Zone {
         let records = difference.removed.iter().chain(&difference.added);
         let is_broken = |name| {
             let node = self.node_of(name);
-            node.is_some_and(|node| node.flags() & (BROKEN | BROKEN_ABOVE | BROKEN_HOST) != 0)
+            node.is_some_and(|node| node.flags() & ANY_BROKEN != 0)
         };
         records.into_iter().any(|record| is_broken(record.owner))
     }

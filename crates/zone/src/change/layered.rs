@@ -20,9 +20,6 @@ use nameward_wire::zonefile::RecordLocation;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Flags of names with unreadable records.
-const BROKEN: u8 = flags::BROKEN | flags::BROKEN_ABOVE | flags::BROKEN_HOST;
-
 /// Why a version cannot be served over the common version of its zone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayerError {
@@ -65,7 +62,7 @@ impl Zone {
         let mut editor = Editor::new(&common);
         let mut owners = Vec::new();
         for (_, node) in self.nodes() {
-            let broken = node.flags() & BROKEN;
+            let broken = node.flags() & flags::ANY_BROKEN;
             if node.is_empty() && broken == 0 {
                 continue;
             }
@@ -74,7 +71,7 @@ impl Zone {
             if broken != 0 {
                 editor.mark_broken(
                     node.name(),
-                    node.flags() & (BROKEN | flags::CUT | flags::DNAME),
+                    node.flags() & (flags::ANY_BROKEN | flags::CUT | flags::DNAME),
                 );
             }
             owners.push(node.name());
