@@ -42,17 +42,8 @@ impl Findings {
 
     /// Adds an error that breaks a single name, not the zone.
     pub(crate) fn error_of_name(&mut self, location: RecordLocation, message: fmt::Arguments<'_>) {
-        if self.errors.len() >= KEPT {
-            self.more_errors += 1;
-            return;
-        }
-        let message = message.to_string();
-        self.errors.push(Finding {
-            severity: Severity::Error,
-            location,
-            message,
-            unlisted: 0,
-        });
+        let more = &mut self.more_errors;
+        keep(&mut self.errors, more, (Severity::Error, location), message);
     }
 
     /// Discards warnings from now on.
@@ -66,20 +57,10 @@ impl Findings {
     }
 
     pub(crate) fn warning(&mut self, location: RecordLocation, message: fmt::Arguments<'_>) {
-        if self.is_silent {
-            return;
+        if !self.is_silent {
+            let (list, more) = (&mut self.warnings, &mut self.more_warnings);
+            keep(list, more, (Severity::Warning, location), message);
         }
-        if self.warnings.len() >= KEPT {
-            self.more_warnings += 1;
-            return;
-        }
-        let message = message.to_string();
-        self.warnings.push(Finding {
-            severity: Severity::Warning,
-            location,
-            message,
-            unlisted: 0,
-        });
     }
 
     /// Counts warnings that are not listed.
@@ -146,4 +127,23 @@ impl Findings {
         more(Severity::Warning, self.more_warnings, "warnings");
         list
     }
+}
+
+/// Adds a finding to a list, or counts it if the list is full.
+fn keep(
+    list: &mut Vec<Finding>,
+    more: &mut usize,
+    (severity, location): (Severity, RecordLocation),
+    message: fmt::Arguments<'_>,
+) {
+    if list.len() >= KEPT {
+        *more += 1;
+        return;
+    }
+    list.push(Finding {
+        severity,
+        location,
+        message: message.to_string(),
+        unlisted: 0,
+    });
 }
