@@ -36,12 +36,17 @@ pub(crate) struct Findings {
 
 impl Findings {
     pub(crate) fn error(&mut self, location: RecordLocation, message: fmt::Arguments<'_>) {
-        self.is_fatal = true;
-        self.error_of_name(location, message);
+        self.name_error(location, message, false);
     }
 
-    /// Adds an error that breaks a single name, not the zone.
-    pub(crate) fn error_of_name(&mut self, location: RecordLocation, message: fmt::Arguments<'_>) {
+    /// Adds an error of a name; a tolerated one breaks that name and not the zone.
+    pub(crate) fn name_error(
+        &mut self,
+        location: RecordLocation,
+        message: fmt::Arguments<'_>,
+        is_tolerated: bool,
+    ) {
+        self.is_fatal |= !is_tolerated;
         let more = &mut self.more_errors;
         keep(&mut self.errors, more, (Severity::Error, location), message);
     }
@@ -78,8 +83,7 @@ impl Findings {
     ) {
         let location = entry.from;
         let mut say = |message: fmt::Arguments<'_>| match flaw.is_error() {
-            true if tolerated => self.error_of_name(location, message),
-            true => self.error(location, message),
+            true => self.name_error(location, message, tolerated),
             false => self.warning(location, message),
         };
         match flaw {

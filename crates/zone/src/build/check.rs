@@ -23,11 +23,8 @@ impl ZoneBuilder {
             "expected the SOA record at {}, found one at {name}",
             self.apex_name
         );
-        if self.is_tolerant {
-            self.findings.error_of_name(soa.from, message)
-        } else {
-            self.findings.error(soa.from, message)
-        }
+        self.findings
+            .name_error(soa.from, message, self.is_tolerant);
         self.add_broken(name.as_name(), None);
     }
 
@@ -43,11 +40,8 @@ impl ZoneBuilder {
                 let message = format_args!(
                     "expected at most {MAX_ITERATIONS} NSEC3 iterations, found {found}"
                 );
-                if self.is_tolerant {
-                    self.findings.error_of_name(entry.from, message)
-                } else {
-                    self.findings.error(entry.from, message)
-                }
+                self.findings
+                    .name_error(entry.from, message, self.is_tolerant);
                 let name = self.current_name;
                 self.add_broken(name.as_name(), None);
             }
