@@ -20,7 +20,7 @@ use crate::finding::Findings;
 use crate::key::NameKey;
 use crate::layout;
 use crate::node::{self, Node, flags};
-use crate::packed::{ALIGN, first_slot, put_slot, tag};
+use crate::packed::{ALIGN, first_slot, next_slot, put_slot, tag};
 use crate::prefetch::prefetch;
 use nameward_wire::zonefile::{Record, RecordLocation, RecordLocations, Sink, SinkRefusal};
 use nameward_wire::{Class, Name, NameBuf, Type};
@@ -390,11 +390,7 @@ impl ZoneBuilder {
             if (slot >> 32) as u32 == tag && self.node(slot as u32).name() == name {
                 return Ok(at);
             }
-            at = if at + 1 == self.slots.len() {
-                0
-            } else {
-                at + 1
-            };
+            at = next_slot(at, self.slots.len());
         }
     }
 

@@ -177,9 +177,7 @@ impl<'a> Node<'a> {
             bytes.extend_from_slice(self.name().as_wire());
             return Cow::Owned(bytes);
         }
-        let mut rrsets = self.rrsets();
-        while rrsets.next().is_some() {}
-        Cow::Borrowed(&self.bytes[..self.bytes.len() - rrsets.bytes.len()])
+        Cow::Borrowed(&self.bytes[..self.octets()])
     }
 
     /// Returns the octets of a node that has its own name, without padding.

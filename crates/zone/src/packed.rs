@@ -25,11 +25,7 @@ impl Packed {
         let draft = Draft::default();
         let mut arena = Vec::with_capacity(ALIGN + draft.encoded_len_max(apex));
         arena.resize(ALIGN, 0);
-        let keep = Keep {
-            children: 0,
-            flags: 0,
-        };
-        draft.encode(apex, true, keep, &mut arena);
+        draft.encode(apex, true, Keep::default(), &mut arena);
         Packed {
             slots: Box::default(),
             arena: arena.into_boxed_slice(),

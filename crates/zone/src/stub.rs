@@ -5,7 +5,7 @@
 
 use crate::live::Live;
 use crate::packed::Packed;
-use crate::summary::{DepthSet, ZoneSummary};
+use crate::summary::ZoneSummary;
 use crate::zone::Zone;
 use nameward_wire::Name;
 use std::ops::Deref;
@@ -55,10 +55,8 @@ fn apex_summary(apex: Name<'_>) -> ZoneSummary {
         apex: 1,
         apex_labels: labels,
         max_labels: labels,
-        has_scripts: false,
-        cut_depths: DepthSet::default(),
         names: 1,
-        has_auto_hints: false,
+        ..ZoneSummary::default()
     }
 }
 

@@ -42,10 +42,7 @@ impl ZoneBuilder {
                 draft.try_push(entry.rtype, entry.ttl, late.rdata(entry), entry.from)?;
             }
             let hash = self.current_key.hash(self.current_key.labels());
-            let keep = Keep {
-                children: self.node(old).children(),
-                flags: self.node(old).flags(),
-            };
+            let keep = Keep::from_node(self.node(old));
             let place = self.pack(&mut draft, hash, keep)?;
             if let Ok(slot) = self.probe(hash, self.current_name.as_name()) {
                 self.slots[slot] = (tag(hash) as u64) << 32 | place as u64;
