@@ -34,6 +34,12 @@ impl LogHead {
         self.commits() == before.commits().wrapping_add(1)
     }
 
+    /// Checks whether this head shows the same commits as another, in a log that was restarted. The caller knows that no recovery
+    /// was in between.
+    pub(crate) fn is_restart_of(&self, before: &LogHead) -> bool {
+        self != before && self.commits() == before.commits()
+    }
+
     fn commits(&self) -> u32 {
         let mut octets = [0; 4];
         octets.copy_from_slice(&self.0[COMMITS]);
