@@ -9,7 +9,7 @@ use std::process::Command;
 
 use super::PeerKind;
 
-/// What the configuration of a peer has besides.
+/// The configuration of a peer besides the lines that all have.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerConfig<'a> {
     /// Serving threads (or processes, for NSD).

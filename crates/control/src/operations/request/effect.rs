@@ -44,7 +44,7 @@ pub enum RequestReach<'r> {
     Lists,
 }
 
-/// What a request is run on.
+/// The kind of object that a request is run on.
 enum RequestBase {
     /// A running server.
     Running,
