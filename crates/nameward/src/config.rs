@@ -215,7 +215,6 @@ impl Config {
         numbered.filter(|(_, backend)| backend.r#type != BackendType::File)
     }
 
-
     /// Whether the API answers on the port of the status page.
     pub fn shares_web_port(&self) -> bool {
         let listen = self.api.listen;
