@@ -242,14 +242,12 @@ impl BindZone {
     }
 }
 
-/// A view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct View {
     /// `None` for zones outside all views.
     name: Option<String>,
     is_internet: bool,
     spot: Spot,
-    /// The clients it answers.
     clients: Result<Arc<AccessList>, UnservableReason>,
     /// Which requests are in it, for a migration of several views.
     requests: Result<ViewRequests, UnservableReason>,
@@ -315,7 +313,6 @@ struct TakenView {
     zones: Vec<TakenZone>,
 }
 
-/// A zone of a view.
 enum TakenZone {
     /// Defined there.
     Own(BindZone),

@@ -115,7 +115,6 @@ fn list(directory: &Path, pattern: &OsStr, found: &mut Vec<PathBuf>) -> io::Resu
     Ok(())
 }
 
-/// Checks whether a path is a pattern.
 pub(crate) fn has_wildcards(path: &[u8]) -> bool {
     path.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }

@@ -10,6 +10,9 @@
 //! (to clients that had no access) or break (without its signatures, or never filled) is left out, and the migration
 //! counts as failed.
 
+// Most fields are those of the settings that they are written to.
+#![allow(missing_docs)]
+
 mod entries;
 pub mod fuzzing;
 mod geo_scripts;
@@ -35,22 +38,16 @@ pub use toml_text::{SecretLocation, TomlPlan, secret_file_name};
 /// The value of a Nameward setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImportedValue {
-    /// A string.
     Text(String),
-    /// A number.
     Number(u64),
-    /// A switch.
     Switch(bool),
-    /// A list of strings.
     Texts(Vec<String>),
-    /// A list of listeners.
     Listeners(Vec<ImportedListener>),
 }
 
 /// A listen address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedListener {
-    /// The address with its port.
     pub address: SocketAddr,
     /// Every sender must send a PROXY header.
     pub is_for_proxies: bool,
@@ -59,11 +56,8 @@ pub struct ImportedListener {
 /// A Nameward setting converted from a setting of the other server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedSetting {
-    /// The table that contains it.
     pub table: &'static str,
-    /// Its key.
     pub key: &'static str,
-    /// Its value.
     pub value: ImportedValue,
     /// Location of the other server's setting; `None` for a default of that server.
     pub location: Option<ConfigLocation>,
@@ -105,9 +99,7 @@ pub struct ImportedKey {
     pub name: String,
     /// The algorithm, such as `hmac-sha256`.
     pub algorithm: String,
-    /// The secret in base64.
     pub secret: String,
-    /// Its location.
     pub location: ConfigLocation,
 }
 
@@ -123,9 +115,7 @@ impl std::fmt::Debug for ImportedKey {
 pub struct ImportedRemote {
     /// `192.0.2.1` or `[2001:db8::1]:5300`.
     pub address: String,
-    /// The name of a TSIG key.
     pub key: Option<String>,
-    /// The source address.
     pub source: Option<String>,
     /// How connections to it are encrypted.
     pub tls: Option<ImportedTls>,
@@ -163,37 +153,26 @@ pub struct ImportedUpdateRule {
 /// The names that a rule applies to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ImportedScope {
-    /// The whole zone.
     #[default]
     WholeZone,
     /// A name and everything below it.
     Subtree(String),
-    /// One name.
     OneName(String),
-    /// The name of the key.
     KeyItself,
 }
 
 /// Zone settings; `None` means inherited.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ImportedSettings {
-    /// Clients that may query.
     pub allow_query: Option<Vec<String>>,
-    /// Peers that may transfer.
     pub allow_transfer: Option<Vec<String>>,
-    /// Peers that may send NOTIFY.
     pub allow_notify: Option<Vec<String>>,
-    /// Peers that may update.
     pub allow_update: Option<Vec<String>>,
-    /// Rules for updates.
     pub update_policy: Vec<ImportedUpdateRule>,
-    /// Servers to transfer from.
     pub primaries: Vec<ImportedRemote>,
-    /// Servers to notify.
     pub also_notify: Vec<ImportedRemote>,
     /// Whether the servers in the NS records are notified.
     pub notify_name_servers: Option<bool>,
-    /// Whether updates are forwarded to the primary.
     pub forward_updates: Option<bool>,
     /// Whether transfers contain addresses instead of ALIAS records.
     pub expand_alias: Option<bool>,
@@ -203,7 +182,6 @@ pub struct ImportedSettings {
     pub transfer_size_max_mb: Option<u64>,
     /// The catalog that contains the zone.
     pub catalog: Option<String>,
-    /// Its group in the catalog.
     pub catalog_group: Option<String>,
     /// Its label in the catalog, by which consumers identify it.
     pub catalog_label: Option<String>,
@@ -211,15 +189,11 @@ pub struct ImportedSettings {
     pub request_ixfr: Option<bool>,
     /// How ZONEMD records are used.
     pub zonemd: Option<&'static str>,
-    /// Whether its LUA records are run.
     pub lua_records: Option<bool>,
-    /// The policy that signs the zone.
     pub dnssec_policy: Option<String>,
-    /// The directory of its keys.
     pub key_directory: Option<PathBuf>,
 }
 
-/// The kind of a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ImportedKind {
     /// Served from its file.
@@ -251,28 +225,23 @@ impl ImportedKind {
     }
 }
 
-/// A zone to migrate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedZone {
     /// The zone name with the final dot.
     pub name: String,
-    /// The zone kind.
     pub kind: ImportedKind,
     /// The zone file, if the zone is not transferred.
     pub file: Option<PathBuf>,
     /// The contents of a new zone file, for a zone that the other server has in another form.
     pub text: Option<String>,
-    /// The zone settings.
     pub terms: ImportedSettings,
     /// How the other server signs it.
     pub signing: Option<ImportedSigning>,
     /// The file with the contents of a catalog generated here.
     pub catalog_file: Option<PathBuf>,
-    /// Its location.
     pub location: ConfigLocation,
 }
 
-/// A view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedView {
     /// Its name here.
@@ -283,7 +252,6 @@ pub struct ImportedView {
     pub listen: Vec<String>,
     /// The names of its zone versions, each with its variant.
     pub zones: Vec<String>,
-    /// Its location.
     pub location: ConfigLocation,
 }
 
@@ -294,7 +262,6 @@ pub struct ImportedSigning {
     pub version: PathBuf,
     /// The unsigned file that the operator edits, if there is one.
     pub source: Option<PathBuf>,
-    /// The keys.
     pub keys: ImportedKeyStore,
     /// The policy; without one, keys are used according to their timing metadata.
     pub policy: Option<String>,
@@ -334,11 +301,8 @@ pub type PolicySettings = Vec<(&'static str, ImportedValue)>;
 /// A policy by which zones are signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedPolicy {
-    /// The policy name.
     pub name: String,
-    /// Its settings.
     pub settings: PolicySettings,
-    /// Its location.
     pub location: ConfigLocation,
 }
 
@@ -361,7 +325,6 @@ pub struct ImportedBackend {
     pub kind: &'static str,
     /// Its settings: keys and values. A database URL contains a password.
     pub settings: Vec<(&'static str, ImportedValue)>,
-    /// Its location.
     pub location: ConfigLocation,
 }
 
@@ -377,11 +340,8 @@ impl std::fmt::Debug for ImportedBackend {
 pub struct ImportedServer {
     /// Settings of the server itself.
     pub settings: Vec<ImportedSetting>,
-    /// TSIG keys.
     pub keys: Vec<ImportedKey>,
-    /// Settings of all zones.
     pub defaults: ImportedSettings,
-    /// Sources of zones.
     pub backends: Vec<ImportedBackend>,
     /// Policies by which zones are signed.
     pub policies: Vec<ImportedPolicy>,

@@ -203,7 +203,6 @@ fn check_files(
     Ok(summary)
 }
 
-/// Prints diagnostics, one line each.
 pub fn print(diagnostics: &[Diagnostic], printer: &mut Printer) -> io::Result<()> {
     for diagnostic in diagnostics {
         let severity = match diagnostic.severity {

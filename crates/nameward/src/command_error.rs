@@ -17,7 +17,6 @@ pub type CommandResult<T = ExitCode> = Result<T, CommandError>;
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// The configuration is invalid.
     #[error("{0}")]
     Config(#[from] ConfigError),
     /// The server did not execute it.
@@ -26,43 +25,33 @@ pub enum CommandError {
     /// The command itself failed.
     #[error("{0}")]
     Operation(#[from] OperationError),
-    /// The database address is invalid.
     #[error("{0}")]
     Address(SqlError),
-    /// A database failed.
     #[error("{0}: {1}")]
     Database(DatabaseAddress, SqlError),
-    /// The state store is unusable.
     #[error("{0}")]
     State(#[from] StateError),
-    /// No state directory is configured.
     #[error("no state directory: set state_directory in [server], or use --directory")]
     NoStateDirectory,
     /// The server could not start, or ended with an error.
     #[error("{0}")]
     Start(#[from] StartError),
-    /// A file of an import could not be written.
     #[error("cannot write {}: {}", .0.display(), .1)]
     Import(PathBuf, io::Error),
-    /// The user that the files are for is unknown.
     #[error("--user: {0}")]
     ImportUser(String),
-    /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
-    /// Threads could not be started.
     #[error("cannot start threads: {0}")]
     Threads(io::Error),
     /// The thread that talks to the server ended.
     #[error("interrupted")]
     Interrupted,
-    /// The command has no data to print as JSON.
     #[error("this command has no JSON output")]
     NoJson,
 }
 
 impl CommandError {
-    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             CommandError::Control(error) => error.kind(),
@@ -82,7 +71,6 @@ impl CommandError {
         }
     }
 
-    /// Returns the exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
             // The usual exit code for an invalid command line.

@@ -163,7 +163,6 @@ tables! {
 /// Command line settings, which take precedence over the file.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
-    /// The configuration file.
     pub file: Option<PathBuf>,
     /// Replaces `server.listen` unless empty.
     pub listen: Vec<SocketAddr>,
@@ -209,6 +208,7 @@ impl Config {
         let entries = self.server.listen.iter();
         entries.map(|entry| entry.address).collect()
     }
+
     /// Returns the backends that are databases, each with its index.
     pub fn databases(&self) -> impl Iterator<Item = (usize, &Backend)> {
         let numbered = self.backends.iter().enumerate();
@@ -277,7 +277,6 @@ impl Config {
         }
     }
 
-    /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let unreadable = |error| ConfigError::Unreadable(path.to_path_buf(), error);
         let size = fs::metadata(path).map_err(unreadable)?.len();

@@ -9,12 +9,10 @@ use nameward_zone::Zone;
 pub const NAME: &str = "demo.example";
 /// A query worth trying first.
 pub const QUESTION: &str = "www.demo.example A";
-/// The zone's text.
 pub const TEXT: &str = include_str!("example.zone");
 /// The file name in messages.
 pub const LABEL: &str = "built-in/demo.example.zone";
 
-/// Returns the zone of the built-in example.
 pub fn zone() -> Result<Zone, Vec<Diagnostic>> {
     let name =
         NameBuf::from_text(NAME.as_bytes(), Name::ROOT).expect("the example's name is a name");

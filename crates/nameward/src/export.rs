@@ -51,7 +51,6 @@ struct ExportedZone {
     allow_query: Option<AccessList>,
 }
 
-/// A DNSSEC key.
 struct ExportedKey {
     file: KeyFile,
     /// Its file name without extension.
@@ -71,7 +70,6 @@ struct ExportedTsigKey {
     secret: String,
 }
 
-/// Everything that is exported.
 #[derive(Default)]
 struct ExportedServer {
     /// The output directory, absolute.
@@ -133,7 +131,6 @@ pub fn run(target: OtherServer, arguments: ExportArguments, form: OutputForm) ->
     Ok(exit_code(server.warnings.is_empty()))
 }
 
-/// Returns the name of a zone's file in the export.
 fn zone_file(zone: &NameBuf) -> PathBuf {
     let name = zone.to_string();
     let name = match name.trim_end_matches('.') {
@@ -234,7 +231,6 @@ impl ExportedZone {
         rules.is_some_and(|rules| !rules.is_empty())
     }
 
-    /// Returns the active keys.
     fn signing_keys(&self) -> impl Iterator<Item = &ExportedKey> {
         self.keys.iter().filter(|key| key.is_active)
     }

@@ -39,16 +39,12 @@ use signed_zones::SignedLocations;
 /// The directory for DNSSEC keys, in the state directory: the server replaces them.
 const DNSSEC_KEYS: &str = "dnssec-keys";
 
-/// Another name server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum OtherServer {
     /// PowerDNS Authoritative.
     PowerDns,
-    /// BIND.
     Bind,
-    /// NSD.
     Nsd,
-    /// Knot.
     Knot,
 }
 

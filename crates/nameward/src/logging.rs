@@ -43,15 +43,12 @@ impl LogControl {
     }
 }
 
-/// The keywords of the levels.
 pub const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
-/// Reads the keyword of a level.
 pub fn read_level(word: &str) -> Option<LevelFilter> {
     LEVELS.contains(&word).then(|| word.parse().ok())?
 }
 
-/// Starts the log of this process.
 pub fn start(level: LevelFilter, format: QueryLogFormat, stats: Arc<Stats>) -> LogControl {
     let (filter, handle) = reload::Layer::new(level);
     let (text, lines) = match format {
@@ -94,7 +91,6 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -
     }
 }
 
-/// Formats an event as a line.
 type MakeLine = fn(MessageLevel, EventText, SystemTime) -> String;
 
 /// Writes each message as a line in one of our own formats.

@@ -187,7 +187,6 @@ fn work(
     Ok(result??)
 }
 
-/// Checks in a state store whether a zone is frozen.
 fn frozen_zones(store: Option<StateStore>) -> IsFrozen {
     Box::new(move |zone| {
         let store = store.as_ref();

@@ -59,7 +59,6 @@ pub fn set(config: &Config) -> PolicySet {
 /// A TSIG key that the configuration refers to but does not define.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownKey {
-    /// Name of the key.
     pub key: NameBuf,
     /// The table that refers to it first.
     pub place: String,
@@ -136,7 +135,6 @@ pub fn warn_of_unknown_keys(keys: &[UnknownKey], policies: &Policies) {
     }
 }
 
-/// Returns the settings of all templates by name.
 pub fn templates(config: &Config) -> HashMap<String, PolicyFragment> {
     let templates = config.templates.iter();
     let named = templates.map(|template| (template.name.clone(), template.policy()));

@@ -47,7 +47,6 @@ enum Unrestricted {
     SystemCalls(#[source] system_calls::FilterError),
 }
 
-/// The sandbox that a server is in.
 pub struct Sandbox {
     /// For `nameward status`.
     summary: String,

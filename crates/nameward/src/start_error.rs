@@ -21,19 +21,15 @@ use crate::{
 /// Why a server does not start, or stopped with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The configuration is invalid.
     #[error("{0}")]
     Config(#[from] ConfigError),
-    /// The address of a database is invalid.
     #[error("{0}")]
     Database(#[from] SqlError),
     /// A user or group cannot be switched to.
     #[error("{0}")]
     Identity(#[from] IdentityError),
-    /// A port cannot be bound.
     #[error("{0}")]
     Port(#[from] PortError),
-    /// The process ID file cannot be written.
     #[error("{0}")]
     PidFile(#[from] PidFileError),
     /// A file or directory with zones cannot be read.
@@ -50,31 +46,24 @@ pub enum StartError {
         "DNSSEC keys: {0}; not started: zones with keys in this store would be served unsigned"
     )]
     ZoneKeys(#[from] ZoneKeysError),
-    /// The running server cannot be taken over.
     #[error("{0}")]
     TakeOver(#[from] TakeOverError),
     /// The sandbox is required and incomplete.
     #[error("{0}")]
     Sandbox(#[from] SandboxError),
-    /// The password or API key of the status page is unusable.
     #[error("{0}: {1}")]
     Secret(&'static str, #[source] BadHash),
-    /// The TLS certificate cannot be used.
     #[error("TLS certificate: {0}")]
     Tls(#[from] nameward_serve::tls::TlsError),
-    /// A resolver is this server itself.
     #[error("recursor.address: {0} is an address of this server; queries would loop")]
     OwnRecursor(std::net::SocketAddr),
-    /// The name for the security poll is invalid.
     #[error("security_poll.suffix: invalid name {0:?}: {1}")]
     PollSuffix(String, NameError),
     /// The built-in example is not a valid zone, which is our mistake.
     #[error("the built-in example has errors: {0:?}")]
     Example(Vec<Diagnostic>),
-    /// Threads or signals could not be set up.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
-    /// Zones are configured, and none of them can be served.
     #[error("no zone can be served: {0}")]
     NoZone(String),
     /// A zone is transferred from primaries, and there is no storage for its contents.
@@ -85,7 +74,6 @@ pub enum StartError {
         "zone {0}: primaries are set but kind is not, so it is not transferred: add kind = \"secondary\", or remove primaries"
     )]
     PrimariesWithoutKind(String),
-    /// The thread that maintains zones has ended.
     #[error("the maintenance thread has stopped")]
     MaintenanceEnded,
 }
@@ -93,20 +81,15 @@ pub enum StartError {
 /// A port or socket that cannot be bound.
 #[derive(Debug, thiserror::Error)]
 pub enum PortError {
-    /// A DNS port.
     #[error("{0}")]
     Dns(#[from] ListenError),
-    /// The port of the status page or of the API.
     #[error("cannot listen on {address} for the {what}: {}", plain(source))]
     Web {
         /// `web page` or `API`.
         what: &'static str,
-        /// Its address.
         address: SocketAddr,
-        /// The system's error.
         source: std::io::Error,
     },
-    /// The control socket.
     #[error("{0}")]
     Control(#[from] SocketError),
 }

@@ -22,7 +22,6 @@ use crate::{command_error::CommandResult, config::Overrides, remote};
 
 /// A zone as the running server has it.
 pub struct FetchedZone {
-    /// Name of the zone.
     pub name: NameBuf,
     /// The served records.
     pub zone: Arc<Zone>,

@@ -169,7 +169,6 @@ fn capacities(rings: &Rings) -> [(Ring, usize); Ring::COUNT] {
     ]
 }
 
-/// Returns the capacities for new statistics.
 pub fn ring_capacities(rings: &Rings) -> RingCapacities {
     let mut all = RingCapacities::default();
     for (ring, capacity) in capacities(rings) {

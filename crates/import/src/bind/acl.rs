@@ -84,7 +84,6 @@ pub(super) fn read_named(
     Ok((name.string().to_ascii_lowercase(), list))
 }
 
-/// Reads the entries of a list.
 pub(super) fn match_list(
     location: TextLocation,
     block: &[ConfStatement<'_>],
@@ -207,7 +206,6 @@ pub(super) enum Unusable {
     Undecided(usize, ConfMistake),
 }
 
-/// A list with its names resolved.
 #[derive(Debug, Clone)]
 pub(super) struct Resolved {
     pub list: Arc<AccessList>,
@@ -255,7 +253,6 @@ impl<'n> AclResolver<'n> {
         (self.keys == KeyMatching::Signed).then_some(AccessWord::Key(name))
     }
 
-    /// Returns the addresses in a list.
     pub(super) fn resolve(&mut self, list: &MatchList) -> Result<Resolved, Unusable> {
         self.resolve_within(list, DEPTH_MAX)
     }

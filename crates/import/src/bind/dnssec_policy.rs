@@ -9,7 +9,6 @@ use crate::migrate::{ImportRefusal, ImportedValue, PolicySettings, signing_algor
 /// Seconds per day.
 const DAY: u64 = 86_400;
 
-/// A policy as written.
 pub(super) struct PolicyStatement {
     pub spot: Spot,
     pub name: String,
@@ -168,7 +167,6 @@ fn words(statement: &ConfStatement<'_>) -> Vec<String> {
     words.collect()
 }
 
-/// Returns the word after a keyword.
 fn value_after<'w>(words: &'w [String], keyword: &str) -> Option<&'w str> {
     let is_it = |word: &String| word.eq_ignore_ascii_case(keyword);
     let at = words.iter().position(is_it)?;

@@ -5,7 +5,6 @@
 
 use std::borrow::Cow;
 
-/// A location in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct TextLocation {
     /// Line, from 1.
@@ -15,7 +14,6 @@ pub(super) struct TextLocation {
 }
 
 impl TextLocation {
-    /// The start of a file.
     pub(super) const START: TextLocation = TextLocation { line: 1, column: 1 };
 
     /// Returns an error at this location.
@@ -34,18 +32,13 @@ pub(super) struct ConfMistake {
     pub message: String,
 }
 
-/// One token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ConfToken<'t> {
     /// A string with or without quotes.
     Word(Cow<'t, [u8]>),
-    /// `{`
     Open,
-    /// `}`
     Close,
-    /// `;`
     Semicolon,
-    /// The end of the file.
     End,
 }
 

@@ -39,7 +39,6 @@ const SKIPPED_MAX: usize = 500;
 /// Maximum number of statements outside zones with their own line in the migration report.
 const SEEN_MAX: usize = 10_000;
 
-/// The clients a view is for.
 #[derive(Default)]
 pub(super) struct ViewMatch {
     pub clients: Option<MatchList>,
@@ -59,7 +58,6 @@ impl ViewMatch {
     }
 }
 
-/// A zone as written.
 pub(super) struct RawZone {
     pub zone: BindZone,
     /// It has an error that has already been reported.
@@ -77,7 +75,6 @@ struct SkippedStatement {
     count: usize,
 }
 
-/// Reads one configuration.
 pub(super) struct NamedConfReader<'f> {
     pub(super) files: &'f mut dyn Files,
     /// Every file that was read or looked for, in order.
@@ -103,7 +100,6 @@ pub(super) struct NamedConfReader<'f> {
     pub(super) moved: Option<Box<ServerStatements>>,
 }
 
-/// The level of a statement.
 #[derive(Clone, Copy)]
 enum Level {
     Top,

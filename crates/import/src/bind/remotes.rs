@@ -34,7 +34,6 @@ pub struct Remote {
 #[derive(Debug, Clone)]
 enum RemoteTarget {
     Address(IpAddr),
-    /// The name of another list.
     List(String),
 }
 
@@ -54,7 +53,6 @@ pub(super) struct RemoteList {
     entries: Vec<RemoteEntry>,
 }
 
-/// All named lists.
 pub(super) type NamedLists = HashMap<String, RemoteList>;
 
 /// Reads `KEYWORD [NAME] [port N] { ... };`, including the name if one is allowed.

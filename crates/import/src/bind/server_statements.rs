@@ -37,7 +37,6 @@ impl std::fmt::Debug for KeyStatement {
     }
 }
 
-/// A `tls` statement as written.
 #[derive(Default)]
 pub(super) struct TlsStatement {
     pub name: String,
@@ -49,7 +48,6 @@ pub(super) struct TlsStatement {
     pub has_tls_1_2: bool,
 }
 
-/// An `http` statement as written.
 pub(super) struct HttpStatement {
     pub name: String,
     pub paths: Vec<String>,
@@ -71,7 +69,6 @@ pub(super) struct QueryChannel {
 /// A statement with one keyword and its value.
 pub(super) type WordStatement = (Spot, String, String);
 
-/// The statements about the server.
 #[derive(Default)]
 pub(super) struct ServerStatements {
     pub keys: Vec<KeyStatement>,

@@ -7,7 +7,6 @@ use super::lex::{ConfMistake, ConfToken, Lexer, TextLocation, quoted};
 /// Maximum nesting depth of blocks. Real configurations have five.
 const DEPTH_MAX: usize = 32;
 
-/// A word.
 #[derive(Debug)]
 pub(super) struct Word<'t> {
     pub location: TextLocation,
@@ -36,7 +35,6 @@ impl Word<'_> {
     }
 }
 
-/// An item in a statement.
 #[derive(Debug)]
 pub(super) enum ConfItem<'t> {
     Word(Word<'t>),
@@ -63,7 +61,6 @@ impl ConfItem<'_> {
 #[derive(Debug)]
 pub(super) struct ConfStatement<'t> {
     items: Vec<ConfItem<'t>>,
-    /// Location of the semicolon.
     end: TextLocation,
 }
 

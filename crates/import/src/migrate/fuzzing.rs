@@ -68,17 +68,14 @@ pub fn geo_files(data: &[u8]) {
     }
 }
 
-/// Fuzzes pdns.conf.
 pub fn pdns_conf(data: &[u8]) {
     run(data, pdns::read);
 }
 
-/// Fuzzes nsd.conf.
 pub fn nsd_conf(data: &[u8]) {
     run(data, nsd::read);
 }
 
-/// Fuzzes knot.conf.
 pub fn knot_conf(data: &[u8]) {
     run(data, knot::read);
 }

@@ -31,7 +31,6 @@ use crate::Files;
 /// Maximum number of entries in one configuration.
 const ENTRIES_MAX: usize = 4_000_000;
 
-/// Reads one configuration.
 struct KnotReader<'f> {
     texts: ConfigTexts<'f>,
     server: ImportedServer,

@@ -38,7 +38,6 @@ const CLAUSES: &[&str] = &[
     "xdp",
 ];
 
-/// Reads one configuration.
 struct NsdReader<'f> {
     texts: ConfigTexts<'f>,
     server: ImportedServer,

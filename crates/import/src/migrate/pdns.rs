@@ -34,7 +34,6 @@ use table::fate_of;
 /// Maximum number of settings in one configuration.
 const SETTINGS_MAX: usize = 10_000;
 
-/// A setting as written.
 #[derive(Debug, Clone)]
 struct PdnsSetting {
     value: String,
@@ -56,7 +55,6 @@ impl PdnsSetting {
     }
 }
 
-/// Reads one configuration.
 struct PdnsReader<'f> {
     texts: ConfigTexts<'f>,
     settings: BTreeMap<String, PdnsSetting>,

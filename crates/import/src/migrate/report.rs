@@ -10,7 +10,6 @@ use std::{
 /// A line in a file of the other server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConfigLocation {
-    /// The file name.
     pub file: Arc<str>,
     /// The line, from 1.
     pub line: u32,
@@ -62,7 +61,6 @@ impl ImportVerdict {
         Self::Breaks,
     ];
 
-    /// Returns the wording in the report.
     pub fn words(self) -> &'static str {
         match self {
             Self::Taken => "converted",
@@ -74,12 +72,10 @@ impl ImportVerdict {
     }
 }
 
-/// A line of the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportNote {
     /// First location of the setting.
     pub location: ConfigLocation,
-    /// The outcome.
     pub verdict: ImportVerdict,
     /// The setting and its outcome.
     pub text: String,
@@ -109,7 +105,6 @@ pub struct ImportReport {
 }
 
 impl ImportReport {
-    /// Adds a line.
     pub fn add(
         &mut self,
         verdict: ImportVerdict,

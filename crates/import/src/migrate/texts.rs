@@ -42,7 +42,6 @@ impl<'f> ConfigTexts<'f> {
         self.errors.len() >= MAX_ERRORS
     }
 
-    /// Records an error.
     pub(super) fn error(&mut self, location: &ConfigLocation, message: impl Into<String>) {
         if !self.is_full() {
             self.errors.push(Diagnostic {

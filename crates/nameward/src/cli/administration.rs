@@ -219,7 +219,6 @@ fn deletion(zone: String, no_copy: bool) -> OperationRequest {
     }
 }
 
-/// Returns the request of `nameward zone`, and the server it is for.
 pub fn zone(command: ZoneCommand) -> Outcome<ServerRequest> {
     Ok(match command {
         ZoneCommand::Work(command) => return zone_commands::request(command),
@@ -297,7 +296,6 @@ pub fn zone(command: ZoneCommand) -> Outcome<ServerRequest> {
     })
 }
 
-/// Returns the request of `nameward record`, and the server it is for.
 pub fn record(command: RecordCommand) -> Outcome<ServerRequest> {
     Ok(match command {
         RecordCommand::Attributes(command) => attributes::record(command),

@@ -43,7 +43,6 @@ pub enum ApiKeyCommand {
     },
 }
 
-/// Returns the request of `nameward api-key`, and the server it is for.
 pub fn request(command: ApiKeyCommand) -> ServerRequest {
     match command {
         ApiKeyCommand::Create {

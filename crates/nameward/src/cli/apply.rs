@@ -29,7 +29,6 @@ pub struct ApplyArguments {
     remote: ChangeArguments,
 }
 
-/// Returns the request of `nameward apply`, and the server it is for.
 pub fn request(arguments: ApplyArguments, form: OutputForm) -> Outcome<ServerRequest> {
     let text = read_text(&arguments.file, BATCH_MAX)?;
     let mut batches = batch_text::read(&shown(&arguments.file), &text)?;
@@ -38,7 +37,6 @@ pub fn request(arguments: ApplyArguments, form: OutputForm) -> Outcome<ServerReq
     Ok((OperationRequest::Apply(batches), arguments.remote.into()))
 }
 
-/// Returns the name of a file in messages.
 pub fn shown(file: &Path) -> String {
     if file.as_os_str() == "-" {
         "stdin".into()

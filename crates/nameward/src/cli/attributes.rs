@@ -160,7 +160,6 @@ impl MetadataArguments {
     }
 }
 
-/// Returns the request of `nameward metadata`, and the server it is for.
 pub fn metadata(command: MetadataCommand) -> ServerRequest {
     match command {
         MetadataCommand::List(of) => {

@@ -71,7 +71,6 @@ impl ServerArguments {
     }
 }
 
-/// Returns the request of `nameward catalog`, and the server it is for.
 pub fn catalog(command: CatalogCommand) -> ServerRequest {
     match command {
         CatalogCommand::List { remote } => (OperationRequest::CatalogList, remote),
@@ -81,7 +80,6 @@ pub fn catalog(command: CatalogCommand) -> ServerRequest {
     }
 }
 
-/// Returns the request of `nameward autoprimary`, and the server it is for.
 pub fn autoprimary(command: AutoprimaryCommand) -> ServerRequest {
     match command {
         AutoprimaryCommand::List { remote } => (OperationRequest::AutoprimaryList, remote),

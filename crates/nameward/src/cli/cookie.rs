@@ -23,7 +23,6 @@ pub enum CookieCommand {
     List(RemoteArguments),
 }
 
-/// Returns the request of `nameward cookie`, and the server it is for.
 pub fn request(command: CookieCommand) -> ServerRequest {
     match command {
         CookieCommand::Roll {

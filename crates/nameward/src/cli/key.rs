@@ -127,7 +127,6 @@ impl TemplateArguments {
     }
 }
 
-/// Returns the request of `nameward key`, and the server it is for.
 pub fn request(command: KeyCommand) -> CommandResult<ServerRequest> {
     let change = |key: KeyArguments, change| {
         let request = OperationRequest::KeyChange {

@@ -37,7 +37,6 @@ pub struct LogLevelArguments {
     remote: RemoteArguments,
 }
 
-/// Returns the request of `nameward query-log`.
 pub fn query_log(command: QueryLogCommand) -> ServerRequest {
     match command {
         QueryLogCommand::On {
@@ -58,7 +57,6 @@ pub fn query_log(command: QueryLogCommand) -> ServerRequest {
     }
 }
 
-/// Returns the request of `nameward log-level`.
 pub fn log_level(arguments: LogLevelArguments) -> ServerRequest {
     let level = arguments.level;
     (OperationRequest::LogLevel { level }, arguments.remote)

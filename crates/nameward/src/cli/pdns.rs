@@ -61,7 +61,6 @@ pub enum PdnsCommand {
     },
 }
 
-/// Runs a PowerDNS command.
 pub fn run(command: PdnsCommand) -> CommandResult {
     let (words, plan): (_, Plan) = match command {
         PdnsCommand::Pdnsutil { words } => (words, util::plan),
@@ -72,7 +71,6 @@ pub fn run(command: PdnsCommand) -> CommandResult {
     take(plan(&list)?, &words)
 }
 
-/// Returns the steps of a command.
 type Plan = for<'w> fn(&'w [&'w str]) -> Outcome<Vec<PdnsStep<'w>>>;
 
 /// A step of a PowerDNS command.
@@ -179,7 +177,6 @@ fn impossible(verb: &str, instead: &str) -> OperationError {
     OperationError::refused(format!("{verb} is not supported: {instead}"))
 }
 
-/// Creates the error for wrong arguments.
 fn wrong(usage: &str) -> OperationError {
     OperationError::invalid(format!("usage: {usage}"))
 }

@@ -72,7 +72,6 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// Prints to stdout.
     pub fn new(form: OutputForm) -> Self {
         Printer {
             out: BufWriter::with_capacity(64 << 10, io::stdout().lock()),
@@ -82,7 +81,6 @@ impl Printer {
         }
     }
 
-    /// Prints an item of a listing.
     pub fn item(&mut self, item: &ListedItem) -> io::Result<()> {
         match self.form {
             OutputForm::Json => {
@@ -107,7 +105,6 @@ impl Printer {
         }
     }
 
-    /// Prints the result of an operation.
     pub fn result(&mut self, result: &OperationResult) -> io::Result<()> {
         self.table.print(&mut self.out)?;
         match (self.form, result) {
@@ -167,7 +164,6 @@ impl Drop for Printer {
     }
 }
 
-/// Prints an error to stderr.
 pub fn error(form: OutputForm, error: &OperationError) {
     match form {
         OutputForm::Text => {

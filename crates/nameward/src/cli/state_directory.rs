@@ -27,7 +27,6 @@ pub(super) enum StateCommand {
     },
 }
 
-/// Runs a command on a state store.
 pub(super) fn run(command: StateCommand, form: OutputForm) -> CommandResult {
     match command {
         StateCommand::Check(arguments) => state::check(&arguments.find()?, form),
@@ -47,7 +46,6 @@ pub(super) struct StateArguments {
 }
 
 impl StateArguments {
-    /// Returns the state directory.
     pub(super) fn find(self) -> CommandResult<PathBuf> {
         let overrides = Overrides {
             file: self.config.or_else(location::default_config_file),

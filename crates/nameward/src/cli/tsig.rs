@@ -66,7 +66,6 @@ pub enum TsigCommand {
     },
 }
 
-/// Returns the request of `nameward tsig`, and the server it is for.
 pub fn request(command: TsigCommand) -> CommandResult<ServerRequest> {
     Ok(match command {
         TsigCommand::Generate {

@@ -42,7 +42,6 @@ pub enum NetworkCommand {
     },
 }
 
-/// Returns the request of `nameward view`, and the server it is for.
 pub fn view(command: ViewCommand) -> ServerRequest {
     match command {
         ViewCommand::List(remote) => (OperationRequest::ViewList, remote),
@@ -55,7 +54,6 @@ pub fn view(command: ViewCommand) -> ServerRequest {
     }
 }
 
-/// Returns the request of `nameward network`, and the server it is for.
 pub fn network(command: NetworkCommand) -> ServerRequest {
     match command {
         NetworkCommand::List(remote) => (OperationRequest::NetworkList, remote),

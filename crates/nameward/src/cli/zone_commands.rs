@@ -126,7 +126,6 @@ pub fn request(command: ZoneWorkCommand) -> Outcome<ServerRequest> {
     }
 }
 
-/// Runs a command on a whole zone.
 pub fn run(command: ZoneWorkCommand, form: OutputForm) -> CommandResult {
     let work = |remote: RemoteArguments| ZoneWork {
         overrides: remote.overrides(),
@@ -261,7 +260,6 @@ impl ZoneWork {
         ended(Printer::new(self.form).result(&result))
     }
 
-    /// Sends a request and prints the result.
     fn send(&self, request: OperationRequest) -> CommandResult {
         let mut printer = Printer::new(self.form);
         let mut printed = Ok(());

@@ -21,7 +21,6 @@ const ENTRY_WITH_KEY: &str = "an address or network such as \"192.0.2.1\", \"200
                               spaces, the address first, prefixed with \"!\" to exclude it";
 const LIST: &str = "a list of addresses or networks";
 
-/// A list of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clients(pub AccessList);
 
@@ -58,7 +57,6 @@ pub enum KeyOptions {
     DoNotCount,
 }
 
-/// Reads a list of entries.
 pub fn list(value: &Spanned<DeValue<'_>>, keys: KeyOptions) -> Result<AccessList, Wrong> {
     let list = value.get_ref().as_array();
     let list = list.ok_or_else(|| Wrong::expected(LIST, value))?;

@@ -214,7 +214,6 @@ impl DnssecPolicySettings {
     }
 }
 
-/// Returns the configured policies.
 pub fn policies(config: &Config) -> DnssecPolicies {
     let settings = config.dnssec_policies.iter();
     let named = settings.map(|settings| (settings.name.clone(), settings.plan()));

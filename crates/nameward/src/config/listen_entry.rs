@@ -14,7 +14,6 @@ use super::{
 /// An address to listen on, as `"192.0.2.1:53"` or `{ address = "192.0.2.1:53", transports = ["tcp"] }`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenEntry {
-    /// The address.
     pub address: SocketAddr,
     /// The transports, if the entry sets them.
     pub transports: Option<ListenTransports>,

@@ -108,7 +108,6 @@ words! {
     }
 }
 
-/// A member of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberSettings {
     address: IpAddr,
@@ -162,7 +161,6 @@ impl Read for MemberSettings {
 
 const ENTRY: &str = r#"a table such as { countries = ["DE"], pools = ["web"] }"#;
 
-/// Reads degrees.
 fn degrees(value: &Spanned<DeValue<'_>>, limit: f64) -> Result<f64, Wrong> {
     let number = match value.get_ref() {
         DeValue::Float(number) => number.as_str().replace('_', "").parse::<f64>().ok(),
@@ -335,7 +333,6 @@ impl PoolSettings {
     }
 }
 
-/// Returns all pools and maps.
 pub fn rules(config: &Config) -> PoolRules {
     let map = |map: &MapSettings| MapRule {
         name: map.name.clone(),

@@ -79,7 +79,6 @@ impl Read for RemoteServer {
     }
 }
 
-/// Reads the TLS settings of a server.
 fn read_tls(
     table: &DeTable<'_>,
     value: &Spanned<DeValue<'_>>,
@@ -145,7 +144,6 @@ fn host_name(value: &Spanned<DeValue<'_>>) -> Result<String, Wrong> {
     }
 }
 
-/// Reads a pin or a list of pins.
 fn pins(value: &Spanned<DeValue<'_>>) -> Result<Vec<SpkiPin>, Wrong> {
     match value.get_ref().as_array() {
         Some(list) if list.is_empty() || list.len() > PINS_MAX => {
@@ -161,12 +159,10 @@ fn pin(value: &Spanned<DeValue<'_>>) -> Result<SpkiPin, Wrong> {
     read_text(value, expected, read_pin)
 }
 
-/// Reads a pin in base64.
 pub fn read_pin(text: &str) -> Option<SpkiPin> {
     BASE64.decode(text.as_bytes()).ok()?.try_into().ok()
 }
 
-/// The address of another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteAddress(pub SocketAddr);
 
@@ -182,7 +178,6 @@ impl Read for RemoteAddress {
 
 const SERVER_ADDRESS: &str = "an address such as \"192.0.2.1\" or \"[2001:db8::1]:5300\"";
 
-/// Reads an address with or without a port.
 fn server_address(value: &Spanned<DeValue<'_>>, port: u16) -> Result<SocketAddr, Wrong> {
     let text = value.get_ref().as_str();
     let with_port = text.and_then(|text| text.parse::<SocketAddr>().ok());

@@ -36,32 +36,17 @@ impl Read for Secret<Vec<u8>> {
 /// Why a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFault {
-    /// Two secrets are given.
     #[error("a key has either a secret or a secret_file")]
     TwoSecrets,
-    /// No secret is given.
     #[error("a key needs a secret or a secret_file")]
     NoSecret,
-    /// The file cannot be read.
     #[error("cannot read {}: {}{}", path.display(), plain(error), sandbox::explain(path, error))]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        error: io::Error,
-    },
-    /// Others may read the file.
+    Unreadable { path: PathBuf, error: io::Error },
     #[error(
         "{} contains a secret and has mode {mode:04o}: it must be readable by its owner only (chmod 0600)",
         path.display()
     )]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-        /// Its mode.
-        mode: u32,
-    },
-    /// The file does not contain base64.
+    Exposed { path: PathBuf, mode: u32 },
     #[error("{}: expected base64", .0.display())]
     NotBase64(PathBuf),
 }
@@ -82,7 +67,6 @@ impl KeySettings {
         }
     }
 
-    /// Returns the TSIG key.
     pub fn key(&self) -> TsigKey {
         let name = self.name.0.as_name();
         TsigKey::new(name, self.algorithm, self.secret.reveal())

@@ -177,7 +177,6 @@ impl ConfigReader<'_> {
         config.views = views;
     }
 
-    /// Reads a zone of a view.
     fn view_zone(
         &mut self,
         config: &Config,

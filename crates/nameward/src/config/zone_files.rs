@@ -64,23 +64,18 @@ fn read_entry(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<(NameBuf, Pat
     zone.zip(file).ok_or_else(wrong)
 }
 
-/// Reads the name of a zone.
 pub fn read_name(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<NameBuf, Wrong> {
     let text = String::read(value, base)?;
     parse_name(&text).map_err(|error| Wrong::new(value, error.to_string()))
 }
 
-/// An invalid zone name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid zone name {text:?}: {error}")]
 pub struct ZoneNameError {
-    /// The text.
     pub text: String,
-    /// The reason.
     pub error: NameError,
 }
 
-/// Parses the name of a zone.
 pub fn parse_name(text: &str) -> Result<NameBuf, ZoneNameError> {
     NameBuf::from_text(text.as_bytes(), Name::ROOT).map_err(|error| ZoneNameError {
         text: text.to_owned(),

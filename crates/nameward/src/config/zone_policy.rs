@@ -9,7 +9,6 @@ use super::{
 };
 
 impl Config {
-    /// Finds a template by its name.
     pub fn template(&self, name: &str) -> Option<&TemplateSettings> {
         let mut templates = self.templates.iter();
         templates.find(|template| template.name == name)
@@ -41,7 +40,6 @@ impl Config {
 }
 
 impl TemplateSettings {
-    /// Returns its settings.
     pub fn policy(&self) -> PolicyFragment {
         PolicyFragment {
             kind: self.kind.0,

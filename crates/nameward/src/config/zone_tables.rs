@@ -19,7 +19,6 @@ use super::{
 };
 
 impl ConfigReader<'_> {
-    /// Reads `[[key]]`.
     pub(super) fn keys(&mut self, keys: &mut Vec<KeySettings>, value: &Spanned<DeValue<'_>>) {
         let mut names = HashSet::new();
         self.each(value, |reader, entry, mut key: KeySettings| {
@@ -34,7 +33,6 @@ impl ConfigReader<'_> {
         });
     }
 
-    /// Reads `[[template]]`.
     pub(super) fn templates(
         &mut self,
         templates: &mut Vec<TemplateSettings>,
@@ -53,7 +51,6 @@ impl ConfigReader<'_> {
         });
     }
 
-    /// Reads `[[dnssec_policy]]`.
     pub(super) fn dnssec_policies(
         &mut self,
         policies: &mut Vec<DnssecPolicySettings>,
@@ -255,14 +252,10 @@ pub(super) enum VersionError {
     /// `base` is set for the common version.
     #[error("zone {0}: base is for versions of zones in views, and this is the common version")]
     Base(Box<NameBuf>),
-    /// The variant is not valid.
     #[error("zone {zone}: invalid variant {variant:?}: {error}")]
     Variant {
-        /// The zone.
         zone: Box<NameBuf>,
-        /// The text.
         variant: String,
-        /// The reason.
         error: NameError,
     },
 }

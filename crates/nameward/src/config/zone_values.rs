@@ -35,7 +35,6 @@ impl<T: Read> Read for InheritedSetting<T> {
     }
 }
 
-/// The name of a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneName(pub NameBuf);
 
@@ -51,7 +50,6 @@ impl Read for ZoneName {
     }
 }
 
-/// The path of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryPath(pub PathBuf);
 
@@ -134,7 +132,6 @@ impl Read for Type {
     }
 }
 
-/// Reads a domain name.
 pub fn name(value: &Spanned<DeValue<'_>>, base: &Path) -> Result<NameBuf, Wrong> {
     let text = String::read(value, base)?;
     NameBuf::from_text(text.as_bytes(), Name::ROOT)

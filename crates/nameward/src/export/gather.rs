@@ -81,7 +81,6 @@ pub fn collect(target: OtherServer, arguments: ExportArguments) -> CommandResult
     Ok(server)
 }
 
-/// Returns the versions of zones that a view has.
 fn versions_in(view: &str, overrides: &Overrides) -> CommandResult<Vec<NameBuf>> {
     let views = remote::list(OperationRequest::ViewList, overrides, only!(View))?;
     let found = views.into_iter().find(|listed| listed.name == view);
@@ -90,7 +89,6 @@ fn versions_in(view: &str, overrides: &Overrides) -> CommandResult<Vec<NameBuf>>
     Ok(zones.collect::<Outcome<_>>()?)
 }
 
-/// Collects a zone, or a version of it.
 fn collect_zone(
     server: &mut ExportedServer,
     listed: &ListedZone,
@@ -179,7 +177,6 @@ fn collect_zone(
     Ok(())
 }
 
-/// Returns the records with another serial.
 fn with_serial(records: &RecordList, serial: Serial) -> RecordList {
     let mut list = RecordList::default();
     for record in records {

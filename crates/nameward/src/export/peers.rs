@@ -7,7 +7,6 @@ use super::ExportedZone;
 
 /// The TLS settings that a server can express.
 pub(super) struct TlsDialect {
-    /// The name of the server.
     name: &'static str,
     /// Returns why settings cannot be expressed; `None` if they can.
     pub(super) lacks: fn(&PeerTls) -> Option<&'static str>,

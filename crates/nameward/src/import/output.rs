@@ -26,12 +26,10 @@ use crate::{
 
 /// The configuration that the package installs.
 const SAMPLE: &str = include_str!("../../../../contrib/debian/configuration");
-/// The name of the configuration file.
 pub const FILE_NAME: &str = "nameward.toml";
 /// The directory for TSIG secrets, next to the configuration.
 pub const KEYS: &str = "keys";
 
-/// A file to write.
 pub struct NewFile {
     pub path: PathBuf,
     pub contents: Vec<u8>,
@@ -42,7 +40,6 @@ pub struct NewFile {
 pub struct ImportOutput<'o> {
     /// The directory for the configuration.
     pub out: &'o Path,
-    /// The directory for DNSSEC keys.
     pub dnssec_keys: &'o Path,
     /// The server's user, if files can be given to it.
     pub user: Option<UserAndGroup>,

@@ -34,11 +34,9 @@ const KEY_FILES_MAX: usize = 100_000;
 /// The private type in which BIND records its signing progress.
 const BIND_PRIVATE: Type = Type(65534);
 
-/// Locations of the new files.
 pub struct SignedLocations<'p> {
     /// The directory for the configuration.
     pub out: &'p Path,
-    /// The directory for the keys.
     pub keys: &'p Path,
 }
 

@@ -14,20 +14,16 @@ use nameward_zone::Zone;
 
 use crate::config::location;
 
-/// The zone files of a configuration.
 pub struct StoredFiles {
-    /// The configured sources.
     pub sources: Vec<FileSource>,
     /// Commits contents to the zone table.
     pub commits: Arc<Commits>,
-    /// The zone policies.
     pub policies: Arc<PolicyTable>,
     /// The configuration file.
     pub config: PathBuf,
 }
 
 impl StoredFiles {
-    /// Returns a follower for a single zone.
     fn follower(&self, zone: &NameBuf) -> FileFollower {
         let commits = Arc::clone(&self.commits);
         let mut files = FileFollower::unwatched(commits).judged_by(&self.policies);

@@ -34,7 +34,6 @@ use crate::{cli::print, config::Config, zones};
 /// Maximum number of names looked up one by one; beyond it the zone lists of databases are read completely.
 const LOOKED_UP_MAX: usize = 200;
 
-/// The zones in the stores.
 pub struct StoredZones {
     sources: Vec<FileSource>,
     commits: Arc<Commits>,

@@ -19,15 +19,12 @@ const VERSION: ABI = ABI::V5;
 /// Why files are not restricted.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// The kernel cannot.
     #[error("this kernel has no Landlock, or it is disabled")]
     NoLandlock,
-    /// The kernel refused.
     #[error("{0}")]
     Refused(#[from] landlock::RulesetError),
 }
 
-/// Checks that the kernel has Landlock.
 pub fn require_landlock() -> Result<(), FilesError> {
     let ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
     match ruleset.handle_access(AccessFs::from_all(ABI::V1)) {

@@ -21,7 +21,6 @@ pub struct NamedPaths<'a> {
     pub config: &'a Config,
     /// The sources of zones stored in files.
     pub sources: &'a [FileSource],
-    /// The configuration file.
     pub config_file: Option<&'a Path>,
     /// The control socket, which is removed at the end.
     pub control_socket: Option<&'a Path>,

@@ -18,13 +18,10 @@ use seccompiler::{
 /// Why system calls are not restricted.
 #[derive(Debug, thiserror::Error)]
 pub enum FilterError {
-    /// The filter does not exist for this machine.
     #[error("not supported on this processor architecture")]
     Architecture,
-    /// The filter cannot be built.
     #[error("{0}")]
     Build(#[from] seccompiler::BackendError),
-    /// The kernel refused.
     #[error("this kernel has no seccomp filters: {0}")]
     Refused(#[from] io::Error),
 }

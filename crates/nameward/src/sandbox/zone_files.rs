@@ -32,7 +32,6 @@ const DIRECTIVE: &[u8] = b"$INCLUDE";
 /// Directories outside those that the configuration names.
 #[derive(Default)]
 pub(super) struct ReferredDirectories {
-    /// Directories of included files.
     pub(super) included: BTreeSet<PathBuf>,
     /// Directories of files that links point to, which are written in place of the links.
     pub(super) linked: BTreeSet<PathBuf>,
@@ -178,7 +177,6 @@ fn search_file(
     }
 }
 
-/// Returns the files that a file includes.
 fn includes(path: &Path, block: &mut [u8]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     // Opening a FIFO would wait for its writer.

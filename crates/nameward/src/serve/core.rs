@@ -97,7 +97,6 @@ pub struct ServerCore {
     pub logs: Arc<TrafficLogs>,
     /// Changes the log level.
     pub log: LogControl,
-    /// The sandbox that this process is in.
     pub sandbox: Arc<Sandbox>,
     /// The configuration file, with symbolic links resolved; none for the built-in example.
     pub config_file: Option<PathBuf>,

@@ -32,7 +32,6 @@ pub type EncryptedListeners = Vec<(&'static str, Weak<()>)>;
 /// A listener, until it ends.
 type Serving = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
-/// Starts the listeners.
 pub fn start(
     core: &ServerCore,
     (ports, config): (EncryptedPorts, &Config),

@@ -25,7 +25,6 @@ pub fn load_tls(config: &Config) -> Result<Option<Arc<ServerTls>>, TlsError> {
     options.map(ServerTls::load).transpose()
 }
 
-/// The ports of encrypted DNS.
 #[derive(Default)]
 pub struct EncryptedPorts {
     pub tls: Vec<TcpListener>,

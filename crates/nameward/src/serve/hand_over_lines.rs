@@ -24,7 +24,6 @@ pub(super) const SERVE: &str = "serve";
 pub(super) const PAUSED: &str = "paused";
 pub(super) const SERVING: &str = "serving";
 
-/// Sends a line.
 pub(super) fn send_line(mut stream: &UnixStream, line: &str) -> io::Result<()> {
     stream.write_all(format!("{line}\n").as_bytes())
 }

@@ -53,13 +53,11 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The threads and tasks that receive queries; each reference is dead when its thread or task has ended.
 pub struct ListenerWatch {
-    /// The UDP workers.
     pub udp: Vec<Weak<()>>,
     /// The task that accepts TCP connections.
     pub tcp: Weak<()>,
     /// The tasks that accept encrypted connections.
     pub encrypted: EncryptedListeners,
-    /// The interfaces with XDP.
     pub xdp: Vec<Arc<XdpState>>,
 }
 
@@ -81,7 +79,6 @@ impl ListenerWatch {
 pub struct HealthSources {
     /// Zones, databases, files, logs.
     pub core: ServerCore,
-    /// The secondary zones.
     pub secondaries: SecondaryZones,
     /// Transfers to secondaries.
     pub zone_requests: Arc<ZoneRequestHandler>,

@@ -17,7 +17,6 @@ pub fn list(steering: &Steering) -> OperationResult {
     }
 }
 
-/// Returns the state of all targets.
 pub fn all(steering: &Steering) -> Vec<HealthTarget> {
     let reports = steering.health().reports();
     reports.into_iter().map(target).collect()

@@ -22,7 +22,6 @@ use crate::config::{Config, settings};
 
 /// The threads that answer over UDP, and the tasks that accept connections.
 pub struct Listeners {
-    /// The UDP threads.
     pub workers: Vec<UdpWorker>,
     /// The threads that read queues of interfaces.
     pub xdp: Vec<UdpWorker>,

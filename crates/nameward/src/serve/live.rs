@@ -54,7 +54,6 @@ pub fn take(shared: &ServingState, old: &Config, new: &Config) -> Vec<String> {
         .collect()
 }
 
-/// Returns the engine for a configuration.
 pub fn engine(server: &Server) -> Engine {
     let policy = AnswerPolicy {
         any: server.any,

@@ -14,11 +14,9 @@ use nameward_serve::tls::ServerTls;
 /// State that the maintenance thread reports.
 #[derive(Default)]
 pub struct MaintenanceNotes {
-    /// The faults of zone files.
     pub files: Arc<FileFaults>,
     /// Zones whose stored signatures need an operator.
     pub signatures: Arc<SignatureSums>,
-    /// The TLS certificates.
     pub tls: Option<Arc<ServerTls>>,
     pub(super) last_reload: Mutex<Option<ReloadStatus>>,
     /// Rank and location of each source of zone files.
@@ -26,7 +24,6 @@ pub struct MaintenanceNotes {
 }
 
 impl MaintenanceNotes {
-    /// Creates notes of a server with this certificate.
     pub fn new(tls: Option<Arc<ServerTls>>) -> Self {
         MaintenanceNotes {
             tls,

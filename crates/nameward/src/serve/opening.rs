@@ -72,7 +72,6 @@ impl Gates {
         self.administration.subscribe()
     }
 
-    /// Opens all gates.
     pub fn open(&self) {
         self.administration.send_replace(true);
         self.dns.send_replace(true);

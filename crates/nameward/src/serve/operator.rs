@@ -46,19 +46,15 @@ use super::{
 
 /// Executes the requests of `nameward reload` and similar commands.
 pub struct Operator {
-    /// For reloads.
     pub maintenance: Maintenance,
     /// For counters, caches and logs.
     pub core: ServerCore,
     /// For zones and records.
     pub operations: Arc<Operations>,
-    /// For secondary zones and NOTIFY.
     pub secondaries: SecondaryZones,
     /// For freezing zones.
     pub updates: Arc<Updates>,
-    /// Stops the server.
     pub stop: watch::Sender<bool>,
-    /// For the state of the server.
     pub health: Arc<ServerHealth>,
     /// For a new process that takes over.
     pub hand_over: Arc<HandOver>,
@@ -390,7 +386,6 @@ impl Operator {
         }
     }
 
-    /// Returns the name of a served zone.
     fn served(&self, zone: &str) -> Outcome<NameBuf> {
         let name = zone_name(zone)?;
         match (self.operations.rank_of)(name.as_name()) {

@@ -16,7 +16,6 @@ use super::secondaries::SecondaryZones;
 
 /// The zones of a running server.
 pub struct PageZones {
-    /// For secondary zones.
     pub secondaries: SecondaryZones,
     /// For zone data from databases and keys.
     pub operations: Arc<Operations>,

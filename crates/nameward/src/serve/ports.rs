@@ -29,13 +29,11 @@ pub struct Ports {
     pub dns: Bound,
     /// Queues of interfaces.
     pub xdp: XdpPorts,
-    /// Encrypted DNS.
     pub encrypted: EncryptedPorts,
     /// The status page.
     pub web: Option<TcpListener>,
     /// The API; none if it shares the port of the status page.
     pub api: Option<TcpListener>,
-    /// The control socket.
     pub control: Option<ControlSocket>,
 }
 

@@ -48,7 +48,6 @@ pub struct Prepared {
     pub stats: Arc<Stats>,
     pub log: LogControl,
     pub ports: Ports,
-    /// The TLS certificates.
     pub tls: Option<Arc<ServerTls>>,
     pub pid_file: Option<PidFile>,
     /// Entered, unless it is off.

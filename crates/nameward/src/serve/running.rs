@@ -64,7 +64,6 @@ const ZONE_WORKERS: [&str; 5] = [
 /// How long shutdown waits for them: one may be waiting for a database.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A running server.
 pub struct RunningServer {
     core: ServerCore,
     listeners: Listeners,
@@ -86,7 +85,6 @@ pub struct RunningServer {
     _lookups: Running,
 }
 
-/// The signals that are handled.
 pub struct Signals {
     hangup: Signal,
     terminate: Signal,

@@ -29,7 +29,6 @@ impl EditedFile {
         Ok(edited)
     }
 
-    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

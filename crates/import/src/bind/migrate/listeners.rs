@@ -21,7 +21,6 @@ struct FoundListeners {
     plain: Vec<SocketAddr>,
     tls: Vec<SocketAddr>,
     https: Vec<SocketAddr>,
-    /// The path of the HTTPS listeners.
     path: Option<String>,
     /// Certificate and key files of the TLS and HTTPS listeners.
     files: Vec<(String, String)>,

@@ -75,7 +75,6 @@ impl BindImporter {
     }
 }
 
-/// Returns the name of the version of a zone.
 pub(super) fn version_of(zone: &BindZone, variant: &str) -> String {
     let version = NameBuf::with_variant(zone.name(), variant);
     version.map_or_else(|_| zone.name().to_string(), |version| version.to_string())

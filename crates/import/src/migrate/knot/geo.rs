@@ -35,7 +35,6 @@ const GEO_KEYS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Records by type.
 type TypedRecords = Vec<(Type, ScriptRecords)>;
 
 /// An entry of a name: who gets its records.
@@ -225,7 +224,6 @@ impl KnotReader<'_> {
     }
 }
 
-/// Adds data to the records of its type.
 fn add(sets: &mut TypedRecords, (rtype, ttl): (Type, u32), text: String) {
     let data = (ScriptText::fixed(text), None);
     match sets.iter_mut().find(|(known, _)| *known == rtype) {

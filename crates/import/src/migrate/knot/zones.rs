@@ -283,7 +283,6 @@ impl KnotReader<'_> {
     }
 }
 
-/// Returns the path of the zone file.
 pub(super) fn file_of<'e>(name: &str, find: &dyn Fn(&str) -> Option<&'e ConfigEntry>) -> PathBuf {
     let storage = find("storage").map_or(STORAGE, ConfigEntry::value);
     let pattern = find("file").map_or("%s.zone", ConfigEntry::value);

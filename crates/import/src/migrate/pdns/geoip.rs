@@ -70,7 +70,6 @@ const CODE_FUNCTION: &str =
 /// The names of a zone with their records by type, in the order of the file.
 type GeoNames = BTreeMap<String, Vec<(Type, ScriptRecords)>>;
 
-/// One domain of the file.
 struct GeoDomain {
     name: String,
     ttl: u32,
@@ -228,7 +227,6 @@ impl PdnsReader<'_> {
         });
     }
 
-    /// Reads the records of one name.
     fn geoip_records(&mut self, domain: &mut GeoDomain, owner: &str, list: &YamlNode) {
         let location = ConfigLocation::new(&domain.file, list.line);
         let Some(name) = full_name(&owner.to_ascii_lowercase()) else {

@@ -99,7 +99,6 @@ const UNSUPPORTED: [(&str, &str); 7] = [
     ("token-login", "HSM keys are not supported"),
 ];
 
-/// Returns the step of `retrieve`.
 fn retrieve<'w>(rest: &[&str]) -> Outcome<PdnsStep<'w>> {
     match rest {
         [zone] => Ok(native(&["zone", "retrieve", zone])),

@@ -27,7 +27,6 @@ use crate::{
 const HEAD: &str =
     "Zone                          Type Act Pub Size    Algorithm       ID   Location    Keytag";
 
-/// Prints the DNSKEY of one key.
 pub(super) fn dnskey(zone: &str, number: u32, overrides: &Overrides) -> CommandResult<String> {
     let keys = keys_of(zone, overrides)?;
     let key = keys.iter().find(|key| key.key == number);

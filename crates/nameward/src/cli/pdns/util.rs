@@ -330,7 +330,6 @@ fn tsig_kind(role: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the template of a key with a role.
 fn key_template(zone: &str, role: &str) -> KeyTemplate {
     KeyTemplate {
         zone: zone.into(),

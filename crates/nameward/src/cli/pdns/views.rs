@@ -8,7 +8,6 @@ use crate::{
     remote::{self, only},
 };
 
-/// Prints the names of all views.
 pub(super) fn list_all(overrides: &Overrides) -> CommandResult<String> {
     let views = remote::list(OperationRequest::ViewList, overrides, only!(View))?;
     Ok(views.into_iter().map(|view| view.name + "\n").collect())

@@ -87,7 +87,6 @@ pub(super) fn geo_database_fault(found: &GeoFault) -> ServerFault {
     )
 }
 
-/// Returns the fault of targets that are down.
 pub(super) fn target_fault((down, all): (&[TargetReport], usize)) -> Option<ServerFault> {
     let named = named(
         down,
