@@ -29,27 +29,26 @@ use crate::{
 /// Reads a named.conf and all files it includes.
 pub fn read(path: &Path, files: &mut dyn Files) -> ImportedServer {
     let mut conf = NamedConfReader::new(files).whole().read(path);
-    let mut mover = BindImporter::new(&mut conf);
-    if !mover.server.errors.is_empty() {
-        return mover.server;
+    let statements = conf.moved.take().unwrap_or_default();
+    let mut mover = BindImporter::new(&mut conf, &statements);
+    if mover.server.errors.is_empty() {
+        mover.server_statements();
+        mover.query_log();
+        mover.zones(conf);
+        mover.used();
     }
-    let statements = std::mem::take(&mut mover.statements);
-    mover.server_statements(&statements);
-    mover.query_log(&statements);
-    mover.zones(conf, &statements);
-    mover.used(&statements);
     mover.server
 }
 
 /// Reads only the zones, as the bind backend of PowerDNS uses them: names, types, files, primaries.
 pub fn read_files(path: &Path, files: &mut dyn Files) -> ImportedServer {
     let mut conf = NamedConfReader::new(files).whole().read(path);
-    let mut mover = BindImporter::new(&mut conf);
+    let statements = conf.moved.take().unwrap_or_default();
+    let mut mover = BindImporter::new(&mut conf, &statements);
     if mover.server.errors.is_empty() {
-        let statements = std::mem::take(&mut mover.statements);
         for zone in &conf.zones {
             if let Some(kind) = mover.kind(zone) {
-                let moved = mover.moved_zone(zone, kind, &statements);
+                let moved = mover.moved_zone(zone, kind);
                 mover.server.zones.push(moved);
             }
         }
@@ -57,19 +56,18 @@ pub fn read_files(path: &Path, files: &mut dyn Files) -> ImportedServer {
     mover.server
 }
 
-struct BindImporter {
+struct BindImporter<'s> {
     server: ImportedServer,
     files: Vec<Arc<str>>,
-    /// Statements about the server.
-    statements: ServerStatements,
+    statements: &'s ServerStatements,
 }
 
-impl BindImporter {
-    fn new(conf: &mut NamedConf) -> Self {
+impl<'s> BindImporter<'s> {
+    fn new(conf: &mut NamedConf, statements: &'s ServerStatements) -> Self {
         let name = |path: &std::path::PathBuf| Arc::from(&*path.to_string_lossy());
         Self {
             files: conf.files.iter().map(name).collect(),
-            statements: conf.moved.take().map(|moved| *moved).unwrap_or_default(),
+            statements,
             server: ImportedServer {
                 errors: std::mem::take(&mut conf.diagnostics),
                 ..ImportedServer::default()
@@ -90,8 +88,8 @@ impl BindImporter {
     }
 
     /// Reports the statements that others made use of: lists, zone defaults, directories.
-    fn used(&mut self, statements: &ServerStatements) {
-        for (spot, text) in &statements.seen {
+    fn used(&mut self) {
+        for (spot, text) in &self.statements.seen {
             let location = self.location(*spot);
             let report = &mut self.server.report;
             if !report.has_line_of(text) {
@@ -100,8 +98,8 @@ impl BindImporter {
         }
     }
 
-    fn server_statements(&mut self, statements: &ServerStatements) {
-        for key in &statements.keys {
+    fn server_statements(&mut self) {
+        for key in &self.statements.keys {
             let Some(name) = full_name(&key.name) else {
                 self.note(Breaks, key.spot, format!("invalid key name {:?}", key.name));
                 continue;
@@ -114,12 +112,13 @@ impl BindImporter {
                 location: self.location(key.spot),
             });
         }
-        let port = statements.words.iter().find(|(_, word, _)| word == "port");
+        let mut words = self.statements.words.iter();
+        let port = words.find(|(_, word, _)| word == "port");
         let port = port
             .and_then(|(_, _, value)| value.parse().ok())
             .unwrap_or(53);
-        self.listen(statements, port);
-        for (spot, word, value) in &statements.words {
+        self.listen(port);
+        for (spot, word, value) in &self.statements.words {
             if word != "querylog" {
                 self.word(*spot, word, value);
             }
@@ -154,10 +153,10 @@ impl BindImporter {
         self.note(verdict, spot, format!("{word}: {text}"));
     }
 
-    fn zones(&mut self, conf: NamedConf, statements: &ServerStatements) {
+    fn zones(&mut self, conf: NamedConf) {
         let taken = if conf.has_views() {
             let (views, rest) = conf.take_views();
-            self.views(&views, statements);
+            self.views(&views);
             rest
         } else {
             conf.take()
@@ -167,9 +166,9 @@ impl BindImporter {
             self.server.set(None, key, spelled(list));
         }
         for zone in &taken.zones {
-            self.zone(zone, None, statements);
+            self.zone(zone, None);
         }
-        for catalog in &statements.catalogs {
+        for catalog in &self.statements.catalogs {
             let is_taken = |zone: &ImportedZone| {
                 zone.kind == ImportedKind::Consumer
                     && Some(&zone.name) == full_name(&catalog.zone).as_ref()
@@ -200,15 +199,10 @@ impl BindImporter {
 
     /// Converts the servers of a list. One whose TLS settings are unknown is omitted: it must not be contacted in plain
     /// text.
-    fn remotes(
-        &mut self,
-        list: &[Remote],
-        zone: &BindZone,
-        statements: &ServerStatements,
-    ) -> Vec<ImportedRemote> {
+    fn remotes(&mut self, list: &[Remote], zone: &BindZone) -> Vec<ImportedRemote> {
         let mut moved = Vec::new();
         for remote in list {
-            match moved_remote(remote, statements) {
+            match moved_remote(remote, self.statements) {
                 Some(remote) => moved.push(remote),
                 None => {
                     let (name, address) = (zone.name(), remote.address);
@@ -222,12 +216,7 @@ impl BindImporter {
     }
 
     /// Returns the zone with its name, file and servers.
-    fn moved_zone(
-        &mut self,
-        zone: &BindZone,
-        kind: ImportedKind,
-        statements: &ServerStatements,
-    ) -> ImportedZone {
+    fn moved_zone(&mut self, zone: &BindZone, kind: ImportedKind) -> ImportedZone {
         let location = self.location(zone.spot);
         let is_primary = kind == ImportedKind::Primary;
         ImportedZone {
@@ -238,9 +227,9 @@ impl BindImporter {
                 primaries: if is_primary {
                     Vec::new()
                 } else {
-                    self.remotes(&zone.primaries, zone, statements)
+                    self.remotes(&zone.primaries, zone)
                 },
-                also_notify: self.remotes(&zone.also_notify, zone, statements),
+                also_notify: self.remotes(&zone.also_notify, zone),
                 ..ImportedSettings::default()
             },
             signing: None,
@@ -251,18 +240,18 @@ impl BindImporter {
     }
 
     /// Converts a zone, or the version of a zone that a view has.
-    fn zone(&mut self, zone: &BindZone, variant: Option<&str>, statements: &ServerStatements) {
+    fn zone(&mut self, zone: &BindZone, variant: Option<&str>) {
         let Some(mut kind) = self.kind(zone) else {
             return;
         };
-        let catalogs = &statements.catalogs;
+        let catalogs = &self.statements.catalogs;
         let is_catalog =
             |name: &str| full_name(name).is_some_and(|name| name == zone.name().to_string());
         let catalog = catalogs.iter().find(|found| is_catalog(&found.zone));
         if catalog.is_some() && kind == ImportedKind::Secondary {
             kind = ImportedKind::Consumer;
         }
-        let mut moved = self.moved_zone(zone, kind, statements);
+        let mut moved = self.moved_zone(zone, kind);
         if let Some(variant) = variant {
             moved.name = views::version_of(zone, variant);
         }
@@ -277,7 +266,7 @@ impl BindImporter {
             return;
         }
         if zone.is_signed_copy() && kind == ImportedKind::Primary {
-            match self.signing(zone, statements) {
+            match self.signing(zone) {
                 Ok(signing) => moved.signing = Some(signing),
                 Err(reason) => {
                     return self.server.omit_zone(&name, &moved.location, reason);

@@ -2,10 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::super::{
-    Spot, acl,
-    server_statements::{ListenStatement, ServerStatements},
-};
+use super::super::{Spot, acl, server_statements::ListenStatement};
 use super::{BindImporter, Breaks, peers};
 
 /// The default port of DNS over TLS.
@@ -32,14 +29,14 @@ struct FoundListeners {
     first_https: Option<Spot>,
 }
 
-impl BindImporter {
-    pub(super) fn listen(&mut self, statements: &ServerStatements, port: u16) {
+impl BindImporter<'_> {
+    pub(super) fn listen(&mut self, port: u16) {
         let mut found = FoundListeners::default();
         for (is_v6, any) in [
             (false, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
             (true, IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
         ] {
-            let listen = statements.listen.iter();
+            let listen = self.statements.listen.iter();
             let mut own = listen.filter(|found| found.is_v6 == is_v6).peekable();
             if own.peek().is_none() {
                 found.plain.push(SocketAddr::new(any, port));
@@ -65,7 +62,7 @@ impl BindImporter {
                             .extend(addresses.map(|ip| SocketAddr::new(ip, port)));
                     }
                     (Some(addresses), Some(name)) => {
-                        self.listen_tls(&mut found, (statement, name), addresses, statements);
+                        self.listen_tls(&mut found, (statement, name), addresses);
                     }
                 }
             }
@@ -79,9 +76,8 @@ impl BindImporter {
         found: &mut FoundListeners,
         (statement, name): (&ListenStatement, &str),
         addresses: Vec<IpAddr>,
-        statements: &ServerStatements,
     ) {
-        let tls = statements.tls.iter().find(|tls| tls.name == name);
+        let tls = self.statements.tls.iter().find(|tls| tls.name == name);
         let files = tls.and_then(|tls| Some((tls.certificate.as_ref()?, tls.key.as_ref()?)));
         let Some((certificate, key)) = files else {
             let text = format!(
@@ -97,7 +93,7 @@ impl BindImporter {
         let (list, first, default_port) = match &statement.http {
             None => (&mut found.tls, &mut found.first_tls, TLS_PORT),
             Some(http) => {
-                let path = match self.https_path((statement, http), statements) {
+                let path = match self.https_path((statement, http)) {
                     Some(path) if *found.path.get_or_insert_with(|| path.clone()) == path => path,
                     Some(path) => {
                         let text =
@@ -115,7 +111,7 @@ impl BindImporter {
         *first = first.or(Some(statement.spot));
         found.has_tls_1_2 |= tls.is_some_and(|tls| tls.has_tls_1_2);
         let absolute = |path: &String| {
-            statements
+            self.statements
                 .directory
                 .join(path)
                 .to_string_lossy()
@@ -128,12 +124,8 @@ impl BindImporter {
     }
 
     /// Returns the path of an HTTPS listener, the first of several; `None` if its `http` statement does not exist.
-    fn https_path(
-        &mut self,
-        (statement, name): (&ListenStatement, &str),
-        statements: &ServerStatements,
-    ) -> Option<String> {
-        let http = statements.http.iter().find(|http| http.name == name);
+    fn https_path(&mut self, (statement, name): (&ListenStatement, &str)) -> Option<String> {
+        let http = self.statements.http.iter().find(|http| http.name == name);
         let Some(http) = http else {
             if name == "default" {
                 return Some(HTTPS_PATH.into());

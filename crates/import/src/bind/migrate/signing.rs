@@ -1,10 +1,7 @@
 //! Signed zones, their policies, consumed catalogs and the query log of a named.conf, for a migration.
 
 use super::{
-    super::{
-        BindZone, Spot, dnssec_policy,
-        server_statements::{CatalogStatement, ServerStatements},
-    },
+    super::{BindZone, Spot, dnssec_policy, server_statements::CatalogStatement},
     BindImporter,
 };
 use crate::migrate::{
@@ -13,10 +10,10 @@ use crate::migrate::{
     ImportedKeyStore, ImportedPolicy, ImportedSigning,
 };
 
-impl BindImporter {
+impl BindImporter<'_> {
     /// Converts `querylog`, or else the category `queries`, which enables the query log.
-    pub(super) fn query_log(&mut self, statements: &ServerStatements) {
-        let mut words = statements.words.iter();
+    pub(super) fn query_log(&mut self) {
+        let mut words = self.statements.words.iter();
         let switch = words.rfind(|(_, word, _)| word == "querylog");
         let is_off = |value: &str| ["no", "false", "0"].contains(&value);
         if let Some((spot, _, value)) = switch {
@@ -24,7 +21,7 @@ impl BindImporter {
             let key = ("query_log", "enabled");
             self.server.take(&location, key, !is_off(value), "querylog");
         }
-        let Some(channel) = &statements.query_log else {
+        let Some(channel) = &self.statements.query_log else {
             return;
         };
         let location = self.location(channel.spot);
@@ -33,7 +30,7 @@ impl BindImporter {
             self.server.set(Some(&location), key, true);
         }
         if let Some(file) = &channel.file {
-            let path = statements.directory.join(file);
+            let path = self.statements.directory.join(file);
             let key = ("query_log", "file");
             self.server.set(Some(&location), key, path.as_path());
         }
@@ -59,18 +56,14 @@ impl BindImporter {
     }
 
     /// Returns how a zone is signed: the file with BIND's signed version, its keys and its policy.
-    pub(super) fn signing(
-        &mut self,
-        zone: &BindZone,
-        statements: &ServerStatements,
-    ) -> Result<ImportedSigning, ImportRefusal> {
+    pub(super) fn signing(&mut self, zone: &BindZone) -> Result<ImportedSigning, ImportRefusal> {
         let terms = zone.terms.as_deref().cloned().unwrap_or_default();
         let version = zone.file.clone().ok_or("no file")?;
         let directory = terms.key_directory.unwrap_or_default();
         let mut policy = None;
         if zone.signed_by == Some("dnssec-policy") {
             let name = terms.dnssec_policy.ok_or("dnssec-policy without a name")?;
-            self.policy(&name, zone.spot, statements)?;
+            self.policy(&name, zone.spot)?;
             policy = Some(name);
         }
         Ok(ImportedSigning {
@@ -80,23 +73,19 @@ impl BindImporter {
                 Some(version.with_extension(""))
             },
             version,
-            keys: ImportedKeyStore::Pairs(statements.directory.join(directory)),
+            keys: ImportedKeyStore::Pairs(self.statements.directory.join(directory)),
             policy,
             flush: "rndc sync",
         })
     }
 
     /// Converts a policy, once.
-    fn policy(
-        &mut self,
-        name: &str,
-        spot: Spot,
-        statements: &ServerStatements,
-    ) -> Result<(), ImportRefusal> {
+    fn policy(&mut self, name: &str, spot: Spot) -> Result<(), ImportRefusal> {
         if self.server.has_policy(name) {
             return Ok(());
         }
-        let written = statements.policies.iter().find(|found| found.name == name);
+        let mut policies = self.statements.policies.iter();
+        let written = policies.find(|found| found.name == name);
         let (settings, spot) = match written {
             Some(written) => {
                 let settings = written.settings.clone();

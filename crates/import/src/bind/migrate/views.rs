@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use nameward_wire::NameBuf;
 
-use super::{BindImporter, ServerStatements, spelled};
+use super::{BindImporter, spelled};
 use crate::bind::views::view_names;
 use crate::bind::{BindZone, TakenView, TakenZone};
 use crate::migrate::{
@@ -13,9 +13,9 @@ use crate::migrate::{
     ImportedView,
 };
 
-impl BindImporter {
+impl BindImporter<'_> {
     /// Converts views, in their order: the first one whose clients and destinations match is a request's.
-    pub(super) fn views(&mut self, taken: &[TakenView], statements: &ServerStatements) {
+    pub(super) fn views(&mut self, taken: &[TakenView]) {
         let names = view_names(taken);
         for (at, TakenView { view, zones }) in taken.iter().enumerate() {
             let Some(own_name) = view.name.as_deref().filter(|_| view.is_internet) else {
@@ -43,7 +43,7 @@ impl BindImporter {
                 match zone {
                     TakenZone::Own(zone) => {
                         let before = self.server.zones.len();
-                        self.zone(zone, Some(name), statements);
+                        self.zone(zone, Some(name));
                         if self.server.zones.len() > before {
                             converted.zones.push(version_of(zone, name));
                         }
