@@ -156,19 +156,21 @@ pub(super) fn write_record(
         Type::TXT if !text.starts_with('"') => character_strings(text.as_bytes()),
         _ => text.to_owned(),
     };
-    let mut data = Vec::new();
-    let parsed = rdata::parse_text(
-        rtype,
-        &mut Fields::new(text.as_bytes()),
-        Name::ROOT,
-        &mut data,
-    );
-    let mut shown = String::new();
-    if parsed.is_err() || rdata::write_text(rtype, &data, &mut shown).is_err() {
+    let Some(shown) = full_data(rtype, &text, Name::ROOT) else {
         return Err(GeoRecordFault::Data(rtype, text));
-    }
+    };
     let _ = writeln!(out, "{owner} {ttl} IN {rtype} {shown}");
     Ok(())
+}
+
+/// Returns record data with absolute names.
+pub(super) fn full_data(rtype: Type, text: &str, origin: Name<'_>) -> Option<String> {
+    let mut data = Vec::new();
+    let fields = &mut Fields::new(text.as_bytes());
+    rdata::parse_text(rtype, fields, origin, &mut data).ok()?;
+    let mut out = String::new();
+    rdata::write_text(rtype, &data, &mut out).ok()?;
+    Some(out)
 }
 
 /// Appends a LUA record with this script.

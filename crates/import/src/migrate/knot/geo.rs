@@ -5,11 +5,10 @@
 
 use std::{collections::BTreeMap, fmt::Write, path::Path};
 
-use nameward_wire::text::Fields;
 use nameward_wire::zonefile::{Options, Record, parse_bytes};
 use nameward_wire::{Name, NameBuf, Type, rdata};
 
-use super::super::geo_scripts::{ScriptRecords, ScriptText, quoted, write_script};
+use super::super::geo_scripts::{ScriptRecords, ScriptText, full_data, quoted, write_script};
 use super::super::texts::directory_of;
 use super::super::yaml::{self, YamlNode};
 use super::super::{ConfigLocation, ImportRefusal, ImportVerdict, peers};
@@ -268,7 +267,7 @@ impl GeoModule<'_> {
                     let rtype = Type::from_text(key.as_bytes());
                     let rtype = rtype.ok_or_else(|| format!("unknown record type {key:?}"))?;
                     for text in texts {
-                        let data = canonical_data(rtype, text, origin);
+                        let data = full_data(rtype, text, origin.as_name());
                         let data =
                             data.ok_or_else(|| format!("invalid {rtype} record data {text:?}"))?;
                         add(&mut branch.sets, (rtype, self.ttl), data);
@@ -358,17 +357,6 @@ impl GeoModule<'_> {
     }
 }
 
-/// Returns record data with absolute names.
-fn canonical_data(rtype: Type, text: &str, origin: &NameBuf) -> Option<String> {
-    let mut data = Vec::new();
-    let fields = &mut Fields::new(text.as_bytes());
-    rdata::parse_text(rtype, fields, origin.as_name(), &mut data).ok()?;
-    let mut out = String::new();
-    rdata::write_text(rtype, &data, &mut out).ok()?;
-    Some(out)
-}
-
-/// Returns the prefix length of a network.
 fn prefix_length(network: &str) -> Option<usize> {
     let found = peers::network(network).filter(|_| network.contains('/'));
     found.map(|(_, length)| length.into())
