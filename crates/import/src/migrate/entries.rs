@@ -45,4 +45,17 @@ impl ConfigSection {
     pub fn entry(&self, key: &str) -> Option<&ConfigEntry> {
         self.entries.iter().rfind(|entry| entry.key == key)
     }
+
+    pub fn is_on(&self, key: &str) -> bool {
+        self.entry(key).is_some_and(ConfigEntry::is_on)
+    }
+
+    pub fn value_or<'s>(&'s self, key: &str, default: &'s str) -> &'s str {
+        self.entry(key).map_or(default, ConfigEntry::value)
+    }
+
+    /// Returns the values of an entry; none if it is missing.
+    pub fn values(&self, key: &str) -> &[String] {
+        self.entry(key).map_or(&[], |entry| &entry.values)
+    }
 }

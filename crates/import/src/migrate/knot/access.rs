@@ -82,7 +82,7 @@ impl<'i> KnotIndex<'i> {
         for id in &entry.values {
             let group = self.find("remotes", id);
             let members = match group {
-                Some(group) => group.entry("remote").map_or(&[][..], |entry| &entry.values),
+                Some(group) => group.values("remote"),
                 None => std::slice::from_ref(id),
             };
             for member in members {
@@ -95,14 +95,13 @@ impl<'i> KnotIndex<'i> {
     }
 
     fn remote(&self, item: &ConfigSection) -> Result<Vec<ImportedRemote>, KnotRefusal> {
-        let is_on = |key| item.entry(key).is_some_and(ConfigEntry::is_on);
         // Knot refuses both together.
-        let is_quic = is_on("quic");
-        let tls = (is_quic || is_on("tls")).then(|| remote_tls(item, is_quic));
+        let is_quic = item.is_on("quic");
+        let tls = (is_quic || item.is_on("tls")).then(|| remote_tls(item, is_quic));
         let tls = tls.transpose()?;
         let default_port = if tls.is_some() { 853 } else { 53 };
         let key = item.entry("key").and_then(|key| full_name(key.value()));
-        let sources = item.entry("via").map_or(&[][..], |via| &via.values);
+        let sources = item.values("via");
         let Some(addresses) = item.entry("address") else {
             return Ok(Vec::new());
         };
@@ -150,11 +149,7 @@ impl<'i> KnotIndex<'i> {
             }
         }
         let peers = self.peers(acl)?;
-        let sign = if acl.entry("deny").is_some_and(ConfigEntry::is_on) {
-            "!"
-        } else {
-            ""
-        };
+        let sign = if acl.is_on("deny") { "!" } else { "" };
         let signed: Vec<String> = peers.iter().map(|peer| format!("{sign}{peer}")).collect();
         let Some(actions) = acl.entry("action") else {
             // An acl without an action denies, and is not a rule for anything unnamed.
@@ -226,9 +221,7 @@ impl<'i> KnotIndex<'i> {
         peers: &[String],
         terms: &mut ImportedSettings,
     ) -> Result<(), KnotRefusal> {
-        let types = acl
-            .entry("update-type")
-            .map_or(Vec::new(), |entry| entry.values.clone());
+        let types = acl.values("update-type");
         let owner = acl.entry("update-owner").map(ConfigEntry::value);
         if types.is_empty() && owner.is_none() {
             terms
@@ -237,12 +230,8 @@ impl<'i> KnotIndex<'i> {
                 .extend(peers.iter().cloned());
             return Ok(());
         }
-        let matched = acl
-            .entry("update-owner-match")
-            .map_or("sub-or-equal", ConfigEntry::value);
-        let names = acl
-            .entry("update-owner-name")
-            .map_or(&[][..], |entry| &entry.values);
+        let matched = acl.value_or("update-owner-match", "sub-or-equal");
+        let names = acl.values("update-owner-name");
         let keys: Vec<&str> = peers
             .iter()
             .filter_map(|peer| peer.strip_prefix("key:"))
@@ -282,7 +271,7 @@ impl<'i> KnotIndex<'i> {
                 terms.update_policy.push(ImportedUpdateRule {
                     key: key.to_string(),
                     scope: scope.clone(),
-                    types: types.clone(),
+                    types: types.to_vec(),
                 });
             }
         }
@@ -292,15 +281,14 @@ impl<'i> KnotIndex<'i> {
 
 /// Returns the TLS settings of a remote over QUIC (Knot 3.3 and later) or TLS (3.4): verified by pins, by names, or not at all.
 fn remote_tls(item: &ConfigSection, is_quic: bool) -> Result<ImportedTls, KnotRefusal> {
-    let values = |key| item.entry(key).map_or(&[][..], |entry| &entry.values[..]);
-    let names = values("cert-hostname");
+    let names = item.values("cert-hostname");
     if let (Some(entry), [_, _, ..]) = (item.entry("cert-hostname"), names) {
         let reason = format!("remote {} has several cert-hostname", item.id());
         return Err(impossible(entry, reason));
     }
     Ok(ImportedTls {
         name: names.first().cloned(),
-        pins: values("cert-key").to_vec(),
+        pins: item.values("cert-key").to_vec(),
         is_quic,
         ..ImportedTls::default()
     })

@@ -111,7 +111,7 @@ impl KnotReader<'_> {
     }
 
     fn geo_module<'i>(&mut self, item: &'i ConfigSection) -> Result<GeoModule<'i>, ImportRefusal> {
-        let mode = item.entry("mode").map_or("subnet", ConfigEntry::value);
+        let mode = item.value_or("mode", "subnet");
         if !["subnet", "geodb", "weighted"].contains(&mode) {
             return Err(format!("unknown mode {mode:?} of mod-geoip").into());
         }

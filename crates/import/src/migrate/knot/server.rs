@@ -249,9 +249,7 @@ impl KnotReader<'_> {
         let Some(secret) = item.entry("secret") else {
             return self.error(&item.location, format!("key {name}: expected secret:"));
         };
-        let algorithm = item
-            .entry("algorithm")
-            .map_or("hmac-sha256", ConfigEntry::value);
+        let algorithm = item.value_or("algorithm", "hmac-sha256");
         self.server.take_key(ImportedKey {
             name,
             algorithm: algorithm.to_string(),

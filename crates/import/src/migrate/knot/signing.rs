@@ -125,8 +125,7 @@ fn settings(
     policy: &ConfigSection,
     index: &KnotIndex<'_>,
 ) -> Result<(PolicySettings, Vec<String>), KnotRefusal> {
-    let is_on = |key: &str| policy.entry(key).is_some_and(ConfigEntry::is_on);
-    let mut settings = if is_on("single-type-signing") {
+    let mut settings = if policy.is_on("single-type-signing") {
         vec![("keys", "csk".into())]
     } else {
         split_keys()
@@ -145,7 +144,8 @@ fn settings(
             continue;
         };
         // A key that is replaced manually has no lifetime.
-        let is_manual = is_on("manual") && theirs.ends_with("-lifetime") && theirs.contains("sk");
+        let is_manual =
+            policy.is_on("manual") && theirs.ends_with("-lifetime") && theirs.contains("sk");
         match seconds(entry.value()).filter(|_| !is_manual) {
             Some(time) => settings.push((ours, time.into())),
             None if is_manual => {}
@@ -158,12 +158,12 @@ fn settings(
         let jitter = (validity / 8).min(43_200);
         settings.push(("signature_jitter", jitter.into()));
     }
-    if is_on("manual") {
+    if policy.is_on("manual") {
         settings.push(("ksk_lifetime", 0.into()));
         settings.push(("zsk_lifetime", 0.into()));
     }
-    if is_on("nsec3") {
-        let denial = if is_on("nsec3-opt-out") {
+    if policy.is_on("nsec3") {
+        let denial = if policy.is_on("nsec3-opt-out") {
             "nsec3-opt-out"
         } else {
             "nsec3"
@@ -260,7 +260,7 @@ fn pem_directory(
         if store.entry("backend").is_some_and(|it| it.value() != "pem") {
             return Err(impossible(entry, "its keys are not in PEM files"));
         }
-        directory = store.entry("config").map_or(directory, ConfigEntry::value);
+        directory = store.value_or("config", directory);
     }
     Ok(kasp.join(directory))
 }
