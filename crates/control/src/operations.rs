@@ -50,6 +50,7 @@ use nameward_maintain::policy::{PolicyTable, StoredPolicies};
 use nameward_maintain::stored_views::StoredViews;
 pub use record::batch::{BatchDeletion, BatchRecords, BatchRequest, BatchStep, ZoneBatch};
 pub use record::comments::{ListedComment, RecordComment};
+pub use record::data_text;
 pub use record::rrset_step::{CommentSpec, RecordSpec, RrsetChange, RrsetStep};
 pub use record::rrsets::RrsetsRequest;
 pub use record::search::{FoundRecord, matches_pattern};

@@ -14,8 +14,9 @@
 
 use nameward_control::operations::{
     BatchDeletion, BatchRecords, BatchRequest, BatchStep, OperationError, Outcome, ZoneBatch,
+    data_text,
 };
-use nameward_wire::rdata::{parse_text, parse_ttl, write_text};
+use nameward_wire::rdata::{parse_text, parse_ttl};
 use nameward_wire::text::Fields;
 use nameward_wire::{Class, Name, NameBuf, Type};
 
@@ -250,10 +251,7 @@ fn data_of(rtype: Type, fields: &mut Fields<'_>, origin: Name<'_>) -> Result<Str
         column: error.column,
         message: format!("{rtype}: {}", error.message),
     })?;
-    let mut content = String::new();
-    // Parsed data can always be written.
-    let _ = write_text(rtype, &rdata, &mut content);
-    Ok(content)
+    Ok(data_text(rtype, &rdata))
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@ use std::{path::Path, sync::Arc};
 
 use nameward_control::operations::{
     BatchRecords, BatchRequest, ListedDifference, ListedItem, OperationError, OperationRequest,
-    Outcome, RecordChange, ZoneBatch, ZoneTemplate, steps_of, zone_name,
+    Outcome, RecordChange, ZoneBatch, ZoneTemplate, data_text, steps_of, zone_name,
 };
 use nameward_dnssec::MadeTypes;
 use nameward_files::{zone_from_file, zone_from_text};
-use nameward_wire::rdata::{parse_text, write_text};
+use nameward_wire::rdata::parse_text;
 use nameward_wire::text::Fields;
 use nameward_wire::zonefile::{Diagnostic, Record};
 use nameward_wire::{Name, NameBuf, Type};
@@ -125,11 +125,8 @@ pub fn records_of(zone: &Zone, unsigned: bool) -> RecordList {
 
 /// Formats a record as a zone file line.
 pub fn line_of(record: &WireRecord<'_>) -> String {
-    let mut line = format!("{}\t{}\tIN\t{}\t", record.owner, record.ttl, record.rtype);
-    // The data of a zone is valid.
-    let _ = write_text(record.rtype, record.rdata, &mut line);
-    line.push('\n');
-    line
+    let (owner, content) = (record.owner, content_of(record));
+    format!("{owner}\t{}\tIN\t{}\t{content}\n", record.ttl, record.rtype)
 }
 
 /// Formats a record as a JSON object.
@@ -159,10 +156,7 @@ pub fn listed(zone: &NameBuf, difference: &Difference) -> Vec<ListedDifference> 
 }
 
 fn content_of(record: &WireRecord<'_>) -> String {
-    let mut content = String::new();
-    // The data of a zone is valid.
-    let _ = write_text(record.rtype, record.rdata, &mut content);
-    content
+    data_text(record.rtype, record.rdata)
 }
 
 /// Builds the request that brings a zone from one version to another, provided it is not changed in the meantime.

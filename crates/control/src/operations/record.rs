@@ -119,7 +119,7 @@ fn list_in_memory(
 }
 
 /// Returns the data of a record that was parsed before, as in a zone file.
-pub(super) fn data_text(rtype: Type, rdata: &[u8]) -> String {
+pub fn data_text(rtype: Type, rdata: &[u8]) -> String {
     let mut text = String::new();
     // The data of a zone is valid.
     let _ = write_text(rtype, rdata, &mut text);

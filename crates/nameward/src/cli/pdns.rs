@@ -17,9 +17,8 @@ use std::{ffi::OsString, io::Write, path::PathBuf, process::ExitCode};
 use clap::{Parser, Subcommand};
 use nameward_control::operations::{
     BatchRecords, BatchRequest, BatchStep, ListedItem, ListedKind, NamedCounter, OperationError,
-    OperationRequest, OperationResult, Outcome, ZoneBatch, zone_name,
+    OperationRequest, OperationResult, Outcome, ZoneBatch, data_text, zone_name,
 };
-use nameward_wire::rdata::write_text;
 use nameward_zone::change::set_soa_serial;
 
 use secure_all::SerialRaise;
@@ -319,9 +318,6 @@ fn increase_serial(zone: &str, overrides: &Overrides) -> CommandResult<String> {
     });
     let (ttl, mut rdata) = soa.ok_or(CommandError::Interrupted)?;
     set_soa_serial(&mut rdata, next);
-    let mut content = String::new();
-    // The data of a zone is valid.
-    let _ = write_text(nameward_wire::Type::SOA, &rdata, &mut content);
     let request = BatchRequest {
         zones: vec![ZoneBatch {
             zone: fetched.name.to_string(),
@@ -330,7 +326,7 @@ fn increase_serial(zone: &str, overrides: &Overrides) -> CommandResult<String> {
                 name: "@".into(),
                 rtype: "SOA".into(),
                 ttl,
-                content: vec![content],
+                content: vec![data_text(nameward_wire::Type::SOA, &rdata)],
             })],
         }],
         ..BatchRequest::default()
