@@ -49,7 +49,11 @@ use nameward_maintain::signature_watch::{self, SignatureSums, SignatureWatch};
 use nameward_serve::pipeline::ServingState;
 use nameward_stats::Gauge;
 pub use preconditions::failures;
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::watch,
+    time::Interval,
+};
 
 use self::core::{RUNTIME_THREADS, ServerCore};
 use crate::{config::Overrides, huge_pages, signals, start_error::StartError};
@@ -88,6 +92,14 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     drop(pid_file);
     ended
 }
+/// Waits for the next tick; false when the server stops.
+pub async fn ticked(ticks: &mut Interval, stopping: &mut watch::Receiver<bool>) -> bool {
+    tokio::select! {
+        _ = ticks.tick() => true,
+        _ = stopping.wait_for(|stop| *stop) => false,
+    }
+}
+
 
 fn build_runtime(thread_name: &str, threads: usize) -> std::io::Result<Runtime> {
     Builder::new_multi_thread()

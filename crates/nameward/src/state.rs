@@ -20,6 +20,7 @@ use crate::{
     cli::print::{OutputForm, Printer, exit_code},
     command_error::{CommandError, CommandResult},
     config::{Config, Overrides},
+    serve::ticked,
     start_error::StartError,
 };
 
@@ -89,11 +90,7 @@ pub async fn drop_old_copies(
     mut stopping: watch::Receiver<bool>,
 ) {
     let mut hours = tokio::time::interval(Duration::from_secs(3600));
-    loop {
-        tokio::select! {
-            _ = hours.tick() => {}
-            _ = stopping.wait_for(|stop| *stop) => return,
-        }
+    while ticked(&mut hours, &mut stopping).await {
         let now = now_seconds();
         let before = now.saturating_sub(bounds.now().seconds);
         let done = |result| {

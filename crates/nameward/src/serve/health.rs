@@ -46,6 +46,7 @@ use super::{
     only_here::LocalState,
     rate_limit,
     secondaries::SecondaryZones,
+    ticked,
 };
 
 /// Interval at which the state is read.
@@ -374,11 +375,7 @@ fn lag_of(database: &FollowedDatabase) -> Option<BackendLag> {
 pub async fn refresh_loop(health: Arc<ServerHealth>, mut stopping: watch::Receiver<bool>) {
     let mut seconds = tokio::time::interval(INTERVAL);
     seconds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            _ = seconds.tick() => {}
-            _ = stopping.wait_for(|stop| *stop) => return,
-        }
+    while ticked(&mut seconds, &mut stopping).await {
         let health = Arc::clone(&health);
         // On a blocking thread: a large table takes time after many changes.
         let _ = tokio::task::spawn_blocking(move || health.refresh()).await;

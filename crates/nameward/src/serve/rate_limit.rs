@@ -12,6 +12,7 @@ use nameward_serve::{
 use nameward_stats::LogThrottle;
 use tokio::sync::watch;
 
+use super::ticked;
 use crate::config::{Config, rate_limit_settings::rate_limit};
 
 /// Interval at which changes are logged.
@@ -56,11 +57,7 @@ pub async fn report(shared: Arc<ServingState>, mut stopping: watch::Receiver<boo
     let mut seconds = tokio::time::interval(INTERVAL);
     seconds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut throttle = LogThrottle::by_text(MINUTE, LINES_PER_MINUTE);
-    loop {
-        tokio::select! {
-            _ = seconds.tick() => {}
-            _ = stopping.wait_for(|stop| *stop) => return,
-        }
+    while ticked(&mut seconds, &mut stopping).await {
         let limiter = shared.rate_limiter.load_full();
         let Some(limiter) = limiter else { continue };
         let is_dry = limiter.settings().log_only;

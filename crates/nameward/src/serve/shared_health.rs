@@ -19,6 +19,8 @@ use nameward_steering::Steering;
 use nameward_steering::health::{ForcedHealth, OtherResults, TargetHealth, TargetReport};
 use tokio::sync::watch;
 
+use super::ticked;
+
 /// Interval at which results are exchanged.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// Seconds for which an exchange may fail until that is a fault: a conflict or a promotion is over by then.
@@ -95,11 +97,7 @@ pub async fn run(exchange: Option<HealthExchange>, mut stopping: watch::Receiver
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut was_enabled = false;
-    loop {
-        tokio::select! {
-            _ = ticks.tick() => {}
-            _ = stopping.wait_for(|stop| *stop) => break,
-        }
+    while ticked(&mut ticks, &mut stopping).await {
         let is_enabled = exchange.shared.is_enabled();
         if is_enabled {
             tokio::select! {
