@@ -149,8 +149,8 @@ impl ServerHealth {
         } = &self.sources;
         let zones = ZoneReadings {
             sums: refreshing.sums.over(&core.shared.zones.load()),
-            secondaries: secondaries.summary(),
-            never_transferred: secondaries.never_transferred(),
+            secondaries: secondaries.handle.summary(),
+            never_transferred: secondaries.handle.never_transferred(),
             files: core.notes.files.zones(),
             databases: core.maintain.databases.zone_faults(),
         };
@@ -206,7 +206,7 @@ impl ServerHealth {
             backends: backends(sources, sums),
             last_reload: core.notes.last_reload.lock().clone(),
             transfers: TransferCounts {
-                incoming: sources.secondaries.running_transfers(),
+                incoming: sources.secondaries.outgoing.transfers().running(),
                 incoming_waiting: secondaries.waiting as usize,
                 outgoing,
                 outgoing_waiting,

@@ -27,7 +27,7 @@ pub fn start(core: &ServerCore, secondaries: &SecondaryZones) -> std::io::Result
     let on_gained = move |rank, task| match task {
         LeaseTask::Keys => key_driver.request_all(),
         LeaseTask::Notify => notified.check_all(rank),
-        LeaseTask::Secondaries => secondaries.take_over_checks(),
+        LeaseTask::Secondaries => secondaries.handle.take_over_checks(),
         LeaseTask::Catalogs => catalogs.take_over(),
     };
     let terms = LeaseUse {

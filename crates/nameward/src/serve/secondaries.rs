@@ -16,7 +16,7 @@ use nameward_peers::primaries::PrimaryClient;
 use nameward_peers::primaries::SecondaryNotifySink;
 use nameward_peers::secondary::zone::ZoneState;
 use nameward_peers::secondary::{
-    SecondariesSummary, SecondaryStatus, UntransferredZones,
+    SecondaryStatus,
     driver::{self, Retrieval, SecondaryHandle},
 };
 use nameward_stats::{Gauge, Stats};
@@ -30,8 +30,9 @@ use crate::config::settings;
 #[derive(Clone)]
 pub struct SecondaryZones {
     core: ServerCore,
-    handle: SecondaryHandle,
-    outgoing: Arc<PrimaryClient>,
+    /// The thread that refreshes them.
+    pub handle: SecondaryHandle,
+    pub outgoing: Arc<PrimaryClient>,
 }
 
 /// The states of secondary zones that are not current, by name.
@@ -82,16 +83,6 @@ impl SecondaryZones {
         Arc::new(SecondaryNotifySink::new(handle, outgoing, core))
     }
 
-    /// Returns the handle of the thread that refreshes them.
-    pub fn handle(&self) -> SecondaryHandle {
-        self.handle.clone()
-    }
-
-    /// Makes the checks of database zones that were left to another server.
-    pub fn take_over_checks(&self) {
-        self.handle.take_over_checks();
-    }
-
     /// Stops them: work in progress is abandoned.
     pub fn end(&self) {
         self.handle.end();
@@ -126,21 +117,6 @@ impl SecondaryZones {
         stats.gauge_from(Gauge::NotifyWaiting, move || notifier.waiting());
         let notifier = self.core.notifier.clone();
         stats.gauge_from(Gauge::NotifySent, move || notifier.sent());
-    }
-
-    /// Returns the totals over all transferred zones.
-    pub fn summary(&self) -> SecondariesSummary {
-        self.handle.summary()
-    }
-
-    /// Returns the zones that were never transferred.
-    pub fn never_transferred(&self) -> Arc<UntransferredZones> {
-        self.handle.never_transferred()
-    }
-
-    /// Returns how many transfers from primaries are running.
-    pub fn running_transfers(&self) -> usize {
-        self.outgoing.transfers().running()
     }
 
     /// Returns the state of a served zone for its page, without its signing status.

@@ -23,7 +23,7 @@ pub fn start(
     };
     let (shared, maintain) = (&core.shared, &core.maintain);
     let (policies, store) = (&maintain.policies, maintain.store().cloned());
-    let secondary = Some(secondaries.handle());
+    let secondary = Some(secondaries.handle.clone());
     let transfers = OutgoingTransfers::new(
         Arc::clone(policies),
         store,
