@@ -37,7 +37,6 @@ mod running;
 mod secondaries;
 mod shared_health;
 pub mod take_over;
-mod updates;
 mod web;
 mod zone_files;
 mod zone_requests;
@@ -92,6 +91,7 @@ pub fn run(overrides: &Overrides) -> Result<(), StartError> {
     drop(pid_file);
     ended
 }
+
 /// Waits for the next tick; false when the server stops.
 pub async fn ticked(ticks: &mut Interval, stopping: &mut watch::Receiver<bool>) -> bool {
     tokio::select! {
@@ -99,7 +99,6 @@ pub async fn ticked(ticks: &mut Interval, stopping: &mut watch::Receiver<bool>) 
         _ = stopping.wait_for(|stop| *stop) => false,
     }
 }
-
 
 fn build_runtime(thread_name: &str, threads: usize) -> std::io::Result<Runtime> {
     Builder::new_multi_thread()

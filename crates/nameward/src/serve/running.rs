@@ -35,7 +35,6 @@ use super::{
     secondaries::SecondaryZones,
     shared_health,
     take_over::TakeOver,
-    updates,
     zone_files::FollowedFiles,
     zone_requests,
 };
@@ -132,7 +131,7 @@ impl RunningServer {
 
         let (recursion, pollers) = Recursion::start(&config, &core.shared, &core.addresses)?;
         start_zone_workers(&core, &config)?;
-        let (updates, update_requests) = updates::start(&core)?;
+        let (updates, update_requests) = zone_requests::start_updates(&core)?;
         let mut first_reads = reads.zone_lists;
         let secondaries = start_secondaries(&core, &config.server, &mut first_reads)?;
         leases::start(&core, &secondaries)?;

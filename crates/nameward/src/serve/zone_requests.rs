@@ -3,11 +3,23 @@
 use std::{io, sync::Arc};
 
 use nameward_peers::transfer_out::{OutgoingTransfers, TransferLimits};
-use nameward_peers::update::requests::UpdateRequests;
+use nameward_peers::update::{Updates, requests::UpdateRequests};
 use nameward_peers::zone_requests::ZoneRequestHandler;
 
 use super::{core::ServerCore, secondaries::SecondaryZones};
 use crate::config::settings;
+
+/// Starts accepting updates (RFC 2136) according to zone policies. Call within the runtime.
+pub fn start_updates(core: &ServerCore) -> io::Result<(Arc<Updates>, UpdateRequests)> {
+    let maintain = &core.maintain;
+    let updates = Updates::start(&maintain.commits, &maintain.databases)?;
+    let requests = UpdateRequests::new(
+        Arc::clone(&maintain.policies),
+        Arc::clone(&updates),
+        Arc::clone(&core.peer_connections),
+    );
+    Ok((updates, requests))
+}
 
 /// Lets the workers accept such requests according to the zone policies. Call within the runtime.
 pub fn start(
