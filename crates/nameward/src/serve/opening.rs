@@ -95,17 +95,12 @@ pub fn spawn_behind(
     tasks: &mut JoinSet<()>,
     task: impl Future<Output = ()> + Send + 'static,
 ) {
-    let opened = opened(gate.clone());
+    let mut gate = gate.clone();
     tasks.spawn(async move {
-        opened.await;
+        // Without a sender the server has ended.
+        let _ = gate.wait_for(|is_open| *is_open).await;
         task.await;
     });
-}
-
-/// Waits until a gate is open.
-async fn opened(mut gate: watch::Receiver<bool>) {
-    // Without a sender the server has ended.
-    let _ = gate.wait_for(|is_open| *is_open).await;
 }
 
 #[cfg(test)]

@@ -357,10 +357,15 @@ fn start_control(
     tasks: &mut JoinSet<()>,
     (gate, stopping): (&watch::Receiver<bool>, &watch::Receiver<bool>),
 ) {
-    if let Some(control) = control {
-        let serving = serve_control(control, operator, stopping.clone());
-        spawn_behind(gate, tasks, serving);
-    }
+    let Some(control) = control else {
+        return;
+    };
+    let stopping = stopping.clone();
+    spawn_behind(gate, tasks, async move {
+        if let Err(error) = control.serve(operator, stopping).await {
+            tracing::error!("control socket disabled: {error}");
+        }
+    });
 }
 
 /// Starts secondary zones; `first_reads` gets a receiver for the moment when the stored ones are served.
@@ -456,16 +461,6 @@ fn start_http(
         .map_err(|error| StartError::Secret("api.key", error))?;
     super::web::start((web, api), ports, tasks, signals);
     Ok(())
-}
-
-async fn serve_control(
-    control: ControlSocket,
-    operator: Arc<Operator>,
-    stopping: watch::Receiver<bool>,
-) {
-    if let Err(error) = control.serve(operator, stopping).await {
-        tracing::error!("control socket disabled: {error}");
-    }
 }
 
 /// Waits until each database was queried for its zones, whether it answered or not.
