@@ -20,26 +20,8 @@ use crate::config::Config;
 /// A user and group to switch to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserAndGroup {
-    uid: libc::uid_t,
-    gid: libc::gid_t,
-}
-
-impl UserAndGroup {
-    /// Returns the user ID.
-    pub fn uid(self) -> u32 {
-        self.uid
-    }
-
-    /// Returns the group ID.
-    pub fn gid(self) -> u32 {
-        self.gid
-    }
-
-    /// Creates a pair from numeric IDs.
-    #[cfg(test)]
-    pub fn from_ids(uid: u32, gid: u32) -> Self {
-        Self { uid, gid }
-    }
+    pub uid: libc::uid_t,
+    pub gid: libc::gid_t,
 }
 
 /// A user or group that this process cannot switch to.

@@ -61,8 +61,8 @@ pub fn is_readable(path: &Path, user: UserAndGroup) -> bool {
     let allows = |path: &Path, bit: u32| match fs::metadata(path) {
         Ok(metadata) => {
             let shift = match () {
-                () if metadata.uid() == user.uid() => 6,
-                () if metadata.gid() == user.gid() => 3,
+                () if metadata.uid() == user.uid => 6,
+                () if metadata.gid() == user.gid => 3,
                 () => 0,
             };
             metadata.mode() >> shift & bit != 0
@@ -71,7 +71,26 @@ pub fn is_readable(path: &Path, user: UserAndGroup) -> bool {
         Err(error) => error.kind() == io::ErrorKind::NotFound,
     };
     let mut above = path.ancestors().skip(1);
-    user.uid() == 0 || (allows(path, 4) && above.all(|directory| allows(directory, 1)))
+    user.uid == 0 || (allows(path, 4) && above.all(|directory| allows(directory, 1)))
+}
+
+/// Checks whether a file exists with these contents. One with other contents is an error.
+fn is_there(path: &Path, contents: &[u8], otherwise: &'static str) -> CommandResult<bool> {
+    let error = match fs::read(path) {
+        Ok(found) if found == contents => return Ok(true),
+        Ok(_) => io::Error::other(otherwise),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => error,
+    };
+    Err(CommandError::Import(path.into(), error))
+}
+
+fn keep_sample(target: &Path) -> CommandResult<PathBuf> {
+    let mut name = OsString::from(target);
+    name.push(".sample");
+    let backup = PathBuf::from(name);
+    fs::rename(target, &backup).map_err(|error| CommandError::Import(backup.clone(), error))?;
+    Ok(backup)
 }
 
 impl ImportOutput<'_> {
@@ -83,7 +102,10 @@ impl ImportOutput<'_> {
         files: &[NewFile],
     ) -> CommandResult<Option<PathBuf>> {
         let target = self.out.join(FILE_NAME);
-        let is_sample = self.is_free(&target)?;
+        // The packaged sample may be replaced, and nothing else.
+        let there =
+            "the file exists and is not the packaged sample: move it away, or use another --out";
+        let is_sample = is_there(&target, SAMPLE.as_bytes(), there)?;
         let secrets = moved.keys.iter().map(|key| NewFile {
             path: self.out.join(KEYS).join(secret_file_name(&key.name)),
             contents: format!("{}\n", key.secret).into_bytes(),
@@ -92,7 +114,9 @@ impl ImportOutput<'_> {
         let secrets: Vec<NewFile> = secrets.collect();
         let all = || secrets.iter().chain(files);
         for file in all() {
-            self.is_new(&file.path, &file.contents)?;
+            // An import that failed halfway can be repeated.
+            let there = "the file exists: move it away, or use another --out";
+            is_there(&file.path, &file.contents, there)?;
         }
         self.directory(self.out, 0o750, false)?;
         for file in all() {
@@ -109,51 +133,13 @@ impl ImportOutput<'_> {
             }
             self.file(file, file.mode == 0o600 || parent == self.dnssec_keys)?;
         }
-        let backup = if is_sample {
-            Some(self.keep_sample(&target)?)
-        } else {
-            None
-        };
+        let backup = is_sample.then(|| keep_sample(&target)).transpose()?;
         let config = NewFile {
             path: target,
             contents: text.as_bytes().to_vec(),
             mode: 0o640,
         };
         self.file(&config, false)?;
-        Ok(backup)
-    }
-
-    /// Checks whether the existing configuration is the unmodified package sample. Any other is not replaced.
-    fn is_free(&self, target: &Path) -> CommandResult<bool> {
-        match fs::read(target) {
-            Ok(text) if text == SAMPLE.as_bytes() => Ok(true),
-            Ok(_) => {
-                let there = "the file exists and is not the packaged sample: move it away, or use another --out";
-                Err(CommandError::Import(target.into(), io::Error::other(there)))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(CommandError::Import(target.into(), error)),
-        }
-    }
-
-    /// Checks that an existing file has the same contents, so that an import that failed halfway can be repeated.
-    fn is_new(&self, path: &Path, contents: &[u8]) -> CommandResult<()> {
-        match fs::read(path) {
-            Ok(found) if found == contents => Ok(()),
-            Ok(_) => {
-                let there = io::Error::other("the file exists: move it away, or use another --out");
-                Err(CommandError::Import(path.into(), there))
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(CommandError::Import(path.into(), error)),
-        }
-    }
-
-    fn keep_sample(&self, target: &Path) -> CommandResult<PathBuf> {
-        let mut name = OsString::from(target);
-        name.push(".sample");
-        let backup = PathBuf::from(name);
-        fs::rename(target, &backup).map_err(|error| CommandError::Import(backup.clone(), error))?;
         Ok(backup)
     }
 
@@ -192,8 +178,8 @@ impl ImportOutput<'_> {
     fn give(&self, path: &Path, is_own: bool) -> io::Result<()> {
         match self.user {
             Some(user) if privileges::own_user() == 0 => {
-                let owner = if is_own { user.uid() } else { 0 };
-                chown(path, Some(owner), Some(user.gid()))
+                let owner = if is_own { user.uid } else { 0 };
+                chown(path, Some(owner), Some(user.gid))
             }
             _ => Ok(()),
         }
@@ -244,7 +230,10 @@ mod tests {
         let mode = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         };
-        let nobody = UserAndGroup::from_ids(65_534, 65_534);
+        let nobody = UserAndGroup {
+            uid: 65_534,
+            gid: 65_534,
+        };
         mode(dir.path(), 0o755);
         mode(&file, 0o644);
         assert!(is_readable(&file, nobody));
