@@ -72,13 +72,11 @@ pub fn convert(moved: &mut ImportedServer, places: &SignedLocations<'_>) -> Vec<
             }
         }
     }
-    let used = |name: &str| {
-        let mut zones = moved.zones.iter();
-        zones.any(|zone| zone.terms.dnssec_policy.as_deref() == Some(name))
-    };
-    let policies = moved.policies.iter().map(|policy| used(&policy.name));
-    let mut policies: std::vec::IntoIter<bool> = policies.collect::<Vec<_>>().into_iter();
-    moved.policies.retain(|_| policies.next().unwrap_or(true));
+    let zones = &moved.zones;
+    moved.policies.retain(|policy| {
+        let mut used = zones.iter().map(|zone| &zone.terms.dnssec_policy);
+        used.any(|used| used.as_ref() == Some(&policy.name))
+    });
     files
 }
 
@@ -215,11 +213,8 @@ fn find_keys(
                 found.push(file);
             }
             None if is_signer => {
-                let directory = match &signing.keys {
-                    ImportedKeyStore::Pairs(directory) | ImportedKeyStore::Pem(directory) => {
-                        directory
-                    }
-                };
+                let (ImportedKeyStore::Pairs(directory) | ImportedKeyStore::Pem(directory)) =
+                    &signing.keys;
                 return Err(format!(
                     "the private key of key tag {tag}, which signs it, is not in {}",
                     directory.display()

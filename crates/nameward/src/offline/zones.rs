@@ -157,10 +157,15 @@ impl StoredZones {
         zone.set_rank(rank);
         self.offer(zone);
         if matches!(row.kind, ZoneKind::Producer | ZoneKind::Consumer) {
-            let mut set = PolicySet::default();
-            set.set_zone(name, Arc::new(PolicyFragment::closed(row.kind)));
-            self.policies.set(PolicySource::Backend(rank), set);
+            self.declare(PolicySource::Backend(rank), name, row.kind);
         }
+    }
+
+    /// Sets the kind of a zone, as the only policy of a source.
+    fn declare(&self, source: PolicySource, zone: Name<'_>, kind: ZoneKind) {
+        let mut set = PolicySet::default();
+        set.set_zone(zone, Arc::new(PolicyFragment::closed(kind)));
+        self.policies.set(source, set);
     }
 
     fn offer(&self, zone: Zone) {
@@ -188,12 +193,7 @@ impl StoredZones {
         });
         if matches!(policy.kind, ZoneKind::Native | ZoneKind::Primary) {
             // A member of a followed catalog: a server knows that when it has read the catalog.
-            let mut set = PolicySet::default();
-            set.set_zone(
-                name.as_name(),
-                Arc::new(PolicyFragment::closed(ZoneKind::Secondary)),
-            );
-            self.policies.set(PolicySource::Catalogs, set);
+            self.declare(PolicySource::Catalogs, name.as_name(), ZoneKind::Secondary);
             zone.set_rank(UNCONFIGURED_RANK);
         }
         self.offer(zone);
