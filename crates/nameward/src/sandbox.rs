@@ -48,8 +48,8 @@ enum Unrestricted {
 }
 
 pub struct Sandbox {
-    /// For `nameward status`.
-    summary: String,
+    /// What is restricted, for `nameward status`.
+    pub summary: String,
     /// The files that can be used; `None` if they are not restricted.
     access: Option<FileAccess>,
 }
@@ -133,11 +133,6 @@ fn enter_files(named: &NamedPaths<'_>) -> Result<FileAccess, files::FilesError> 
 }
 
 impl Sandbox {
-    /// Returns what is restricted, for people.
-    pub fn summary(&self) -> &str {
-        &self.summary
-    }
-
     /// Returns an error for each path of a new configuration that only a restarted server could read.
     pub fn failures(&self, named: &NamedPaths<'_>) -> Vec<String> {
         let Some(access) = &self.access else {

@@ -216,7 +216,7 @@ impl ServerHealth {
                 minutes_5,
                 minutes_10,
             },
-            sandbox: core.sandbox.summary().into(),
+            sandbox: core.sandbox.summary.clone(),
             memory_bytes: HostReadings::read().real_memory_usage,
             internal_errors: panics::count(),
             last_internal_error: panics::last().map(|last| InternalError {

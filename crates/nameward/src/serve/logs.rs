@@ -19,9 +19,8 @@ use crate::config::{Config, log_settings::QueryLogSettings};
 pub struct TrafficLogs {
     query_log: QueryLog,
     output: String,
-    dnstap: Option<Dnstap>,
-    /// The collector's socket, as configured.
-    collector: String,
+    /// dnstap, and the collector's socket as configured.
+    dnstap: Option<(Dnstap, String)>,
 }
 
 impl TrafficLogs {
@@ -30,12 +29,12 @@ impl TrafficLogs {
         let form = config.log.format;
         let settings = &config.query_log;
         let (output, place) = match &settings.file {
-            // The journal reads stderr, not files.
-            Some(path) if form == QueryLogFormat::Journal => {
-                let output = QueryLogOutput::file(path.clone(), QueryLogFormat::Text);
-                (output, path.display().to_string())
-            }
             Some(path) => {
+                // The journal reads stderr, not files.
+                let form = match form {
+                    QueryLogFormat::Journal => QueryLogFormat::Text,
+                    form => form,
+                };
                 let output = QueryLogOutput::file(path.clone(), form);
                 (output, path.display().to_string())
             }
@@ -57,15 +56,14 @@ impl TrafficLogs {
                     has_responses: config.dnstap.responses,
                     waiting_octets_max: config.dnstap.queue_mb.get() << 20,
                 };
-                Some(Dnstap::start(tap, stats, terms)?)
+                let dnstap = Dnstap::start(tap, stats, terms)?;
+                Some((dnstap, socket.display().to_string()))
             }
         };
-        let collector = config.dnstap.socket.as_ref();
         let logs = TrafficLogs {
             query_log,
             output: place,
             dnstap,
-            collector: collector.map_or_else(String::new, |socket| socket.display().to_string()),
         };
         if settings.enabled {
             logs.apply(settings);
@@ -148,10 +146,10 @@ impl TrafficLogs {
 
     /// Returns the state of dnstap, if it is on.
     pub fn dnstap(&self) -> Option<DnstapStatus> {
-        let (dnstap, socket) = (self.dnstap.as_ref()?, self.collector.clone());
+        let (dnstap, socket) = self.dnstap.as_ref()?;
         let state = dnstap.state();
         Some(DnstapStatus {
-            socket,
+            socket: socket.clone(),
             is_connected: state.is_connected,
             sent: state.sent,
             dropped: state.dropped,
@@ -160,7 +158,7 @@ impl TrafficLogs {
 
     /// Shuts down logs with a closing handshake. May wait briefly for a collector.
     pub fn end(&self) {
-        if let Some(dnstap) = &self.dnstap {
+        if let Some((dnstap, _)) = &self.dnstap {
             dnstap.end();
         }
     }
