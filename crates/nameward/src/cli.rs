@@ -387,7 +387,8 @@ fn dispatch(command: Command, form: OutputForm) -> CommandResult {
         Command::Upgrade(arguments) => return arguments.run(form),
         Command::Check(arguments) => return check::run(&arguments.overrides(), form),
         Command::AuditLog(arguments) => return arguments.run(form),
-        Command::Db(command) => return database(&command, form),
+        Command::Db(DbCommand::Init(arguments)) => return db::init(&arguments.database, form),
+        Command::Db(DbCommand::Check(arguments)) => return db::check(&arguments.database, form),
         Command::State(command) => return state_directory::run(command, form),
         Command::Import(command) => {
             let (server, arguments) = command.split();
@@ -406,13 +407,6 @@ fn dispatch(command: Command, form: OutputForm) -> CommandResult {
         Command::Manual { directory } => return manual_pages(directory),
     };
     run_request(request, remote, form)
-}
-
-fn database(command: &DbCommand, form: OutputForm) -> CommandResult {
-    match command {
-        DbCommand::Init(arguments) => db::init(&arguments.database, form),
-        DbCommand::Check(arguments) => db::check(&arguments.database, form),
-    }
 }
 
 fn version(form: OutputForm) -> CommandResult {

@@ -24,8 +24,7 @@ pub fn init(database: &str, form: OutputForm) -> CommandResult {
     let mut printer = Printer::new(form);
     let mut print = || {
         for warning in &warnings {
-            let object = json!({ "severity": "warning", "database": database, "message": warning });
-            printer.object(&object, format_args!("{address}: warning: {warning}"))?;
+            warn(&address, warning, &mut printer)?;
         }
         let object = json!({ "database": database, "warnings": warnings.len() });
         printer.object(&object, format_args!("{address}: the schema is complete"))
@@ -91,6 +90,12 @@ fn fail(
     Ok(false)
 }
 
+fn warn(address: &DatabaseAddress, text: &str, printer: &mut Printer) -> std::io::Result<()> {
+    let database = address.to_string();
+    let object = json!({ "severity": "warning", "database": database, "message": text });
+    printer.object(&object, format_args!("{address}: warning: {text}"))
+}
+
 fn print(
     address: &DatabaseAddress,
     report: &CheckReport,
@@ -102,9 +107,7 @@ fn print(
         printer.object(&object, format_args!("{address}: {problem}"))?;
     }
     for content in &report.foreign {
-        let message = content.to_string();
-        let object = json!({ "severity": "warning", "database": database, "message": message });
-        printer.object(&object, format_args!("{address}: warning: {message}"))?;
+        warn(address, &content.to_string(), printer)?;
     }
     for problem in &report.rows {
         let object = json!({

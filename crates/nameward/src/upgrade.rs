@@ -91,8 +91,7 @@ pub fn run(overrides: &Overrides, if_replaced: bool, form: OutputForm) -> Comman
 
 fn print(form: OutputForm, server: &ServerProcess, text: String) -> CommandResult {
     let object = json!({ "process": server.id });
-    let printed = Printer::new(form).object(&object, text);
-    printed?;
+    Printer::new(form).object(&object, text)?;
     Ok(ExitCode::SUCCESS)
 }
 

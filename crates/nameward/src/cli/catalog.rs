@@ -8,10 +8,7 @@ use super::target::{RemoteArguments, ServerRequest};
 #[derive(Subcommand)]
 pub enum CatalogCommand {
     /// List catalog zones produced or consumed by this server
-    List {
-        #[command(flatten)]
-        remote: RemoteArguments,
-    },
+    List(RemoteArguments),
     /// List the members of a catalog, with their groups and change of ownership (coo)
     Members {
         /// The catalog
@@ -25,10 +22,7 @@ pub enum CatalogCommand {
 #[derive(Subcommand)]
 pub enum AutoprimaryCommand {
     /// List the autoprimaries in the configuration and in databases
-    List {
-        #[command(flatten)]
-        remote: RemoteArguments,
-    },
+    List(RemoteArguments),
     /// Add an autoprimary to a database
     Add {
         #[command(flatten)]
@@ -73,7 +67,7 @@ impl ServerArguments {
 
 pub fn catalog(command: CatalogCommand) -> ServerRequest {
     match command {
-        CatalogCommand::List { remote } => (OperationRequest::CatalogList, remote),
+        CatalogCommand::List(remote) => (OperationRequest::CatalogList, remote),
         CatalogCommand::Members { catalog, remote } => {
             (OperationRequest::CatalogMembers { catalog }, remote)
         }
@@ -82,7 +76,7 @@ pub fn catalog(command: CatalogCommand) -> ServerRequest {
 
 pub fn autoprimary(command: AutoprimaryCommand) -> ServerRequest {
     match command {
-        AutoprimaryCommand::List { remote } => (OperationRequest::AutoprimaryList, remote),
+        AutoprimaryCommand::List(remote) => (OperationRequest::AutoprimaryList, remote),
         AutoprimaryCommand::Add {
             server,
             account,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{TableListing, setting::Listed, tables};
+use super::{TableListing, tables};
 
 /// Joins documentation lines to one paragraph.
 fn sentence(lines: &[&str]) -> String {
@@ -88,14 +88,8 @@ pub fn as_markdown() -> String {
         let _ = write!(out, "\n## `{}`\n\n{about}\n\n", heading(&table));
         out.push_str("| key | default | value | meaning |\n|---|---|---|---|\n");
         for setting in table.settings {
-            let Listed {
-                key,
-                default,
-                expected,
-                doc,
-                ..
-            } = setting;
-            let doc = sentence(doc);
+            let (key, default, doc) = (setting.key, setting.default, sentence(setting.doc));
+            let expected = setting.expected;
             let _ = writeln!(out, "| `{key}` | `{default}` | {expected} | {doc} |");
         }
     }
