@@ -48,7 +48,7 @@ enum Unrestricted {
 }
 
 pub struct Sandbox {
-    /// What is restricted, for `nameward status`.
+    /// The restrictions, for `nameward status`.
     pub summary: String,
     /// The files that can be used; `None` if they are not restricted.
     access: Option<FileAccess>,
