@@ -287,15 +287,9 @@ impl StoredPolicies {
                 tracing::error!("zone {name}: unreadable entry in the state store");
                 continue;
             };
-            let part = match made.get(&settings) {
-                Some(part) => Arc::clone(part),
-                None => {
-                    let part = Arc::new(settings.part(templates));
-                    made.insert(settings, Arc::clone(&part));
-                    part
-                }
-            };
-            set.set_zone(zone, part);
+            let make = |settings: &DeclaredSettings| Arc::new(settings.part(templates));
+            let part = made.entry(settings).or_insert_with_key(make);
+            set.set_zone(zone, Arc::clone(part));
         }
         self.table.set(PolicySource::Kept, set);
         Ok(())

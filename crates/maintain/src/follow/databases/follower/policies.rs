@@ -82,12 +82,8 @@ impl FollowedPolicies {
     }
 
     fn share(&mut self, part: PolicyFragment) -> Arc<PolicyFragment> {
-        if let Some(shared) = self.shared.get(&part) {
-            return Arc::clone(shared);
-        }
-        let shared = Arc::new(part.clone());
-        self.shared.insert(part, Arc::clone(&shared));
-        shared
+        let shared = self.shared.entry(part);
+        Arc::clone(shared.or_insert_with_key(|part| Arc::new(part.clone())))
     }
 
     fn part(
