@@ -46,20 +46,14 @@ pub enum CatalogError {
     TooMany,
 }
 
-/// The properties of a member, which may appear before or after it.
-#[derive(Default)]
-struct Properties {
-    groups: Vec<String>,
-    new_catalog: Option<Box<[u8]>>,
-}
-
 /// Reads the contents of a catalog zone. A broken one must not be processed at all (RFC 9432 section 5.1).
 pub fn read_catalog(zone: &Zone) -> Result<Catalog, CatalogError> {
     let apex = zone.apex_name();
     let depth = apex.label_count();
     let mut has_version = false;
     let mut members: HashMap<Box<[u8]>, CatalogMember> = HashMap::new();
-    let mut properties: HashMap<Box<[u8]>, Properties> = HashMap::new();
+    // By label: the properties of a member may appear before or after it.
+    let mut properties: HashMap<Box<[u8]>, CatalogMember> = HashMap::new();
     for node in zone.nodes_in_order() {
         let name = node.name();
         let mut labels = name.labels();
