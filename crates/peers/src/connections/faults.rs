@@ -55,16 +55,12 @@ impl TlsFaults {
         if let Some(known) = refused.get_mut(&key) {
             known.reason = reason;
         } else if refused.len() < SERVERS_MAX {
-            let server = server.clone();
-            let since = now_seconds();
-            refused.insert(
-                key,
-                RefusedConnection {
-                    server,
-                    reason,
-                    since,
-                },
-            );
+            let connection = RefusedConnection {
+                server: server.clone(),
+                reason,
+                since: now_seconds(),
+            };
+            refused.insert(key, connection);
         }
     }
 
