@@ -49,6 +49,14 @@ impl SecurityStatus {
             _ => return None,
         })
     }
+
+    /// Returns the status after a failed poll.
+    fn after_failure(self) -> Self {
+        match self {
+            SecurityStatus::Ok => SecurityStatus::Unknown,
+            other => other,
+        }
+    }
 }
 
 /// Why a poll returned no status; shown in place of the response code.
@@ -181,9 +189,7 @@ impl SecurityPoller {
         tracing::warn!(
             "Failed to retrieve security status update for '{version}' on '{name}': RCODE was {failure}"
         );
-        if self.status == SecurityStatus::Ok {
-            self.status = SecurityStatus::Unknown;
-        }
+        self.status = self.status.after_failure();
     }
 }
 

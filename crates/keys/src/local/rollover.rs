@@ -319,9 +319,11 @@ fn adopted(before: &[ZoneKey], plan: &KeyPlan, now: u64) -> Result<Vec<ZoneKey>,
         let life = KeyState {
             dnskey: shown(usage.published),
             zone_rrsig: shown(usage.signs_zone),
-            ds: (usage.signs_keys && usage.published)
-                .then(|| KeyRecordState::omnipresent(since))
-                .unwrap_or_default(),
+            ds: if usage.signs_keys && usage.published {
+                KeyRecordState::omnipresent(since)
+            } else {
+                KeyRecordState::default()
+            },
             ..KeyState::new(key.number, kind, key.created.min(now))
         };
         key.set_life(life);

@@ -59,8 +59,11 @@ impl ZoneFaultLog {
         let mut faults = self.0.lock();
         match error {
             Some(error) => {
-                let has_room = faults.refused.len() < ERRORS_MAX;
-                let error = has_room.then_some(error).unwrap_or_default();
+                let error = if faults.refused.len() < ERRORS_MAX {
+                    error
+                } else {
+                    String::new()
+                };
                 faults.refused.insert(zone.into(), error);
             }
             None => {
