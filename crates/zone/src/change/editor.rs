@@ -196,10 +196,7 @@ impl Editor {
         self.summary.has_scripts |= Node::at(&bytes).rrset(Type::LUA).is_some();
         self.put(owner, Some(&bytes));
         if before.is_none() {
-            self.summary.names += 1;
-            let labels = owner.label_count() as u8;
-            self.summary.max_labels = self.summary.max_labels.max(labels);
-            self.child_came(owner);
+            self.name_came(owner);
         }
         Ok(())
     }
@@ -215,16 +212,16 @@ impl Editor {
             self.summary.cut_depths.insert(name.label_count());
         }
         if is_new {
-            self.summary.names += 1;
-            let labels = name.label_count() as u8;
-            self.summary.max_labels = self.summary.max_labels.max(labels);
-            self.child_came(name);
+            self.name_came(name);
         }
     }
 
-    /// Counts a new name as a child of its parent, which must exist (RFC 4592 section 2.2.2).
-    fn child_came(&mut self, child: Name<'_>) {
-        let mut child = child;
+    /// Counts a new name, and as a child of its parent, which must exist (RFC 4592 section 2.2.2).
+    fn name_came(&mut self, name: Name<'_>) {
+        self.summary.names += 1;
+        let labels = name.label_count() as u8;
+        self.summary.max_labels = self.summary.max_labels.max(labels);
+        let mut child = name;
         while let Some(parent) = child.parent().filter(|_| !self.is_apex(child)) {
             let existed = self.node(parent).is_some();
             let bits = wildcard_bit(child);
