@@ -62,12 +62,8 @@ impl Zone {
             unsigned.add_apex_records(signing, &mut difference);
         }
         if let ServedDigest::Made(rdata) = digest {
-            difference.added.push(WireRecord {
-                owner: unsigned.apex_name(),
-                rtype: Type::ZONEMD,
-                ttl: soa_ttl,
-                rdata,
-            });
+            let made = unsigned.apex_record(Type::ZONEMD, soa_ttl, rdata);
+            difference.added.push(made);
         }
         let mut zone = unsigned.apply_over(&difference)?;
         if let Some(signing) = signing.filter(|signing| signing.signs()) {
@@ -95,14 +91,8 @@ impl Zone {
                 continue;
             }
             for record in rrset.records() {
-                let (owner, ttl) = (self.apex_name(), rrset.ttl());
-                let rdata = record.rdata;
-                difference.removed.push(WireRecord {
-                    owner,
-                    rtype,
-                    ttl,
-                    rdata,
-                });
+                let removed = self.apex_record(rtype, rrset.ttl(), record.rdata);
+                difference.removed.push(removed);
             }
         }
     }
@@ -124,12 +114,8 @@ impl Zone {
             if existing.any(|record| record.rdata == &rdata[..]) {
                 continue;
             }
-            difference.added.push(WireRecord {
-                owner: self.apex_name(),
-                rtype,
-                ttl: ttl.unwrap_or(soa_ttl),
-                rdata: &rdata,
-            });
+            let added = self.apex_record(rtype, ttl.unwrap_or(soa_ttl), &rdata);
+            difference.added.push(added);
         }
     }
 
@@ -145,16 +131,24 @@ impl Zone {
         if !set_soa_serial(&mut rdata, Serial(raised)) {
             return;
         }
-        for (list, rdata) in [
-            (&mut difference.removed, record.rdata),
-            (&mut difference.added, &rdata),
-        ] {
-            list.push(WireRecord {
-                owner: self.apex_name(),
-                rtype: Type::SOA,
-                ttl: soa.ttl(),
-                rdata,
-            });
+        let with_data = |rdata| self.apex_record(Type::SOA, soa.ttl(), rdata);
+        difference.removed.push(with_data(record.rdata));
+        difference.added.push(with_data(&rdata));
+    }
+
+    /// Returns a record of the apex with this data.
+    pub(crate) fn apex_record<'r>(
+        &'r self,
+        rtype: Type,
+        ttl: u32,
+        rdata: &'r [u8],
+    ) -> WireRecord<'r> {
+        let owner = self.apex_name();
+        WireRecord {
+            owner,
+            rtype,
+            ttl,
+            rdata,
         }
     }
 

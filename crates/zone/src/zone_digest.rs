@@ -6,7 +6,6 @@
 
 use crate::change::{ChangeError, Difference};
 use crate::node::Node;
-use crate::record_list::WireRecord;
 use crate::zone::Zone;
 use nameward_dnssec::{Zonemd, ZonemdHash, zonemd_rdata};
 use nameward_wire::rdata::canonicalise;
@@ -105,12 +104,7 @@ impl Zone {
         let ttl = self.soa().map_or(0, |soa| soa.ttl());
         self.remove_digests(&mut difference);
         for (rtype, rdata) in records {
-            difference.added.push(WireRecord {
-                owner: self.apex_name(),
-                rtype: *rtype,
-                ttl,
-                rdata,
-            });
+            difference.added.push(self.apex_record(*rtype, ttl, rdata));
         }
         self.apply_over(&difference)
     }
@@ -124,12 +118,7 @@ impl Zone {
         let signatures = apex.signatures(Type::ZONEMD);
         let signatures = signatures.map(|rdata| (Type::RRSIG, rdata));
         for (rtype, rdata) in digests.chain(signatures) {
-            difference.removed.push(WireRecord {
-                owner: self.apex_name(),
-                rtype,
-                ttl: 0,
-                rdata,
-            });
+            difference.removed.push(self.apex_record(rtype, 0, rdata));
         }
     }
 
