@@ -5,11 +5,11 @@
 
 use super::StateStore;
 use super::error::StateError;
-use super::journal_rows::{run, stored_name};
+use super::journal_rows::{read_rows, run, stored_name};
 use nameward_base::sync::Mutex;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::Serial;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, Row, params};
 use std::sync::Arc;
 
 /// How much is kept of deleted zones, and for how long.
@@ -147,13 +147,7 @@ impl StateStore {
             let sql = format!(
                 "SELECT {COLUMNS} FROM deleted_zone WHERE time >= ?1 ORDER BY time DESC, id DESC"
             );
-            let mut statement = connection.prepare_cached(&sql)?;
-            let mut rows = statement.query([since as i64])?;
-            let mut copies = Vec::new();
-            while let Some(row) = rows.next()? {
-                copies.push(kept_copy(row)?);
-            }
-            Ok(copies)
+            read_rows(connection, &sql, [since as i64], kept_copy)
         })
     }
 
@@ -168,13 +162,9 @@ impl StateStore {
                 "SELECT {COLUMNS}, copy FROM deleted_zone WHERE name = ?1 AND time >= ?2 \
                  ORDER BY time DESC, id DESC LIMIT 1"
             );
-            let mut statement = connection.prepare_cached(&sql)?;
             let values = params![stored_name(name), since as i64];
-            let found = statement.query_row(values, |row| Ok((kept_copy(row), row.get(8)?)));
-            match found.optional()? {
-                Some((copy, rows)) => Ok(Some((copy?, rows))),
-                None => Ok(None),
-            }
+            let read = |row: &Row<'_>| Ok((kept_copy(row)?, row.get(8)?));
+            Ok(read_rows(connection, &sql, values, read)?.pop())
         })
     }
 }

@@ -7,10 +7,10 @@
 use super::StateStore;
 use super::digest::ContentsDigest;
 use super::error::StateError;
-use super::journal_rows::{list, run, stored_name};
+use super::journal_rows::{list, read_rows, run, stored_name};
 use nameward_wire::NameBuf;
 use nameward_zone::{RecordList, Serial};
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 /// The copy of a zone file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub(super) fn remove(connection: &Connection, zone: &NameBuf) -> Result<(), Stat
     Ok(())
 }
 
-fn read_copy(row: &rusqlite::Row<'_>) -> rusqlite::Result<FileCopy> {
+fn read_copy(row: &rusqlite::Row<'_>) -> Result<FileCopy, StateError> {
     Ok(FileCopy {
         serial: Serial(row.get(1)?),
         digest: ContentsDigest::from_number(row.get(2)?),
@@ -88,9 +88,9 @@ impl StateStore {
     /// Lists the copies of zone files, without their records.
     pub fn file_copies(&self) -> Result<Vec<ListedFileCopy>, StateError> {
         self.read(|connection| {
-            let mut statement = connection.prepare_cached(COPIES)?;
-            let rows = statement.query_map([], |row| Ok((row.get(0)?, read_copy(row)?)))?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
+            read_rows(connection, COPIES, [], |row| {
+                Ok((row.get(0)?, read_copy(row)?))
+            })
         })
     }
 
@@ -104,7 +104,7 @@ impl StateStore {
             let transaction = connection.unchecked_transaction()?;
             let name = stored_name(zone);
             let sql = format!("{COPIES} WHERE name = ?1");
-            let copy = transaction.query_row(&sql, [&name], read_copy).optional()?;
+            let copy = read_rows(&transaction, &sql, [&name], read_copy)?.pop();
             let Some(copy) = copy else {
                 return Ok(None);
             };

@@ -5,7 +5,7 @@ use super::error::StateError;
 use nameward_wire::NameBuf;
 use nameward_zone::change::{ChangeAuthor, Difference};
 use nameward_zone::{RecordList, Serial};
-use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use rusqlite::{Connection, Params, Row, params};
 
 /// Where the contents of a zone are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,28 +120,30 @@ pub(super) fn find_zone(
 ) -> Result<Option<JournalRow>, StateError> {
     let sql = "SELECT id, home, serial, last, base, entries, octets, digest, \
          EXISTS (SELECT 1 FROM rebase WHERE rebase.zone = zone.id) FROM zone WHERE name = ?1";
-    let mut statement = connection.prepare_cached(sql)?;
-    let row = statement.query_row([name], |row| {
-        let storage: i64 = row.get(1)?;
-        Ok(ZoneStorage::from_number(storage).map(|storage| JournalRow {
-            id: row.get_unwrap(0),
-            storage,
-            serial: Serial(row.get_unwrap(2)),
-            last: row.get_unwrap(3),
-            base: row.get_unwrap(4),
-            entries: row.get_unwrap::<_, i64>(5) as u64,
-            octets: row.get_unwrap::<_, i64>(6) as u64,
-            digest: row
-                .get_unwrap::<_, Option<i64>>(7)
-                .map(ContentsDigest::from_number),
-            is_rebased: row.get_unwrap(8),
-        }))
-    });
-    match row.optional()? {
-        Some(None) => Err(StateError::corrupt("unknown storage type of a zone")),
-        Some(row) => Ok(row),
-        None => Ok(None),
-    }
+    let mut rows = read_rows(connection, sql, [name], |row| {
+        Ok(JournalRow {
+            id: row.get(0)?,
+            storage: ZoneStorage::from_number(row.get(1)?)
+                .ok_or_else(|| StateError::corrupt("unknown storage type of a zone"))?,
+            serial: Serial(row.get(2)?),
+            last: row.get(3)?,
+            base: row.get(4)?,
+            entries: row.get::<_, i64>(5)? as u64,
+            octets: row.get::<_, i64>(6)? as u64,
+            digest: read_digest(row, 7)?,
+            is_rebased: row.get(8)?,
+        })
+    })?;
+    Ok(rows.pop())
+}
+
+/// Reads a column with the digest of a zone's contents, if it is known.
+pub(super) fn read_digest(
+    row: &Row<'_>,
+    column: usize,
+) -> Result<Option<ContentsDigest>, StateError> {
+    let number: Option<i64> = row.get(column)?;
+    Ok(number.map(ContentsDigest::from_number))
 }
 
 /// An entry to append.
@@ -194,6 +196,22 @@ pub(super) fn run(
 ) -> Result<(), StateError> {
     connection.prepare_cached(sql)?.execute(values)?;
     Ok(())
+}
+
+/// Reads the rows of a statement, which is prepared once.
+pub(super) fn read_rows<T>(
+    connection: &Connection,
+    sql: &str,
+    values: impl Params,
+    mut read: impl FnMut(&Row<'_>) -> Result<T, StateError>,
+) -> Result<Vec<T>, StateError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(values)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(read(row)?);
+    }
+    Ok(found)
 }
 
 /// Reads a column with records.

@@ -5,7 +5,7 @@ use super::digest::ContentsDigest;
 use super::error::StateError;
 use super::journal_rows::{
     JournalEntry, JournalOrigin, JournalRow, ZoneStorage, ZoneTimers, find_zone, list, number_of,
-    stored_name,
+    read_digest, read_rows, stored_name,
 };
 use super::rebase::read_rebase;
 use nameward_base::secret::Secret;
@@ -49,13 +49,7 @@ impl StateStore {
     pub fn zones(&self) -> Result<Vec<JournaledZone>, StateError> {
         self.read(|connection| {
             let sql = format!("{KEPT_ZONE} ORDER BY zone.id");
-            let mut statement = connection.prepare_cached(&sql)?;
-            let mut rows = statement.query([])?;
-            let mut zones = Vec::new();
-            while let Some(row) = rows.next()? {
-                zones.push(journaled_zone(row)?);
-            }
-            Ok(zones)
+            read_rows(connection, &sql, [], journaled_zone)
         })
     }
 
@@ -63,9 +57,7 @@ impl StateStore {
     pub fn zone(&self, zone: &NameBuf) -> Result<Option<JournaledZone>, StateError> {
         self.read(|connection| {
             let sql = format!("{KEPT_ZONE} WHERE name = ?1");
-            let mut statement = connection.prepare_cached(&sql)?;
-            let mut rows = statement.query([stored_name(zone)])?;
-            rows.next()?.map(journaled_zone).transpose()
+            Ok(read_rows(connection, &sql, [stored_name(zone)], journaled_zone)?.pop())
         })
     }
 
@@ -108,12 +100,10 @@ impl StateStore {
     pub fn history(&self, zone: &NameBuf) -> Result<Vec<JournalVersion>, StateError> {
         self.read_zone(zone, |connection, row| {
             let sql = "SELECT who, message FROM journal WHERE zone = ?1 ORDER BY number";
-            let mut statement = connection.prepare_cached(sql)?;
-            let authors = statement.query_map([row.id], |row| {
+            let authors = read_rows(connection, sql, [row.id], |row| {
                 let (who, message): (Option<String>, Option<String>) = (row.get(0)?, row.get(1)?);
                 Ok(who.map(|who| ChangeAuthor::new(&who, message.as_deref())))
             })?;
-            let authors = authors.collect::<rusqlite::Result<Vec<_>>>()?;
             let entries = entries(connection, row.id, 0)?;
             Ok(entries.into_iter().zip(authors).collect())
         })
@@ -186,12 +176,8 @@ impl StateStore {
         self.read(|connection| {
             let sql = "SELECT name, value FROM item WHERE kind = ?1 AND name BETWEEN ?2 AND ?3 \
                        AND length(name) = ?4 ORDER BY name";
-            let mut statement = connection.prepare_cached(sql)?;
             let bounds = params![kind, prefix, last, last.len() as i64];
-            let rows = statement.query_map(bounds, |row| {
-                Ok((row.get(0)?, Secret::<Vec<u8>>::new(row.get(1)?)))
-            })?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
+            read_rows(connection, sql, bounds, stored_item)
         })
     }
 
@@ -199,13 +185,13 @@ impl StateStore {
     pub fn items(&self, kind: &str) -> Result<Vec<StoredItem>, StateError> {
         self.read(|connection| {
             let sql = "SELECT name, value FROM item WHERE kind = ?1 ORDER BY name";
-            let mut statement = connection.prepare_cached(sql)?;
-            let rows = statement.query_map([kind], |row| {
-                Ok((row.get(0)?, Secret::<Vec<u8>>::new(row.get(1)?)))
-            })?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
+            read_rows(connection, sql, [kind], stored_item)
         })
     }
+}
+
+fn stored_item(row: &Row<'_>) -> Result<StoredItem, StateError> {
+    Ok((row.get(0)?, Secret::new(row.get(1)?)))
 }
 
 /// Reads the entries of a journal from a number on, each of which must continue the previous one.
@@ -264,9 +250,7 @@ pub(super) fn journaled_zone(row: &Row<'_>) -> Result<JournaledZone, StateError>
             .ok_or_else(|| StateError::corrupt("unknown storage type of a zone"))?,
         serial: Serial(row.get(2)?),
         timers,
-        digest: row
-            .get::<_, Option<i64>>(8)?
-            .map(ContentsDigest::from_number),
+        digest: read_digest(row, 8)?,
         entries: row.get::<_, i64>(3)? as u64,
         octets: row.get::<_, i64>(4)? as u64,
     })

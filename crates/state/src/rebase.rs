@@ -10,14 +10,14 @@
 use super::change::{RebasedVersion, Written};
 use super::error::StateError;
 use super::journal_rows::{
-    JournalEntry, JournalOrigin, JournalRow, NewEntry, ZoneStorage, drop_entries, list, run,
-    stored_name,
+    JournalEntry, JournalOrigin, JournalRow, NewEntry, ZoneStorage, drop_entries, list, read_rows,
+    run, stored_name,
 };
 use super::zone_rows::ZoneRows;
 use nameward_wire::NameBuf;
 use nameward_zone::Serial;
 use nameward_zone::change::Difference;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 
 impl ZoneRows {
     /// Continues the journal of a file zone with a version based on its edited file. If the journal does not lead
@@ -88,23 +88,17 @@ pub(super) fn read_rebase(
         return Ok(None);
     }
     let sql = "SELECT from_serial, to_serial, time, removed, added FROM rebase WHERE zone = ?1";
-    let mut statement = connection.prepare_cached(sql)?;
-    let found = statement.query_row([row.id], |found| {
-        let serials = (Serial(found.get(0)?), Serial(found.get(1)?));
-        let time: i64 = found.get(2)?;
-        Ok((serials, time as u64, list(found, 3), list(found, 4)))
-    });
-    let Some(((from, to), time, removed, added)) = found.optional()? else {
-        return Ok(None);
-    };
-    Ok(Some(JournalEntry {
-        from,
-        to,
-        origin: JournalOrigin::Change,
-        time,
-        difference: Difference {
-            removed: removed?,
-            added: added?,
-        },
-    }))
+    let mut entries = read_rows(connection, sql, [row.id], |found| {
+        Ok(JournalEntry {
+            from: Serial(found.get(0)?),
+            to: Serial(found.get(1)?),
+            origin: JournalOrigin::Change,
+            time: found.get::<_, i64>(2)? as u64,
+            difference: Difference {
+                removed: list(found, 3)?,
+                added: list(found, 4)?,
+            },
+        })
+    })?;
+    Ok(entries.pop())
 }
