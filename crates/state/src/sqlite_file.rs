@@ -30,18 +30,8 @@ pub enum FileChange {
     Missing,
 }
 
-/// Identifies a file by its inode, and its contents by their time.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct FileIdentity {
-    device: u64,
-    inode: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Contents {
-    size: u64,
-    modified: (i64, i64),
-}
+/// Identifies a file by its device and inode.
+type FileIdentity = (u64, u64);
 
 /// The relevant octets of the log index.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,7 +44,8 @@ struct Checkpoint {
 #[derive(Clone, Copy)]
 struct FileCheck {
     file: FileIdentity,
-    contents: Contents,
+    /// Identifies the contents: their size, and seconds and nanoseconds of their last change.
+    contents: (u64, i64, i64),
     log: Option<FileIdentity>,
     index: Option<FileIdentity>,
     /// From before the contents were inspected.
@@ -94,10 +85,7 @@ impl DatabaseFile {
         let log = self.beside("-wal").map(|log| identity(&log));
         let now = FileCheck {
             file: identity(&file),
-            contents: Contents {
-                size: file.size(),
-                modified: (file.mtime(), file.mtime_nsec()),
-            },
+            contents: (file.size(), file.mtime(), file.mtime_nsec()),
             log,
             index,
             checkpoint,
@@ -139,10 +127,7 @@ pub fn beside(database: &Path, end: &str) -> PathBuf {
 }
 
 fn identity(file: &Metadata) -> FileIdentity {
-    FileIdentity {
-        device: file.dev(),
-        inode: file.ino(),
-    }
+    (file.dev(), file.ino())
 }
 
 fn change(before: &FileCheck, now: &FileCheck, latest: Option<Checkpoint>) -> FileChange {
