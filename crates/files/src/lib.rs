@@ -357,6 +357,7 @@ impl FileBackend {
 }
 
 /// A source of zones that cannot be read.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, thiserror::Error)]
 pub enum PreflightError {
     /// A named.conf has errors.
@@ -365,9 +366,7 @@ pub enum PreflightError {
     /// A file or directory cannot be opened.
     #[error("cannot read {}: {}", path.display(), reason_of(source))]
     Unreadable {
-        /// The file or directory.
         path: PathBuf,
-        /// The system's error.
         source: std::io::Error,
     },
 }

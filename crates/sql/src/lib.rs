@@ -217,13 +217,11 @@ fn read_kind(text: &[u8]) -> Option<ZoneKind> {
 }
 
 /// A row of `domains`.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone)]
 pub struct ZoneRow {
-    /// The row ID.
     pub id: i64,
-    /// The zone name.
     pub name: NameBuf,
-    /// The zone kind.
     pub kind: ZoneKind,
     /// `master`: addresses of primaries, as written.
     pub primaries: Option<Box<str>>,
@@ -231,7 +229,6 @@ pub struct ZoneRow {
     pub last_check: Option<i64>,
     /// The serial of the last NOTIFY.
     pub notified_serial: Option<i64>,
-    /// The account of the zone.
     pub account: Option<Box<str>>,
     /// Options as JSON.
     pub options: Option<Box<str>>,

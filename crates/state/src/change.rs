@@ -30,7 +30,6 @@ pub enum StateChange {
     Append {
         zone: NameBuf,
         storage: ZoneStorage,
-        /// The origin of the difference.
         origin: JournalOrigin,
         /// The difference, from one serial to another.
         difference: Arc<Difference>,
@@ -61,7 +60,6 @@ pub enum StateChange {
     /// restarting the journal drops it.
     SetDigest {
         zone: NameBuf,
-        /// The serial of these contents.
         serial: Serial,
         digest: ContentsDigest,
     },
@@ -69,7 +67,6 @@ pub enum StateChange {
     /// otherwise it restarts.
     SetContents {
         zone: NameBuf,
-        /// The serial of the contents.
         serial: Serial,
         /// All records, in chunks.
         parts: Arc<Vec<RecordList>>,
@@ -78,7 +75,6 @@ pub enum StateChange {
     /// be dropped. Later entries stay; a journal that no longer has the serial is left alone.
     RefreshContents {
         zone: NameBuf,
-        /// The serial of the contents.
         serial: Serial,
         /// All records, in chunks.
         parts: Arc<Vec<RecordList>>,
@@ -115,7 +111,6 @@ pub enum StateChange {
         digest: ContentsDigest,
         /// The number of the chunk, from 0.
         part: u32,
-        /// Its records.
         records: Arc<RecordList>,
     },
     /// Activates the copy of a zone file whose chunks are written, replacing the previous one.

@@ -59,28 +59,25 @@ impl CopyBoundsInForce {
 }
 
 /// A deleted zone of which a copy is kept.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeletedZone {
-    /// The name of the zone.
     pub name: NameBuf,
     /// The keyword for the kind of the zone.
     pub kind: String,
     /// The number of the backend that it was deleted from.
     pub backend: u32,
-    /// Its serial.
     pub serial: Option<Serial>,
-    /// Number of its records.
     pub records: u64,
     /// When it was deleted, in seconds since 1970.
     pub time: u64,
 }
 
 /// A stored copy.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeletedCopy {
-    /// Its number.
     pub number: i64,
-    /// The zone.
     pub zone: DeletedZone,
     /// Size of its rows in octets.
     pub octets: u64,

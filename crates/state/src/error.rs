@@ -67,7 +67,6 @@ pub enum StateError {
     })]
     Lost {
         path: PathBuf,
-        /// How it was lost.
         how: LossCause,
         /// A copy of its contents, if one could be made.
         rescued: Option<PathBuf>,

@@ -13,11 +13,10 @@ use nameward_zone::{RecordList, Serial};
 use rusqlite::{Connection, params};
 
 /// The copy of a zone file.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileCopy {
-    /// The serial of the version.
     pub serial: Serial,
-    /// The digest of its records.
     pub digest: ContentsDigest,
     /// Size of all chunks in octets.
     pub octets: u64,

@@ -78,17 +78,14 @@ pub struct JournalBounds {
 }
 
 /// One difference of a journal.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalEntry {
-    /// The serial before.
     pub from: Serial,
-    /// The serial after.
     pub to: Serial,
-    /// The origin of the change.
     pub origin: JournalOrigin,
     /// Seconds since 1970.
     pub time: u64,
-    /// The removed and added records.
     pub difference: Difference,
 }
 

@@ -15,11 +15,10 @@ use std::fmt;
 const RRSIG_HEAD: usize = 18;
 
 /// An RRset, identified by owner and type.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RrsetName {
-    /// The owner.
     pub owner: NameBuf,
-    /// The record type.
     pub rtype: Type,
 }
 

@@ -6,11 +6,10 @@ use nameward_wire::{NameBuf, Type};
 use std::fmt;
 
 /// An RRset that fits into no DNS message (RFC 1035 section 4.2.2).
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LargeRrset {
-    /// The owner.
     pub owner: NameBuf,
-    /// The record type.
     pub rtype: Type,
     /// Size in a message.
     pub octets: usize,

@@ -17,11 +17,10 @@ pub struct RecordList {
 }
 
 /// One record of a list.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct WireRecord<'a> {
-    /// The owner.
     pub owner: Name<'a>,
-    /// The record type.
     pub rtype: Type,
     /// The TTL in seconds.
     pub ttl: u32,

@@ -36,27 +36,25 @@ pub struct Zone {
 const _: () = assert!(size_of::<Zone>() <= 96);
 
 /// The result of searching a name in a zone (RFC 1034 section 4.3.2 step 3, RFC 4592 section 3.3).
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Clone, Copy)]
 pub enum Find<'a> {
     /// The name exists and is not below a delegation or a DNAME. It may be empty (RFC 8020).
     Exact(Node<'a>),
     /// The name is at (`exact`) or below a delegation.
     Cut {
-        /// The delegation.
         node: Node<'a>,
         /// Whether the name is the delegation itself.
         exact: bool,
     },
     /// The name is below a DNAME, whose owner has this many labels.
     Dname {
-        /// The owner of the DNAME.
         node: Node<'a>,
         /// Label count of the owner.
         labels: usize,
     },
     /// The name does not exist but matches a wildcard (its source of synthesis).
     Wildcard {
-        /// The wildcard.
         node: Node<'a>,
         /// Label count of the closest encloser.
         encloser: usize,

@@ -31,6 +31,7 @@ const SIGNING_KINDS: [&str; 5] = [
 ];
 
 /// A change to zone data other than records.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttributeChange {
     /// Adds or removes a key, or changes its use.
@@ -39,7 +40,6 @@ pub enum AttributeChange {
     Rectify,
     /// Changes items of a metadata kind.
     Metadata(String, MetadataEdit, Vec<String>),
-    /// Sets the zone kind.
     SetKind(ZoneKind),
     /// Sets `domains.master`, as written there.
     SetPrimaries(String),
@@ -51,11 +51,9 @@ pub enum AttributeChange {
     SetOptions(String),
     /// Replaces all comments of an RRset.
     SetComments {
-        /// The owner.
         name: Box<NameBuf>,
         /// The type, as stored.
         rtype: String,
-        /// The comments.
         comments: Vec<NewComment>,
     },
 }

@@ -29,30 +29,23 @@ pub struct StoredKey {
 }
 
 /// One key change.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyEdit {
     /// Adds a key to a zone without keys.
     AddFirst(StoredKey),
-    /// Adds a key.
     Add(StoredKey),
-    /// Activates or deactivates a key.
     SetActive(i64, bool),
-    /// Publishes or unpublishes a key.
     SetPublished(i64, bool),
     /// Sets the use of a key as its policy requires, even for the last key of a zone.
     SetUse {
-        /// The key ID.
         id: i64,
-        /// The key signs.
         is_active: bool,
-        /// The key is published in the zone.
         is_published: bool,
     },
-    /// Removes a key.
     Remove(i64),
     /// Removes a key as its policy requires, even the last key of a zone.
     Forget(i64),
-    /// Removes all keys.
     RemoveAll,
 }
 

@@ -30,20 +30,18 @@ pub struct StoredMember {
 }
 
 /// All members of a consumed catalog.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogMembers {
-    /// The catalog zone.
     pub catalog: NameBuf,
-    /// Its members.
     pub members: Vec<StoredMember>,
 }
 
 /// The changes made for members.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MembersWritten {
-    /// Zones that were created.
     pub created: Vec<NameBuf>,
-    /// Zones that were deleted.
     pub deleted: Vec<NameBuf>,
     /// Number of zones whose row was changed.
     pub changed: usize,

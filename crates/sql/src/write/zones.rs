@@ -24,11 +24,10 @@ use std::time::SystemTime;
 pub const MASTER_MAX: usize = 128;
 
 /// A zone to create.
+#[allow(missing_docs)] // fields whose names say it
 #[derive(Debug, Clone)]
 pub struct NewZone {
-    /// The zone name.
     pub name: NameBuf,
-    /// The zone kind.
     pub kind: ZoneKind,
     /// `master`: the primaries of a secondary.
     pub primaries: Option<String>,
@@ -40,7 +39,6 @@ pub struct NewZone {
     pub rrsets: Vec<RrsetData>,
     /// Metadata, keys, comments and other attributes, written with it.
     pub attributes: Vec<AttributeChange>,
-    /// The current time.
     pub now: SystemTime,
 }
 
