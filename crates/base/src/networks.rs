@@ -11,7 +11,6 @@ const INDEX_BITS: u32 = 16;
 /// Fewer ranges are searched without an index.
 const INDEX_FROM: usize = 64;
 
-/// A network and its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ValuedNetwork<T> {
     prefix: u8,
@@ -212,7 +211,6 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// Returns the mask of a prefix.
 fn mask(prefix: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0)
 }

@@ -165,7 +165,6 @@ impl Candidates {
         &mut self.list[last]
     }
 
-    /// Adds the files of a list.
     fn push_list(&mut self, list: &FileList) {
         let first = self.directories.len();
         self.directories.extend_from_slice(list.directories());
@@ -189,7 +188,6 @@ pub(super) struct Scanned {
 pub(super) struct Configurations(HashMap<PathBuf, bind::Taken>);
 
 impl Configurations {
-    /// Returns all their zones.
     pub(super) fn zones(&self) -> impl Iterator<Item = &bind::BindZone> {
         self.0.values().flat_map(|imported| &imported.zones)
     }

@@ -94,7 +94,6 @@ impl Slot {
         self.includes.is_some()
     }
 
-    /// Returns the files it includes.
     pub(super) fn includes(&self) -> &[PathBuf] {
         self.includes.as_deref().map_or(&[], Vec::as_slice)
     }
@@ -211,7 +210,6 @@ impl KnownZones {
         self.keys[0].hash_one((directory, file.as_bytes()))
     }
 
-    /// Forgets a zone.
     pub(super) fn forget(&mut self, name: Name<'_>) {
         if let Some(slot) = self.index.remove(&key(&self.keys, name)) {
             self.slots[slot as usize] = Slot::new(0);

@@ -70,7 +70,6 @@ impl Load<'_> {
         });
     }
 
-    /// Processes the result of reading one zone.
     fn process_result(&mut self, job: &Job, read: ZoneRead, slot: &mut Slot) {
         let name = self.candidates.name(job.candidate);
         let mut read = read;

@@ -289,7 +289,6 @@ impl WatcherInner {
         }
     }
 
-    /// Reads the available events.
     fn take_events(&self, pending: &mut Pending) {
         let Some(inotify) = &self.inotify else {
             return;

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 /// How long an entry is used.
 const MAX_AGE: Duration = Duration::from_secs(5);
-/// Maximum number of cached zones.
 const MAX_ZONES: usize = 50_000;
 
 /// One parsed apex record.

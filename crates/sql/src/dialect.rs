@@ -104,7 +104,6 @@ pub(crate) fn int(engine: SqlEngine, column: &str) -> String {
     }
 }
 
-/// Returns a text column.
 pub(crate) fn text(engine: SqlEngine, column: &str) -> String {
     match engine {
         SqlEngine::Sqlite | SqlEngine::Mysql => column.to_owned(),

@@ -112,7 +112,6 @@ impl Collector {
     }
 }
 
-/// The names of a zone.
 pub(crate) struct NamesRead {
     pub(crate) ancestors: AncestorSet,
     pub(crate) chain: ChainProgress,

@@ -13,7 +13,6 @@ use super::{Driver, SqlBackend};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Interval of measurements.
 const MEASURE_INTERVAL: Duration = Duration::from_secs(2);
 /// Measurements that are kept to find out for how long a change has been missing: at this interval, an hour.
 const KEPT: usize = 1800;

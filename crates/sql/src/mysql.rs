@@ -394,7 +394,6 @@ impl Mysql {
     }
 }
 
-/// Classifies an error.
 pub(crate) fn failure(error: &Error) -> SqlError {
     match error {
         Error::Server(refusal) => match refusal.code {

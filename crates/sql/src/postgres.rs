@@ -137,7 +137,6 @@ impl OpenConnection for PostgresTarget {
 /// A connection, encrypted or not.
 pub(crate) type Connection = tokio_postgres::Connection<Socket, Encrypted<Socket>>;
 
-/// Parses a URL.
 pub(crate) fn target(url: &str) -> Result<PostgresTarget, SqlError> {
     let settings = TlsUrlSettings::read(url)?;
     // The parser's message may quote the URL, including the password.

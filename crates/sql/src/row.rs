@@ -119,7 +119,6 @@ pub(crate) fn read_ttl(ttl: Option<i64>) -> u32 {
     ttl.map_or(DEFAULT_TTL, |ttl| ttl.clamp(0, MAX_TTL) as u32)
 }
 
-/// Parses the type.
 pub(crate) fn read_type(text: &[u8]) -> Result<Type, RowFault> {
     match Type::from_text(text.trim_ascii()) {
         Some(rtype) if !rtype.is_meta() => Ok(rtype),

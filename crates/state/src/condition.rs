@@ -55,12 +55,10 @@ impl StoreCondition {
         fault.as_ref().is_some_and(|fault| !fault.error.is_lost())
     }
 
-    /// Records the start of a transaction.
     pub(super) fn begin_write(&self) {
         *self.writing.lock() = Some((Instant::now(), SystemTime::now()));
     }
 
-    /// Records the end of a transaction.
     pub(super) fn end_write(&self) {
         *self.writing.lock() = None;
     }

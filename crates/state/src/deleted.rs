@@ -120,7 +120,6 @@ pub(super) fn insert(
     Ok(connection.prepare_cached(sql)?.insert(values)?)
 }
 
-/// Deletes a copy.
 pub(super) fn remove(connection: &Connection, number: i64) -> Result<(), StateError> {
     run(
         connection,

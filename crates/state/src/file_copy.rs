@@ -60,7 +60,6 @@ pub(super) fn complete(
     run(connection, sql, values)
 }
 
-/// Deletes the copy of a zone.
 pub(super) fn remove(connection: &Connection, zone: &NameBuf) -> Result<(), StateError> {
     let name = stored_name(zone);
     for sql in [

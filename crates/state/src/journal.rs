@@ -22,7 +22,6 @@ use nameward_zone::Serial;
 use rusqlite::{Connection, params};
 
 impl ZoneRows {
-    /// Applies one change.
     pub(super) fn apply(
         &mut self,
         connection: &Connection,

@@ -110,7 +110,6 @@ pub(super) fn stored_name(name: &NameBuf) -> Vec<u8> {
     name.as_name().as_wire().to_ascii_lowercase()
 }
 
-/// Reads the row of a zone.
 pub(super) fn find_zone(
     connection: &Connection,
     name: &[u8],

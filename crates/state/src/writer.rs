@@ -41,7 +41,6 @@ pub(super) struct WriteRequest {
     pub(super) done: WrittenDone,
 }
 
-/// A message to the writer thread.
 pub(super) enum WriterMessage {
     Write(WriteRequest),
     /// Everything before it is written, and the file completed.
@@ -138,7 +137,6 @@ impl Drop for StateWriter {
     }
 }
 
-/// The state of the writer thread.
 struct StateWriterThread {
     /// Before the file: closed first, while the locks of the process are still held.
     connection: Connection,

@@ -425,7 +425,6 @@ impl AccessIndex {
         })
     }
 
-    /// Returns the list number of a zone.
     pub(crate) fn number_of(&self, name: Name<'_>) -> u32 {
         if self.numbers.is_empty() {
             return self.default;

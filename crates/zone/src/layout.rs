@@ -24,7 +24,6 @@ const OPAQUE: Layout = Layout {
 static LAYOUTS: LazyLock<[Layout; 256]> =
     LazyLock::new(|| std::array::from_fn(|n| derive(Type(n as u16))));
 
-/// Returns the layout of a type.
 #[inline]
 pub(crate) fn layout(rtype: Type) -> Layout {
     LAYOUTS.get(rtype.0 as usize).copied().unwrap_or(OPAQUE)

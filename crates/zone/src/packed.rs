@@ -95,7 +95,6 @@ impl Packed {
         used.map(|&slot| ((slot >> 32) as u32, self.node(slot as u32)))
     }
 
-    /// Returns the octets on the heap.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.slots.len() * 8 + self.arena.len()
     }

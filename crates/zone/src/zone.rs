@@ -415,7 +415,6 @@ impl Zone {
         self.node_of(target)
     }
 
-    /// Prefetches the apex.
     #[inline]
     pub(crate) fn prefetch_apex(&self) {
         let packed = self.packed();

@@ -27,7 +27,6 @@ pub enum ScanScope {
     All,
 }
 
-/// Pending changes.
 #[derive(Default)]
 pub(super) struct Pending {
     /// When each file becomes quiet, and the deadline for that.

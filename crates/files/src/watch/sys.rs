@@ -32,7 +32,6 @@ const INTEREST: u32 = libc::IN_CREATE
 /// Bytes read at a time: some hundred events.
 const BUFFER: usize = 16 * 1024;
 
-/// One event.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InotifyEvent<'b> {
     /// The directory; -1 if events were lost.

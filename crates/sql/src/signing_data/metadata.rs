@@ -37,7 +37,6 @@ impl IterationWarnings {
     }
 }
 
-/// The metadata of a zone.
 #[derive(Default)]
 pub(crate) struct Metadata {
     pub(crate) policy: Arc<SigningPolicy>,

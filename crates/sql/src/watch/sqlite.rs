@@ -14,7 +14,6 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Polling interval for SQLite.
 const SQLITE_INTERVAL: Duration = Duration::from_millis(250);
 /// After how many looks a file that is not there counts as missing.
 const MISSING_CHECKS: u32 = 4;

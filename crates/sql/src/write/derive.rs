@@ -22,7 +22,6 @@ pub(super) enum CachedDenial {
     },
 }
 
-/// The types served at a name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ServedTypes {
     pub(super) ns: bool,
@@ -68,7 +67,6 @@ pub(super) fn ancestors<'k>(name: &'k [u8], apex: &'k [u8]) -> impl Iterator<Ite
 
 /// A source of the types at names.
 pub(super) trait KnownNames: Sync {
-    /// Returns the types served at a name.
     fn facts_of(&self, name: &[u8]) -> ServedTypes;
 }
 

@@ -74,7 +74,6 @@ fn same(rtype: Type, a: &[u8], b: &[u8]) -> bool {
     a == b || canonical(a) == canonical(b)
 }
 
-/// Applies an edit to the rows.
 pub(super) fn apply(edit: &Edit, rows: &mut Rows, apex: &[u8]) -> Result<(), InvalidChange> {
     let name: CanonicalName = key(edit.name().as_name());
     let places = rows.places(&name);

@@ -93,7 +93,6 @@ pub(super) async fn replace(
     Ok(committed)
 }
 
-/// Reads the stored serial.
 async fn stored_serial(session: &mut Session, zone: &ZoneRow) -> Result<Option<Serial>, Failure> {
     let mut rows = Rows::new(zone.id);
     let apex = key(zone.name.as_name().zone());

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 /// How long a replica may lag before the client that made a change gets a warning.
 const LAG_MAX: Duration = Duration::from_secs(5);
-/// Polling interval.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 impl SqlBackend {

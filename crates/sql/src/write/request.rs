@@ -16,7 +16,6 @@ use std::sync::Arc;
 /// The metadata kind that names the server that manages the keys of a zone.
 pub const KEY_SERVER: &str = "X-NAMEWARD-KEY-SERVER";
 
-/// A requested change.
 #[derive(Clone, Copy)]
 pub(super) enum RequestedChange<'c> {
     /// Its edits are known.
@@ -26,7 +25,6 @@ pub(super) enum RequestedChange<'c> {
 }
 
 impl RequestedChange<'_> {
-    /// Returns the origin of the change.
     pub(super) fn origin(self) -> ChangeOrigin {
         match self {
             RequestedChange::Change(change) => change.origin,
@@ -34,7 +32,6 @@ impl RequestedChange<'_> {
         }
     }
 
-    /// Returns the author, if known.
     pub(super) fn author(self) -> Option<Arc<ChangeAuthor>> {
         match self {
             RequestedChange::Change(_) => None,
@@ -42,7 +39,6 @@ impl RequestedChange<'_> {
         }
     }
 
-    /// Returns the affected names.
     pub(super) fn names(self) -> BTreeSet<CanonicalName> {
         match self {
             RequestedChange::Change(change) => names_of(change),

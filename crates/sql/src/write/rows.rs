@@ -59,7 +59,6 @@ impl Row {
         }
     }
 
-    /// Returns the columns of a record.
     pub(super) fn columns(&self) -> Option<Columns> {
         let What::Record(rtype, rdata) = &self.what else {
             return None;
@@ -210,7 +209,6 @@ impl Rows {
         facts
     }
 
-    /// Reads all rows of several names.
     pub(super) async fn load_names(
         &mut self,
         session: &mut Session,

@@ -18,7 +18,6 @@ use nameward_state::StateError;
 use nameward_wire::NameBuf;
 use nameward_zone::{Serial, ZoneKind};
 
-/// The format number.
 const FORMAT: u8 = 1;
 /// Rows inserted per statement.
 const ROWS_AT_ONCE: usize = 50;
@@ -188,7 +187,6 @@ fn serial_of(content: &[u8]) -> Option<Serial> {
     serial.parse().ok().map(Serial)
 }
 
-/// A cell of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CopiedCell<'c> {
     Null,

@@ -45,7 +45,6 @@ impl ZoneBuilder {
         self.script_check = check.clone();
     }
 
-    /// Checks the scripts of LUA records.
     fn advise_on_script(&mut self, draft: &Draft, entry: &DraftEntry) {
         for problem in self.script_check.problems(draft.rdata(entry)) {
             let owner = self.current_name;

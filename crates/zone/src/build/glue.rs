@@ -42,7 +42,6 @@ struct Host {
 }
 
 impl LastCut {
-    /// Forgets the delegation.
     pub(crate) fn forget(&mut self) {
         (self.place, self.count, self.missing) = (0, 0, 0);
     }

@@ -143,7 +143,6 @@ impl MemberList {
         (0..len).map(move |at| MemberLocation { block, at })
     }
 
-    /// Builds a list from sorted members.
     pub(super) fn from_sorted(members: impl Iterator<Item = Vec<u8>>) -> Self {
         let mut made = ListBuilder::default();
         members.for_each(|member| made.push(&member));

@@ -32,7 +32,6 @@ fn hides_below(node: Node<'_>) -> bool {
 }
 
 impl DenialChain {
-    /// Builds the chain of a zone.
     pub(crate) fn from_zone(zone: &Zone, kind: ChainKind) -> Self {
         let mut chain = DenialChain::empty(kind, zone.apex_name());
         let nodes = zone.nodes_with_authority();

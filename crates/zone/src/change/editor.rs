@@ -303,7 +303,6 @@ fn wildcard_bit(child: Name<'_>) -> u8 {
     }
 }
 
-/// Checks the records of one name.
 fn check(owner: Name<'_>, is_apex: bool, draft: &mut Draft) -> Result<(), ChangeError> {
     let invalid = |what: &str| {
         Err(ChangeError::Invalid {
