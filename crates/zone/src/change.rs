@@ -39,6 +39,17 @@ pub struct NewRecord {
     pub text: Option<Box<str>>,
 }
 
+/// A record that is served, stored in the standard form of its data.
+impl From<Vec<u8>> for NewRecord {
+    fn from(rdata: Vec<u8>) -> Self {
+        NewRecord {
+            rdata,
+            disabled: false,
+            text: None,
+        }
+    }
+}
+
 /// All records of one name and type, as given in an edit.
 #[derive(Debug, Clone)]
 pub struct RrsetData {

@@ -15,7 +15,7 @@ use nameward_sql::write::StoredRecord;
 use nameward_wire::rdata::{parse_text, write_text};
 use nameward_wire::text::Fields;
 use nameward_wire::{Name, NameBuf, Type};
-use nameward_zone::change::{ChangeAuthor, Edit, NewRecord, RrsetData};
+use nameward_zone::change::{ChangeAuthor, Edit, RrsetData};
 use nameward_zone::{Node, Zone};
 
 use super::zone::location::ZoneLocation;
@@ -174,13 +174,8 @@ fn read_records(
     apex: &NameBuf,
 ) -> Outcome<RrsetData> {
     let rtype = read_type(rtype)?;
-    let records = content.iter().map(|text| {
-        Ok(NewRecord {
-            text: None,
-            rdata: read_content(rtype, text)?,
-            disabled: false,
-        })
-    });
+    let record = |text: &String| Ok(read_content(rtype, text)?.into());
+    let records = content.iter().map(record);
     let records = records.collect::<Outcome<Vec<_>>>()?;
     if records.is_empty() {
         return Err(OperationError::invalid("missing record data"));

@@ -314,11 +314,6 @@ impl ZoneTemplate {
         let mut soa = [first.as_name().as_wire(), hostmaster.as_name().as_wire()].concat();
         soa.extend(Serial::first(now).0.to_be_bytes());
         soa.extend(TIMES.iter().flat_map(|time| time.to_be_bytes()));
-        let record = |rdata| NewRecord {
-            text: None,
-            rdata,
-            disabled: false,
-        };
         let servers = servers
             .iter()
             .map(|server| server.as_name().as_wire().to_vec());
@@ -328,8 +323,8 @@ impl ZoneTemplate {
             ttl: self.ttl,
             records,
         };
-        let servers: Vec<NewRecord> = servers.map(record).collect();
-        let mut rrsets = vec![rrset(Type::SOA, vec![record(soa)])];
+        let servers: Vec<NewRecord> = servers.map(Into::into).collect();
+        let mut rrsets = vec![rrset(Type::SOA, vec![soa.into()])];
         if !servers.is_empty() {
             rrsets.push(rrset(Type::NS, servers));
         }

@@ -8,8 +8,8 @@ use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::Serial;
 use nameward_zone::SerialRule;
 use nameward_zone::change::{
-    ChangeOrigin, ChangeRefused, ConditionalChange, Edit, NewRecord, RecordsAt, RrsetData,
-    ZoneChange, set_soa_serial, soa_serial,
+    ChangeOrigin, ChangeRefused, ConditionalChange, Edit, RecordsAt, RrsetData, ZoneChange,
+    set_soa_serial, soa_serial,
 };
 use std::collections::HashMap;
 use std::io;
@@ -175,11 +175,7 @@ impl ConditionalChange for SerialChange {
                 name: self.apex,
                 rtype: Type::SOA,
                 ttl,
-                records: vec![NewRecord {
-                    text: None,
-                    rdata,
-                    disabled: false,
-                }],
+                records: vec![rdata.into()],
             }));
         }
         Ok(ZoneChange {

@@ -4,8 +4,8 @@ use nameward_maintain::table::lower_case;
 use nameward_wire::rdata::canonicalise;
 use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::change::{
-    ChangeOrigin, ChangeRefused, ConditionalChange, Difference, Edit, NewRecord, RecordsAt,
-    RrsetData, ZoneChange, soa_serial,
+    ChangeOrigin, ChangeRefused, ConditionalChange, Difference, Edit, RecordsAt, RrsetData,
+    ZoneChange, soa_serial,
 };
 use nameward_zone::{RecordList, Serial, SerialRule, WireRecord};
 use std::collections::{BTreeMap, HashSet};
@@ -61,16 +61,11 @@ impl DifferenceChange {
         }
         for ((owner, rtype), rrset) in rrsets(&self.difference.added) {
             let ttl = rrset.first().map_or(0, |(ttl, _)| *ttl);
-            let record = |(_, rdata)| NewRecord {
-                text: None,
-                rdata,
-                disabled: false,
-            };
             let data = RrsetData {
                 name: name_of(&owner),
                 rtype,
                 ttl,
-                records: rrset.into_iter().map(record).collect(),
+                records: rrset.into_iter().map(|(_, rdata)| rdata.into()).collect(),
             };
             edits.push(match rtype {
                 Type::SOA => Edit::Replace(data),

@@ -8,8 +8,8 @@ use super::message::{Prerequisite, UpdateRequest, UpdateStep, canonical, refused
 use nameward_wire::{Name, NameBuf, Rcode, Type};
 use nameward_zone::SerialRule;
 use nameward_zone::change::{
-    ChangeAuthor, ChangeOrigin, ChangeRefused, ConditionalChange, Edit, NewRecord, RecordsAt,
-    RrsetData, SignedBy, ZoneChange, soa_serial,
+    ChangeAuthor, ChangeOrigin, ChangeRefused, ConditionalChange, Edit, RecordsAt, RrsetData,
+    SignedBy, ZoneChange, soa_serial,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -267,11 +267,7 @@ impl UpdateDraft<'_> {
             name,
             rtype,
             ttl,
-            records: vec![NewRecord {
-                text: None,
-                rdata: rdata.to_vec(),
-                disabled: false,
-            }],
+            records: vec![rdata.to_vec().into()],
         };
         match rtype {
             Type::SOA | Type::CNAME | Type::DNAME => self.edits.push(Edit::Replace(rrset)),

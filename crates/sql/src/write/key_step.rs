@@ -23,8 +23,7 @@ use nameward_dnssec::SoaEdit;
 use nameward_wire::{NameBuf, Type};
 use nameward_zone::SerialRule;
 use nameward_zone::change::{
-    ChangeOrigin, ChangeRefused, ConditionalChange, Edit, NewRecord, RecordsAt, RrsetData,
-    ZoneChange,
+    ChangeOrigin, ChangeRefused, ConditionalChange, Edit, RecordsAt, RrsetData, ZoneChange,
 };
 use std::time::SystemTime;
 
@@ -193,15 +192,10 @@ impl ConditionalChange for RecordsOfStep<'_> {
 }
 
 fn rrset((name, rtype, ttl): (NameBuf, Type, u32), data: &[Vec<u8>]) -> RrsetData {
-    let record = |rdata: &Vec<u8>| NewRecord {
-        text: None,
-        rdata: rdata.clone(),
-        disabled: false,
-    };
     RrsetData {
         name,
         rtype,
         ttl,
-        records: data.iter().map(record).collect(),
+        records: data.iter().cloned().map(Into::into).collect(),
     }
 }

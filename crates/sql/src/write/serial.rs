@@ -10,8 +10,8 @@ use nameward_base::time::seconds_since_1970;
 use nameward_dnssec::SoaEdit;
 use nameward_wire::{NameBuf, Rcode, Type};
 use nameward_zone::change::{
-    ChangeOrigin, ChangeRefused, ConditionalChange, Edit, NewRecord, RecordsAt, RrsetData,
-    ZoneChange, set_soa_serial, soa_serial,
+    ChangeOrigin, ChangeRefused, ConditionalChange, Edit, RecordsAt, RrsetData, ZoneChange,
+    set_soa_serial, soa_serial,
 };
 use nameward_zone::{Serial, SerialRule};
 use std::time::SystemTime;
@@ -46,11 +46,7 @@ impl RaisedSerial {
             name: self.apex,
             rtype: Type::SOA,
             ttl,
-            records: vec![NewRecord {
-                text: None,
-                rdata,
-                disabled: false,
-            }],
+            records: vec![rdata.into()],
         })))
     }
 
