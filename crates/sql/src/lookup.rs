@@ -63,13 +63,6 @@ struct Open {
     failed: Option<SqlError>,
 }
 
-/// The state of a lookup after its rows were received.
-enum LookupProgress {
-    Complete,
-    NeedsMore,
-    NeedsAbove,
-}
-
 impl<'b> SqlLookupBatch<'b> {
     pub(crate) fn new(backend: &'b SqlBackend) -> Self {
         SqlLookupBatch {
@@ -269,36 +262,24 @@ impl Open {
         if self.is_stuck || self.failed.is_some() {
             return true;
         }
-        match self.go_on(backend, key) {
-            Ok(LookupProgress::Complete) => true,
-            Ok(LookupProgress::NeedsMore) => false,
-            Ok(LookupProgress::NeedsAbove) => {
-                self.is_stuck = true;
-                true
-            }
-            Err(error) => {
-                self.failed = Some(error);
-                true
-            }
-        }
+        self.go_on(backend, key).unwrap_or_else(|error| {
+            self.failed = Some(error);
+            true
+        })
     }
 
-    fn go_on(
-        &mut self,
-        backend: &SqlBackend,
-        key: &mut NameKey,
-    ) -> Result<LookupProgress, SqlError> {
+    /// Continues with the rows that were received; returns whether no more are needed, or all names of the zone.
+    fn go_on(&mut self, backend: &SqlBackend, key: &mut NameKey) -> Result<bool, SqlError> {
         while !self.gathering.walk(key, self.ancestors.as_deref())? {
             match backend.inner.ancestors.usable(self.zone().id) {
                 Some(ancestors) => self.ancestors = Some(ancestors),
-                None => return Ok(LookupProgress::NeedsAbove),
+                None => {
+                    self.is_stuck = true;
+                    return Ok(true);
+                }
             }
         }
-        Ok(if self.gathering.is_short() {
-            LookupProgress::NeedsMore
-        } else {
-            LookupProgress::Complete
-        })
+        Ok(!self.gathering.is_short())
     }
 
     fn end(&mut self, backend: &SqlBackend, key: &mut NameKey) -> Found {
