@@ -63,17 +63,7 @@ struct Open {
     failed: Option<SqlError>,
 }
 
-impl<'b> SqlLookupBatch<'b> {
-    pub(crate) fn new(backend: &'b SqlBackend) -> Self {
-        SqlLookupBatch {
-            backend,
-            open: Vec::new(),
-            names: NameList::default(),
-            last_zone: None,
-            key: Box::default(),
-        }
-    }
-
+impl SqlLookupBatch<'_> {
     /// Adds a lookup of `qname`, at or below the apex of `zone`. Its index is the number of lookups added before.
     pub fn add(&mut self, zone: &LiveZone, qname: Name<'_>) {
         let is_deep = qname.label_count() > zone.apex.as_name().label_count() + DEEP;
@@ -144,9 +134,7 @@ impl<'b> SqlLookupBatch<'b> {
         });
         round
     }
-}
 
-impl SqlLookupBatch<'_> {
     /// Returns the zones whose signing state is unknown.
     fn unknown_zones(&self) -> Vec<LiveZone> {
         let open = self.open.iter();
@@ -179,15 +167,15 @@ impl SqlLookupBatch<'_> {
         let mut chunks: Vec<&[&str]> = unique.chunks(MAX_NAMES).rev().collect();
         while let Some(chunk) = chunks.pop() {
             statements += 1;
-            let size = fetch_chunk(self.backend, chunk, &self.names, &mut self.open).await;
-            match size {
-                Ok(Size::Whole) => {}
-                Ok(Size::TooLarge) if chunk.len() > 1 => {
+            let is_whole = fetch_chunk(self.backend, chunk, &self.names, &mut self.open).await;
+            match is_whole {
+                Ok(true) => {}
+                Ok(false) if chunk.len() > 1 => {
                     // One of them has too many rows: the others must not suffer for it.
                     let (first, second) = chunk.split_at(chunk.len() / 2);
                     chunks.extend([second, first]);
                 }
-                Ok(Size::TooLarge) => {
+                Ok(false) => {
                     let name = chunk[0];
                     self.backend.inner.fragments.note_oversized(name);
                     self.names.for_lookups_of(name.as_bytes(), |lookup| {
@@ -206,20 +194,14 @@ impl SqlLookupBatch<'_> {
     }
 }
 
-/// Whether all rows of the names were fetched.
-enum Size {
-    Whole,
-    /// There are too many; the rows received were dropped.
-    TooLarge,
-}
-
-/// Fetches several names and passes their rows to the lookups that requested them.
+/// Fetches several names and passes their rows to the lookups that requested them. Returns false if there are too many rows; those
+/// received were dropped.
 async fn fetch_chunk(
     backend: &SqlBackend,
     chunk: &[&str],
     names: &NameList,
     open: &mut [Open],
-) -> Result<Size, SqlError> {
+) -> Result<bool, SqlError> {
     open.iter_mut().for_each(|open| open.gathering.set_mark());
     let (mut rows, mut octets) = (0, 0);
     let mut is_too_large = false;
@@ -248,9 +230,9 @@ async fn fetch_chunk(
     if is_too_large {
         open.iter_mut()
             .for_each(|open| open.gathering.roll_back(chunk));
-        return Ok(Size::TooLarge);
+        return Ok(false);
     }
-    result.map(|()| Size::Whole)
+    result.map(|()| true)
 }
 
 impl Open {
@@ -339,7 +321,13 @@ impl Open {
 impl SqlBackend {
     /// Starts a batch of lookups.
     pub fn batch(&self) -> SqlLookupBatch<'_> {
-        SqlLookupBatch::new(self)
+        SqlLookupBatch {
+            backend: self,
+            open: Vec::new(),
+            names: NameList::default(),
+            last_zone: None,
+            key: Box::default(),
+        }
     }
 
     /// Returns a zone with the facts about it that need no statement.
