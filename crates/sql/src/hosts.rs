@@ -137,10 +137,6 @@ impl Hosts {
         self.order.lock().failed = failed.to_vec();
     }
 
-    fn is_failed(&self, server: &Server) -> bool {
-        self.order.lock().failed.contains(server)
-    }
-
     fn prefer(&self, server: &Server) {
         let mut order = self.order.lock();
         if order.avoided.as_ref() == Some(server) {
@@ -213,7 +209,8 @@ impl Hosts {
         let (mut fallback, mut failures) = (None, Vec::new());
         for (place, server) in servers.iter().enumerate() {
             let is_last = place + 1 == servers.len() && fallback.is_none();
-            let limit = match (is_last, self.is_failed(server)) {
+            let is_failed = self.order.lock().failed.contains(server);
+            let limit = match (is_last, is_failed) {
                 (true, _) => timeout,
                 (false, true) => timeout.min(FAILED_SILENCE_MAX),
                 (false, false) => timeout.min(SILENCE_MAX),

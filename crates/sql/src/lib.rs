@@ -77,7 +77,6 @@ pub use peer_settings::{SettingItem, SettingItems, StoredAutoprimary, StoredTsig
 use postgres::Postgres;
 use row::{Cells, read_zone_name, shown};
 pub use server_checks::FailedServer;
-use server_checks::ServerChecks;
 use shared_fragments::SharedFragments;
 use signing_data::metadata::{self, Metadata};
 use sqlite::Sqlite;
@@ -292,7 +291,8 @@ struct BackendParts {
     own_commits: write::OwnCommits,
     /// The last measurement.
     lag: Mutex<Lag>,
-    server_checks: ServerChecks,
+    /// The servers that failed when they were last probed.
+    failed_servers: Mutex<Vec<FailedServer>>,
     condition: Condition,
     /// Whether changes by others are detected.
     watched: Condition,
@@ -344,7 +344,7 @@ impl SqlBackend {
                 commits: write::CommitQueue::default(),
                 own_commits,
                 lag: Mutex::default(),
-                server_checks: ServerChecks::default(),
+                failed_servers: Mutex::default(),
                 condition: Condition::new("database not responding", "database responding again"),
                 watched: Condition::new("change detection lost", "change detection restored"),
                 lacks_change_table: AtomicBool::new(false),

@@ -7,7 +7,6 @@ use super::error::SqlError;
 use super::hosts::{Hosts, OpenConnection, SILENCE_MAX, Server, Suitable};
 use super::mysql::{self, ClusterState};
 use mysql_async::prelude::Queryable;
-use nameward_base::sync::Mutex;
 use std::time::{Duration, SystemTime};
 use tokio::task::JoinSet;
 
@@ -26,10 +25,6 @@ pub struct FailedServer {
     /// Since when.
     pub since: SystemTime,
 }
-
-/// The servers that failed when they were last probed.
-#[derive(Default)]
-pub(super) struct ServerChecks(Mutex<Vec<FailedServer>>);
 
 enum ProbeConnection {
     Postgres(tokio_postgres::Client),
@@ -106,7 +101,7 @@ impl ProbeConnection {
 impl SqlBackend {
     /// Returns the servers of the database that do not respond, if it has several.
     pub fn failed_servers(&self) -> Vec<FailedServer> {
-        self.inner.server_checks.0.lock().clone()
+        self.inner.failed_servers.lock().clone()
     }
 
     /// Probes the servers of the database until the future is dropped.
@@ -116,7 +111,7 @@ impl SqlBackend {
         loop {
             let servers = self.all_servers().await;
             if servers.len() <= 1 {
-                self.inner.server_checks.0.lock().clear();
+                self.inner.failed_servers.lock().clear();
                 self.try_last(Vec::new());
                 tokio::time::sleep(RESOLVE_INTERVAL).await;
                 continue;
@@ -147,8 +142,10 @@ impl SqlBackend {
                 }
                 known.push(server);
             }
-            let new = donors.iter().filter(|donor| !known_donors.contains(donor));
-            self.leave_donors(new);
+            // Servers that have started to hand their data to another node are left.
+            for donor in donors.iter().filter(|donor| !known_donors.contains(donor)) {
+                self.all_hosts().for_each(|hosts| hosts.avoid(donor));
+            }
             let last = failed.iter().map(|(server, _)| server).chain(&donors);
             self.try_last(last.cloned().collect());
             known_donors = donors;
@@ -181,13 +178,6 @@ impl SqlBackend {
             .for_each(|hosts| hosts.set_failed(&servers));
     }
 
-    /// Leaves servers that have started to hand their data to another node.
-    fn leave_donors<'s>(&self, donors: impl Iterator<Item = &'s Server>) {
-        for donor in donors {
-            self.all_hosts().for_each(|hosts| hosts.avoid(donor));
-        }
-    }
-
     fn all_hosts(&self) -> impl Iterator<Item = &Hosts> {
         let hosts = [self.inner.primary.hosts(), self.inner.reads.hosts()];
         hosts.into_iter().flatten()
@@ -195,7 +185,7 @@ impl SqlBackend {
 
     fn note_failed(&self, mut failed: Vec<(String, String)>) {
         failed.sort_unstable();
-        let mut known = self.inner.server_checks.0.lock();
+        let mut known = self.inner.failed_servers.lock();
         let database = &self.inner.options.address;
         for (server, reason) in &failed {
             if known.iter().all(|one| one.server != *server) {
