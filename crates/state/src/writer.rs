@@ -45,15 +45,12 @@ pub(super) enum WriterMessage {
     Write(WriteRequest),
     /// Everything before it is written, and the file completed.
     Close(SyncSender<()>),
-    /// Everything before it is written; the rest waits.
-    Pause(WriterPause),
-}
-
-/// A pause for another process that writes to the store.
-pub(super) struct WriterPause {
-    begun: SyncSender<()>,
-    /// Ends the pause; without a sender the store is given away.
-    end: Receiver<()>,
+    /// Everything before it is written; the rest waits while another process writes to the store.
+    Pause {
+        begun: SyncSender<()>,
+        /// Ends the pause; without a sender the store is given away.
+        end: Receiver<()>,
+    },
 }
 
 /// Interval at which the file is inspected while nothing is written.
@@ -113,8 +110,9 @@ impl StateWriter {
     pub(super) fn pause(&self) -> Option<SyncSender<()>> {
         let (begun, has_begun) = sync_channel(1);
         let (resume, end) = sync_channel(1);
-        let pause = WriterMessage::Pause(WriterPause { begun, end });
-        self.requests.push(pause).ok()?;
+        self.requests
+            .push(WriterMessage::Pause { begun, end })
+            .ok()?;
         has_begun.recv().ok()?;
         Some(resume)
     }
@@ -178,7 +176,7 @@ impl StateWriterThread {
                     let _ = closed.send(());
                     return;
                 }
-                Some(WriterMessage::Pause(pause)) if !self.pause(&pause) => {
+                Some(WriterMessage::Pause { begun, end }) if !self.pause(&begun, &end) => {
                     queue.close();
                     refuse_rest(queue);
                     return;
@@ -189,10 +187,10 @@ impl StateWriterThread {
     }
 
     /// Leaves the store to another process; returns whether it was given back.
-    fn pause(&mut self, pause: &WriterPause) -> bool {
+    fn pause(&mut self, begun: &SyncSender<()>, end: &Receiver<()>) -> bool {
         let before = self.data_version();
-        let _ = pause.begun.send(());
-        if pause.end.recv().is_err() {
+        let _ = begun.send(());
+        if end.recv().is_err() {
             return false;
         }
         self.undo();
