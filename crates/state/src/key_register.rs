@@ -49,23 +49,12 @@ impl KeyRegister {
         let text = std::fs::read(path).map_err(|error| StateError::from_io(path, &error))?;
         let mut zones = BTreeSet::new();
         for line in text.split(|octet| *octet == b'\n') {
-            let Some((sign, name)) = line.split_first() else {
-                continue;
-            };
-            // A line truncated by a crash has no final dot.
-            let Ok(name) = std::str::from_utf8(name) else {
-                continue;
-            };
-            if !name.ends_with('.') {
-                continue;
-            }
-            match sign {
-                b'+' => {
-                    zones.insert(name.into());
-                }
-                b'-' => {
-                    zones.remove(name);
-                }
+            let line = std::str::from_utf8(line).unwrap_or_default();
+            match line.split_at_checked(1) {
+                // A line truncated by a crash has no final dot.
+                Some((_, name)) if !name.ends_with('.') => {}
+                Some(("+", name)) => drop(zones.insert(name.into())),
+                Some(("-", name)) => drop(zones.remove(name)),
                 _ => {}
             }
         }
