@@ -81,8 +81,16 @@ pub fn write_new(path: &Path, mode: u32, contents: &[u8]) -> io::Result<()> {
 
 /// Forces the directory of a file to disk: names that were added, replaced or removed.
 pub fn sync_directory(file: &Path) -> io::Result<()> {
-    let directory = file.parent().filter(|path| !path.as_os_str().is_empty());
-    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(opened(file.parent().unwrap_or(Path::new(""))))?.sync_all()
+}
+
+/// Returns the path by which a directory is opened: an empty one is the current directory.
+pub fn opened(directory: &Path) -> &Path {
+    if directory.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        directory
+    }
 }
 
 #[cfg(test)]

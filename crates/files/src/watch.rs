@@ -8,6 +8,7 @@ mod listed;
 mod pending;
 mod sys;
 
+use nameward_base::file::opened;
 use nameward_base::sync::Mutex;
 use nameward_base::worker::{self, panic_guard};
 use std::{
@@ -134,11 +135,6 @@ impl Watcher {
 
     /// Watches a directory. Must be called before the directory is read, so that nothing is missed.
     pub(super) fn directory(&self, path: &Path, kind: WatchedFiles) {
-        let opened = if path.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            path
-        };
         let mut state = self.0.state.lock();
         let Some(inotify) = &self.0.inotify else {
             return;
@@ -147,7 +143,7 @@ impl Watcher {
             drop(state);
             return self.0.fall_back("too many directories");
         }
-        let watch = match inotify.add(opened) {
+        let watch = match inotify.add(opened(path)) {
             Ok(watch) => watch,
             Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
                 drop(state);

@@ -8,6 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nameward_base::file::opened;
+
 use super::{Interest, WatchedFiles, Watcher};
 use crate::list::{FileList, ListedFile};
 
@@ -77,13 +79,8 @@ impl Watcher {
 
 /// Returns the names of all links in a directory, unless it has more than `most` entries.
 fn links_in(directory: &Path, most: usize) -> io::Result<Option<HashSet<OsString>>> {
-    let opened = if directory.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        directory
-    };
     let mut links = HashSet::new();
-    for (count, entry) in fs::read_dir(opened)?.enumerate() {
+    for (count, entry) in fs::read_dir(opened(directory))?.enumerate() {
         if count >= most {
             return Ok(None);
         }

@@ -332,13 +332,9 @@ fn is_shared(path: &Path) -> bool {
 
 /// Returns the directory of a file, with links resolved.
 fn parent_of(file: &Path) -> Option<PathBuf> {
-    let parent = file.parent()?;
-    let parent = if parent.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        parent
-    };
-    parent.canonicalize().ok()
+    nameward_base::file::opened(file.parent()?)
+        .canonicalize()
+        .ok()
 }
 
 /// Returns the file with trusted authorities that a database URL names.
