@@ -75,19 +75,10 @@ impl Zone {
         });
         let rest = &order[start..];
         let count = rest.partition_point(|&place| packed.node(place).name().is_at_or_below(name));
-        let is_changed = |node: &Node<'_>| {
-            let changes = self.changes();
-            changes.is_some_and(|changes| {
-                changes
-                    .overlay
-                    .find(tag_of(node.name()), node.name())
-                    .is_some()
-            })
-        };
         let base: Vec<Node<'_>> = rest[..count]
             .iter()
             .map(|&place| packed.node(place))
-            .filter(|node| !is_changed(node))
+            .filter(|node| !self.has_changed(tag_of(node.name()), node.name()))
             .collect();
         let changed = self.changes().into_iter();
         let changed = changed.flat_map(|changes| changes.overlay.entries());

@@ -64,12 +64,8 @@ impl Zone {
         for (tag, name, _) in self.changed_names() {
             push(tag, name);
         }
-        let is_new = |tag, name| {
-            self.changes()
-                .is_none_or(|changes| changes.overlay.find(tag, name).is_none())
-        };
         for (tag, name, _) in older.changed_names() {
-            if is_new(tag, name) {
+            if !self.has_changed(tag, name) {
                 push(tag, name);
             }
         }
@@ -106,6 +102,12 @@ impl Zone {
         pairs
     }
 
+    /// Checks whether a name was changed or deleted since the zone was packed, given 32 bits of its hash.
+    pub(crate) fn has_changed(&self, tag: u32, name: Name<'_>) -> bool {
+        let changes = self.changes();
+        changes.is_some_and(|changes| changes.overlay.find(tag, name).is_some())
+    }
+
     fn changed_names(&self) -> impl Iterator<Item = (u32, Name<'_>, Option<Node<'_>>)> {
         self.changes()
             .into_iter()
@@ -119,14 +121,8 @@ impl Zone {
 
     /// Returns all nodes with 32 bits of the hash of their names, in arbitrary order.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (u32, Node<'_>)> {
-        let is_base = move |tag, node: Node<'_>| {
-            self.changes()
-                .is_none_or(|changes| changes.overlay.find(tag, node.name()).is_none())
-        };
-        let base = self
-            .packed()
-            .nodes()
-            .filter(move |(tag, node)| is_base(*tag, *node));
+        let base = self.packed().nodes();
+        let base = base.filter(|(tag, node)| !self.has_changed(*tag, node.name()));
         let changed = self
             .changed_names()
             .filter_map(|(tag, _, node)| Some((tag, node?)));
