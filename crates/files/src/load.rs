@@ -70,9 +70,8 @@ impl Load<'_> {
         });
     }
 
-    fn process_result(&mut self, job: &Job, read: ZoneRead, slot: &mut Slot) {
+    fn process_result(&mut self, job: &Job, mut read: ZoneRead, slot: &mut Slot) {
         let name = self.candidates.name(job.candidate);
-        let mut read = read;
         let objection = read.zone.as_ref();
         if let Some(message) = objection.and_then(|zone| self.publisher.target.objection(zone)) {
             read.zone = None;

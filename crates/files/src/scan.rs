@@ -154,16 +154,11 @@ impl FileBackend {
     ) -> Option<()> {
         let metadata = path.symlink_metadata().ok();
         let key = self.known.path_key(path);
-        let slot = match self.known.find(name) {
-            Some(slot) => {
-                let known = &self.known.slots[slot];
-                if (known.path, known.rank) != (key, Some(rank)) {
-                    return None;
-                }
-                Some(slot)
-            }
-            None => None,
-        };
+        let slot = self.known.find(name);
+        let known = slot.map(|slot| &self.known.slots[slot]);
+        if known.is_some_and(|known| (known.path, known.rank) != (key, Some(rank))) {
+            return None;
+        }
         if origin == FileOrigin::Found {
             match (&metadata, slot) {
                 (None, None) => return Some(()),

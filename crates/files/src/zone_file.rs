@@ -56,6 +56,7 @@ impl Fingerprint {
 }
 
 /// The outcome of reading a zone.
+#[derive(Default)]
 pub(super) struct ZoneRead {
     /// `None`: it has errors.
     pub zone: Option<Zone>,
@@ -324,12 +325,8 @@ pub(super) fn left_by_a_bug(path: &Path) -> ZoneRead {
 
 fn no_zone(path: &Path, message: String) -> ZoneRead {
     ZoneRead {
-        zone: None,
-        is_missing: false,
         diagnostics: vec![diagnostic(path, Severity::Error, 0, message)],
-        soa_location: (None, 0),
-        fingerprint: None,
-        includes: Vec::new(),
+        ..ZoneRead::default()
     }
 }
 
