@@ -156,12 +156,8 @@ fn parse_with_prio(
     content: &[u8],
     out: &mut Vec<u8>,
 ) -> Result<(), RowFault> {
-    let prio = prio.unwrap_or(0);
-    let mut whole = Vec::with_capacity(content.len() + 6);
-    whole.extend_from_slice(prio.to_string().as_bytes());
-    whole.push(b' ');
-    whole.extend_from_slice(content);
-    parse(rtype, &whole, out)
+    let prio = prio.unwrap_or(0).to_string();
+    parse(rtype, &[prio.as_bytes(), b" ", content].concat(), out)
 }
 
 fn parse(rtype: Type, content: &[u8], out: &mut Vec<u8>) -> Result<(), RowFault> {

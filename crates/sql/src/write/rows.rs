@@ -159,6 +159,7 @@ pub(super) fn text_of(name: &[u8]) -> String {
 }
 
 /// Rows that were read, each once.
+#[derive(Default)]
 pub(super) struct Rows {
     pub(super) zone: i64,
     pub(super) list: Vec<Row>,
@@ -170,9 +171,7 @@ impl Rows {
     pub(super) fn new(zone: i64) -> Self {
         Rows {
             zone,
-            list: Vec::new(),
-            at: HashMap::new(),
-            ids: HashSet::new(),
+            ..Rows::default()
         }
     }
 
