@@ -145,16 +145,13 @@ impl StoreFile {
         let header = self.read_header();
         let is_other = header != Some(self.header);
         self.header = header.unwrap_or([0; HEADER]);
+        // Only its last connection removes the write-ahead log.
+        let has_lost_log = || !beside(&self.path, "-wal").exists();
         match change {
             // A new time alone, as set by `touch`, does not mean other contents.
-            FileChange::Replaced if is_other || self.has_lost_log() => Some(LossCause::Overwritten),
+            FileChange::Replaced if is_other || has_lost_log() => Some(LossCause::Overwritten),
             _ => None,
         }
-    }
-
-    /// Checks whether the write-ahead log is missing, which only its last connection removes.
-    fn has_lost_log(&self) -> bool {
-        !beside(&self.path, "-wal").exists()
     }
 
     /// Renames the write-ahead log: SQLite would apply it to whatever file has the store's name at the next start.
