@@ -60,7 +60,7 @@ impl AncestorSet {
 
 /// Collects the names while they are read.
 pub(crate) struct Collector {
-    ancestors: AncestorSet,
+    pub(crate) ancestors: AncestorSet,
     apex_labels: usize,
     key: NameKey,
     name: NameBuf,
@@ -105,10 +105,6 @@ impl Collector {
                 return;
             }
         }
-    }
-
-    pub(crate) fn finish(self) -> AncestorSet {
-        self.ancestors
     }
 }
 
@@ -367,7 +363,7 @@ mod tests {
         for name in names {
             collector.take(name.as_bytes());
         }
-        collector.finish()
+        collector.ancestors
     }
 
     fn read(names: &[&str]) -> NamesRead {

@@ -65,7 +65,7 @@ impl SqlBackend {
             None => ChainProgress::NotRequested,
             Some(lister) => self.finish_list(zone, lister).await,
         };
-        let ancestors = collector.finish();
+        let ancestors = collector.ancestors;
         Ok(NamesRead { ancestors, chain })
     }
 
