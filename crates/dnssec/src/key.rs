@@ -94,7 +94,7 @@ pub struct SigningKey {
 }
 
 /// The reason why a text is not a private key that can sign. No message quotes the text.
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages describe the errors
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     #[error("expected a private key, found {0} octets")]

@@ -169,7 +169,7 @@ pub struct Nsec3Param {
 }
 
 /// The reason why the NSEC3PARAM metadata is unusable.
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages describe the errors
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Nsec3ParamError {
     #[error("invalid NSEC3PARAM: expected '1 FLAGS ITERATIONS SALT'")]

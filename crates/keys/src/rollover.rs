@@ -45,7 +45,7 @@ pub struct RolloverManager {
 }
 
 /// Why nothing is done for a zone that has a policy.
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages describe the errors
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RolloverError {
     #[error("no [[dnssec_policy]] {0:?} is configured")]

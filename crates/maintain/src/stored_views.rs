@@ -26,7 +26,7 @@ const VIEWS_MAX: usize = 10_000;
 const NETWORKS_MAX: usize = 100_000;
 
 /// Why views and networks cannot be changed.
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages describe the errors
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoredViewError {
     /// There is no state store, or it failed.

@@ -46,7 +46,7 @@ pub enum SyncOutcome {
 }
 
 /// Why a zone file was not written.
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages describe the errors
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
     #[error("zone {0} is not loaded from a file")]
@@ -82,7 +82,7 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 /// Why changes cannot be inserted into the text of a file.
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages describe the errors
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutFault {
     /// A record cannot be found in the text, or not changed there.

@@ -22,13 +22,15 @@ pub struct CacheBounds {
     pub ttl: Duration,
 }
 
+/// The fact last read about a zone, and the name of the zone: an ID may be reused for another one.
+type LastFact<T> = (Arc<T>, Arc<[u8]>);
+
 /// Facts by zone ID.
 pub(crate) struct ZoneCache<T> {
     ttl: Duration,
     /// Facts and their expiry times.
     valid: Option<Cache<i64, (Arc<T>, Instant)>>,
-    /// The fact last read about a zone, with the name of the zone: an ID may be reused for another zone.
-    last: Option<Cache<i64, (Arc<T>, Arc<[u8]>)>>,
+    last: Option<Cache<i64, LastFact<T>>>,
     /// Counts calls of [`ZoneCache::forget`].
     generation: AtomicU64,
 }

@@ -82,9 +82,12 @@ impl Findings {
         tolerated: bool,
     ) {
         let location = entry.from;
-        let mut say = |message: fmt::Arguments<'_>| match flaw.is_error() {
-            true => self.name_error(location, message, tolerated),
-            false => self.warning(location, message),
+        let mut say = |message: fmt::Arguments<'_>| {
+            if flaw.is_error() {
+                self.name_error(location, message, tolerated)
+            } else {
+                self.warning(location, message)
+            }
         };
         match flaw {
             Flaw::Duplicate => say(format_args!(

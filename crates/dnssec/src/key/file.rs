@@ -118,7 +118,7 @@ fn parse_time(text: &str) -> Option<u64> {
 }
 
 /// The reason why two texts are not a key of a zone. No message quotes the private one.
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages describe the errors
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyFileError {
     /// The private key is unusable.

@@ -22,7 +22,7 @@ const FUDGE: u16 = 300;
 pub const UNSIGNED_IN_A_ROW: u8 = 99;
 
 /// The reason why a signed message is rejected.
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages describe the errors
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TsigFailure {
     /// The record is malformed: FORMERR.

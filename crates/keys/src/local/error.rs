@@ -6,7 +6,7 @@ use nameward_sql::write::{KeyRefusal, WriteError};
 use nameward_state::StateError;
 
 /// Why keys cannot be read or changed.
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages describe the errors
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ZoneKeysError {
     #[error("no state directory to store keys in; set server.state_directory")]

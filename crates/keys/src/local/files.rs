@@ -42,7 +42,7 @@ pub enum PrivateKeyLocation {
 }
 
 /// Why a pair of files is not a key of a zone, or cannot be written.
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages describe the errors
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeyPairError {
     #[error("{path}: {reason}")]

@@ -28,7 +28,7 @@ pub struct CatalogMember {
 }
 
 /// Why a catalog is not followed.
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages describe the errors
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogError {
     #[error("no TXT record at version.{0}")]

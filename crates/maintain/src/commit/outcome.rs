@@ -59,7 +59,7 @@ pub struct CommittedVersion {
 }
 
 /// Why a change was not made.
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages describe the errors
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
     /// The source does not publish the zone, or has withdrawn it.

@@ -286,7 +286,7 @@ impl FollowedDatabase {
 }
 
 /// A change that is in the database, but not in this server's answers.
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages describe the errors
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
     #[error("the database follower has stopped")]

@@ -74,7 +74,7 @@ pub struct StorageState {
 pub type StorageStates = Vec<(NameBuf, StorageState)>;
 
 /// Why the stored state of a zone is unknown.
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages describe the errors
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     /// The database does not answer, or refuses.

@@ -7,7 +7,7 @@ use nameward_wire::{Class, Type, rcode_name};
 use nameward_zone::Serial;
 
 /// Why a primary's response is rejected.
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages describe the errors
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TransferFailure {
     #[error("malformed message from the primary: {0}")]

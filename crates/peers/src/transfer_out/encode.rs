@@ -30,7 +30,7 @@ use nameward_zone::{CompressibleNames, Node, Rrset};
 const BROKEN: u8 = flags::BROKEN | flags::BROKEN_ABOVE | flags::BROKEN_HOST;
 
 /// Why a transfer cannot be completed.
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages describe the errors
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OutgoingFault {
     #[error("{owner} {rtype}: the record does not fit in a DNS message")]

@@ -42,7 +42,7 @@ const COPY_NAMES_MAX: u32 = 100;
 pub type StoreVersion = Box<dyn FnOnce(&Zone) -> Result<(), StoredPolicyError> + Send>;
 
 /// Why a zone file was not created, removed or set aside.
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages describe the errors
 #[derive(Debug, thiserror::Error)]
 pub enum ZoneFileError {
     /// No file backend has a directory, or not the named one.

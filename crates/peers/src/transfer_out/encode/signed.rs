@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 const PIECE: usize = 16;
 
 /// Why a zone has no signed copy.
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages describe the errors
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SignedCopyError {
     #[error("it uses narrow NSEC3, which cannot be transferred; remove NSEC3NARROW to get a chain")]
