@@ -5,7 +5,7 @@ use nameward_wire::NameBuf;
 use nameward_wire::message::{Message, RecordView};
 use nameward_wire::zonefile::{Options, Record, parse_bytes};
 use nameward_zone::change::Difference;
-use nameward_zone::{RecordList, Zone, ZoneBuilder};
+use nameward_zone::{RecordList, WireRecord, Zone, ZoneBuilder};
 use proptest::prelude::*;
 use std::sync::Arc;
 
