@@ -134,13 +134,14 @@ async fn note_signatures(
 ) -> Result<CachedDenial, WriteError> {
     let apex = version.apex();
     let is_signed = apex.rrset(Type::RRSIG).is_some();
-    let kept = read_signing(session, zone.id).await?;
+    let (id, set) = (zone.id, MetadataEdit::Set);
+    let kept = read_signing(session, id).await?;
     if !is_signed {
         if kept.is_presigned {
-            write_metadata(session, (zone.id, "PRESIGNED"), MetadataEdit::Set, &[]).await?;
-            write_metadata(session, (zone.id, "NSEC3PARAM"), MetadataEdit::Set, &[]).await?;
+            write_metadata(session, (id, "PRESIGNED"), set, &[]).await?;
+            write_metadata(session, (id, "NSEC3PARAM"), set, &[]).await?;
             // With keys it is signed here from now on.
-            return Ok(read_signing(session, zone.id).await?.denial);
+            return Ok(read_signing(session, id).await?.denial);
         }
         return Ok(kept.denial);
     }
@@ -148,21 +149,9 @@ async fn note_signatures(
     let param = param.and_then(|rrset| rrset.records().next());
     let param = param.map(|record| write_content(Type::NSEC3PARAM, record.rdata).content);
     if !kept.is_presigned {
-        write_metadata(
-            session,
-            (zone.id, "PRESIGNED"),
-            MetadataEdit::Set,
-            &["1".into()],
-        )
-        .await?;
+        write_metadata(session, (id, "PRESIGNED"), set, &["1".into()]).await?;
     }
-    write_metadata(
-        session,
-        (zone.id, "NSEC3PARAM"),
-        MetadataEdit::Set,
-        param.as_slice(),
-    )
-    .await?;
+    write_metadata(session, (id, "NSEC3PARAM"), set, param.as_slice()).await?;
     let read = param.map(|text| Nsec3Param::read(&text)).transpose();
     let read = read.map_err(|error| SqlError::row("domainmetadata", 0, error.to_string()));
     Ok(match read? {
