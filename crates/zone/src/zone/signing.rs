@@ -27,8 +27,7 @@ impl Zone {
     /// size of the zone, and follows changes from then on.
     pub fn chain_for(&self, signing: &Signing) -> Arc<DenialChain> {
         let kind = ChainKind::from_signing(signing);
-        let cached = &self.indexes().chain;
-        let mut cached = cached.lock();
+        let mut cached = self.indexes().chain.lock();
         if let Some(chain) = cached.as_ref().filter(|chain| chain.is_of(&kind)) {
             return Arc::clone(chain);
         }
@@ -38,13 +37,11 @@ impl Zone {
     }
 
     pub(crate) fn kept_chain(&self) -> Option<Arc<DenialChain>> {
-        let cached = &self.indexes_if_made()?.chain;
-        cached.lock().clone()
+        self.indexes_if_made()?.chain.lock().clone()
     }
 
     pub(crate) fn keep_chain(&self, chain: Option<Arc<DenialChain>>) {
-        let cached = &self.indexes().chain;
-        *cached.lock() = chain;
+        *self.indexes().chain.lock() = chain;
     }
 
     /// Drops the denial chain: the zone is no longer signed.
