@@ -12,46 +12,46 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// Octets of a head. The index starts with two copies, which are equal unless one is just being written
+/// Octets of the header. The index starts with two copies, which are equal unless one is just being written
 /// (https://www.sqlite.org/walformat.html section 2.1).
-const HEAD: usize = 48;
-/// The counter of commits in a head.
+const HEADER: usize = 48;
+/// The counter of commits in a header.
 const COMMITS: std::ops::Range<usize> = 8..12;
+/// The size of the database in pages and the checksum of the last frame, after the last commit.
+const LAST_COMMIT: std::ops::Range<usize> = 20..32;
 /// How often a head is read that is just being written: at first without a pause, then at this interval. On a busy machine the
 /// writer may have to wait for a processor between the two copies.
 const TRIES: usize = 100;
 const TRIES_WITHOUT_PAUSE: usize = 3;
 const TRY_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The head of a log index: counters, checksums and salts of the log.
+/// The head of a log index: the fields of its header that change with a commit, and only then. The number of frames and the salts
+/// change when the log is restarted, too: by the next writer after a checkpoint, or by the checkpoint itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct LogHead([u8; HEAD]);
+pub(crate) struct LogHead {
+    commits: u32,
+    last: [u8; 12],
+}
 
 impl LogHead {
     /// Checks whether this is the head of the commit after another. The caller knows that no recovery was in between, which starts
     /// to count again.
     pub(crate) fn is_next_after(&self, before: &LogHead) -> bool {
-        self.commits() == before.commits().wrapping_add(1)
+        self.commits == before.commits.wrapping_add(1)
     }
 
-    /// Checks whether this head shows the same commits as another, in a log that was restarted. The caller knows that no recovery
-    /// was in between.
-    pub(crate) fn is_restart_of(&self, before: &LogHead) -> bool {
-        self != before && self.commits() == before.commits()
-    }
-
-    fn commits(&self) -> u32 {
-        let mut octets = [0; 4];
-        octets.copy_from_slice(&self.0[COMMITS]);
-        // The index is in the byte order of the machine: it is shared memory.
-        u32::from_ne_bytes(octets)
+    fn read(header: &[u8]) -> Option<Self> {
+        Some(LogHead {
+            // The index is in the byte order of the machine: it is shared memory.
+            commits: u32::from_ne_bytes(header.get(COMMITS)?.try_into().ok()?),
+            last: header.get(LAST_COMMIT)?.try_into().ok()?,
+        })
     }
 
     #[cfg(test)]
     pub(crate) fn numbered(commits: u32, content: u8) -> Self {
-        let mut head = [content; HEAD];
-        head[COMMITS].copy_from_slice(&commits.to_ne_bytes());
-        LogHead(head)
+        let last = [content; 12];
+        LogHead { commits, last }
     }
 }
 
@@ -82,16 +82,16 @@ impl LogIndex {
         if open.is_none() {
             *open = self.open_file().ok();
         }
-        let mut heads = [0; 2 * HEAD];
+        let mut headers = [0; 2 * HEADER];
         let file = &open.as_ref()?.file;
         for tried in 0..TRIES {
             if tried >= TRIES_WITHOUT_PAUSE {
                 thread::sleep(TRY_INTERVAL);
             }
-            file.read_exact_at(&mut heads, 0).ok()?;
-            let (first, second) = heads.split_at(HEAD);
+            file.read_exact_at(&mut headers, 0).ok()?;
+            let (first, second) = headers.split_at(HEADER);
             if first == second {
-                return first.try_into().ok().map(LogHead);
+                return LogHead::read(first);
             }
         }
         None
@@ -145,14 +145,39 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("test.db");
         let file = File::create(directory.path().join("test.db-shm")).unwrap();
-        let [old, new] = [1, 2].map(|commits| LogHead::numbered(commits, 0));
-        file.write_all_at(&[old.0, new.0].concat(), 0).unwrap();
+        let [old, new] = [1, 2].map(|content| [content; HEADER]);
+        file.write_all_at(&[old, new].concat(), 0).unwrap();
         let writer = thread::spawn(move || {
             thread::sleep(20 * TRY_INTERVAL);
-            file.write_all_at(&new.0, 0).unwrap();
+            file.write_all_at(&new, 0).unwrap();
         });
-        assert_eq!(LogIndex::new(&path).head(), Some(new));
+        assert_eq!(LogIndex::new(&path).head(), LogHead::read(&new));
         writer.join().unwrap();
+    }
+
+    #[test]
+    fn a_restart_of_the_log_makes_no_head() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("test.db");
+        let connection = Connection::open(&path).unwrap();
+        let sql = "PRAGMA journal_mode = WAL; PRAGMA cache_size = 2; CREATE TABLE t (x)";
+        connection.execute_batch(sql).unwrap();
+        let index = LogIndex::new(&path);
+        let header = || std::fs::read(beside(&path, "-shm")).unwrap()[..HEADER].to_vec();
+        let pages = "WITH RECURSIVE n (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 40) \
+                     INSERT INTO t SELECT zeroblob(9000) FROM n";
+        // The next writer restarts the log as soon as it writes pages, long before it commits.
+        let by_writer = format!("PRAGMA wal_checkpoint(RESTART); BEGIN; {pages}");
+        for sql in ["PRAGMA wal_checkpoint(TRUNCATE)", &by_writer] {
+            connection.execute("INSERT INTO t VALUES (1)", []).unwrap();
+            let (before, whole) = (index.head().unwrap(), header());
+            connection.execute_batch(sql).unwrap();
+            assert_ne!(header(), whole, "the log is restarted: {sql}");
+            assert_eq!(index.head(), Some(before), "{sql}");
+        }
+        let before = index.head().unwrap();
+        connection.execute_batch("COMMIT").unwrap();
+        assert!(index.head().unwrap().is_next_after(&before));
     }
 
     #[test]

@@ -168,11 +168,7 @@ impl Seen {
         // After the counter, so that no commit is in the counter only.
         let head = own.log_head();
         let seen = std::mem::replace(&mut self.head, head).zip(head);
-        let own_changes = seen.and_then(|(seen, now)| own.changed_zones(&seen, &now));
-        let own_zones = own_changes.map(|(zones, last)| {
-            self.head = Some(last);
-            zones
-        });
+        let own_zones = seen.and_then(|(seen, now)| own.changed_zones(&seen, &now));
         if self.missed {
             // A file that is being restored may have no zones yet: known zones stay as they are.
             driver

@@ -77,9 +77,8 @@ struct LoggedCommit {
 }
 
 impl LoggedCommits {
-    /// Returns the zones changed from one head to another if all commits in between are known, and the head of the last of them;
-    /// forgets those commits.
-    fn between(&mut self, seen: &LogHead, now: &LogHead) -> Option<(HashSet<i64>, LogHead)> {
+    /// Returns the zones changed from one head to another if all commits in between are known, and forgets those commits.
+    fn between(&mut self, seen: &LogHead, now: &LogHead) -> Option<HashSet<i64>> {
         let mut zones = HashSet::new();
         let mut at = *seen;
         while at != *now {
@@ -94,12 +93,10 @@ impl LoggedCommits {
                     zones.extend(own);
                     at = *now;
                 }
-                // The transaction has restarted the log, which makes a head without a commit.
-                Some((before, _)) if *before == at && now.is_restart_of(before) => break,
                 _ => return None,
             }
         }
-        Some((zones, at))
+        Some(zones)
     }
 
     /// Forgets commits that no later head leads to.
@@ -173,19 +170,14 @@ impl OwnCommits {
         logged.is_uncertain |= logged.current.take().is_some();
     }
 
-    /// Returns the zones that this server changed between two heads of the log index, and the head to compare next; `None` if
-    /// others may have changed something.
-    pub(crate) fn changed_zones(
-        &self,
-        seen: &LogHead,
-        now: &LogHead,
-    ) -> Option<(Vec<i64>, LogHead)> {
+    /// Returns the zones that this server changed between two heads of the log index; `None` if others may have changed something.
+    pub(crate) fn changed_zones(&self, seen: &LogHead, now: &LogHead) -> Option<Vec<i64>> {
         let logged = &mut self.noted.lock().logged;
-        let changed = logged.between(seen, now);
-        logged.keep_from(changed.as_ref().map_or(now, |(_, last)| last));
+        let zones = logged.between(seen, now);
+        logged.keep_from(now);
         let is_uncertain = std::mem::take(&mut logged.is_uncertain);
-        let (zones, last) = changed.filter(|_| !is_uncertain)?;
-        Some((zones.into_iter().collect(), last))
+        let zones = zones.filter(|_| !is_uncertain)?;
+        Some(zones.into_iter().collect())
     }
 
     /// Records that a watch awaits notifications from now on.
@@ -350,9 +342,9 @@ mod tests {
             noted.logged.after.extend(commits);
         };
         add();
-        let (mut zones, last) = own.changed_zones(&head(1), &head(3)).unwrap();
+        let mut zones = own.changed_zones(&head(1), &head(3)).unwrap();
         zones.sort_unstable();
-        assert_eq!((zones, last), (vec![10, 11], head(3)));
+        assert_eq!(zones, [10, 11]);
         add();
         assert_eq!(
             own.changed_zones(&head(1), &head(6)),
@@ -362,25 +354,8 @@ mod tests {
         // What follows the head that was compared stays known.
         add();
         assert_eq!(own.changed_zones(&head(3), &head(5)), None);
-        let changed = own.changed_zones(&head(5), &head(6));
-        assert_eq!(changed, Some((vec![13], head(6))));
-        let changed = own.changed_zones(&head(6), &head(6));
-        assert_eq!(changed, Some((vec![], head(6))));
-    }
-
-    #[test]
-    fn a_commit_that_restarts_the_log_is_explained_at_any_moment() {
-        let (first, restarted) = (LogHead::numbered(1, 1), LogHead::numbered(1, 2));
-        let second = LogHead::numbered(2, 2);
-        let own = OwnCommits::new(&DatabaseAddress::Sqlite("none.db".into()));
-        assert_eq!(own.changed_zones(&first, &restarted), None, "of others");
-        own.announce_logged(LoggedTransaction(first), vec![7]);
-        let (zones, last) = own.changed_zones(&first, &restarted).unwrap();
-        assert_eq!((zones, last), (vec![], first), "nothing is committed yet");
-        let noted = commit(&first, second, 7);
-        own.noted.lock().logged.after.extend([noted]);
-        let changed = own.changed_zones(&last, &second);
-        assert_eq!(changed, Some((vec![7], second)));
+        assert_eq!(own.changed_zones(&head(5), &head(6)), Some(vec![13]));
+        assert_eq!(own.changed_zones(&head(6), &head(6)), Some(vec![]));
     }
 
     #[test]
@@ -389,8 +364,7 @@ mod tests {
         let own = OwnCommits::new(&DatabaseAddress::Sqlite("none.db".into()));
         own.announce_logged(LoggedTransaction(head(1)), vec![7]);
         assert_eq!(own.changed_zones(&head(1), &head(3)), None);
-        let changed = own.changed_zones(&head(1), &head(2));
-        assert_eq!(changed, Some((vec![7], head(2))));
+        assert_eq!(own.changed_zones(&head(1), &head(2)), Some(vec![7]));
         own.fail_logged();
         assert_eq!(
             own.changed_zones(&head(1), &head(1)),
