@@ -17,7 +17,7 @@ pub fn require<T>(part: Option<T>, what: &str) -> Option<T> {
         let is_allowed = env::var_os("NAMEWARD_ALLOW_MISSING").is_some_and(|value| value == "1");
         assert!(
             is_allowed,
-            "{what} is missing: run scripts/install-deps, or set NAMEWARD_ALLOW_MISSING=1 to pass over such tests"
+            "{what} is missing: run scripts/install-deps, or set NAMEWARD_ALLOW_MISSING=1 to skip such tests"
         );
         note_skip(what);
     }

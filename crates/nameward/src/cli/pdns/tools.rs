@@ -29,7 +29,7 @@ const DEFAULT_BITS: u32 = 2048;
 /// Default algorithm of a key.
 const DEFAULT_ALGORITHM: u8 = 13;
 
-/// Prints a new key without storing it; has its flags, and the arguments for algorithm and size.
+/// Prints a new key without storing it. The words are its algorithm and size.
 pub(super) fn generate_key(flags: u16, words: &[&str]) -> Outcome<String> {
     let requested = template(Default::default(), words);
     let algorithm = match requested.algorithm.as_deref() {

@@ -58,8 +58,8 @@ pub(super) fn delete(name: &str, overrides: &Overrides) -> CommandResult<String>
     Ok(format!("Deleted TSIG key {}\n", bare(name)))
 }
 
-/// Allows transfers of a zone with a key, or no longer; the kind of metadata binds them.
-pub(super) fn bind(
+/// Activates a key for transfers of a zone, or deactivates it, in metadata of this kind.
+pub(super) fn set_active(
     (zone, key): (&str, &str),
     kind: &str,
     is_enabled: bool,

@@ -244,7 +244,7 @@ fn key_steps<'w>(verb: &'w str, arguments: &'w [&'w str]) -> Option<Vec<PdnsStep
         ("delete-tsig-key", [name]) => answer(move |overrides| tsig::delete(name, overrides)),
         ("activate-tsig-key" | "deactivate-tsig-key", [zone, name, role]) => {
             let (kind, is_enabled) = (tsig_kind(role)?, verb == "activate-tsig-key");
-            answer(move |overrides| tsig::bind((zone, name), kind, is_enabled, overrides))
+            answer(move |overrides| tsig::set_active((zone, name), kind, is_enabled, overrides))
         }
         _ => return None,
     })
