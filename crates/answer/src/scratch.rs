@@ -40,6 +40,12 @@ impl Scratch {
         self.now = now;
     }
 
+    /// Returns the time.
+    #[inline]
+    pub fn now(&self) -> u32 {
+        self.now
+    }
+
     /// Sets whether signatures that are not cached are made. If not, an answer that needs one is
     /// [`crate::AnswerKind::Unsigned`].
     #[inline]

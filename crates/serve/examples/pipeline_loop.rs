@@ -1,8 +1,10 @@
 //! Takes prepared questions the whole way of a datagram many times, without sockets, counters and rings included:
-//! `pipeline_loop SCENARIO[+pool][+forged][+limit][+cookie][+view|+views] COUNT`, for counting instructions (`bench/instructions`) and
-//! for profiling. `+pool` has LUA records that name a pool of three addresses in place of A records. `+limit` is response rate limiting, `+cookie` a cookie in every query, `+forged` a million client networks
-//! in random order. `+view` is one view with one network, `+views` a thousand with ten networks each; the clients are in none
-//! of them.
+//! `pipeline_loop SCENARIO[+pool][+forged][+limit][+cookie][+view|+views][+repeated] COUNT`, for counting instructions
+//! (`bench/instructions`) and for profiling. Every query differs from all others, unless they are `+repeated`.
+//!
+//! `+pool` has LUA records that name a pool of three addresses in place of A records. `+limit` is response rate limiting, `+cookie` a
+//! cookie in every query, `+forged` a million client networks in random order. `+view` is one view with one network, `+views` a
+//! thousand with ten networks each; the clients are in none of them.
 
 use nameward_answer::Engine;
 use nameward_dnssec::{KeyUse, Keys, SignatureCache, Signing, SigningKey, SigningPolicy};
@@ -192,7 +194,8 @@ fn main() {
         panic!("pipeline_loop SCENARIO COUNT");
     };
     let count: usize = count.parse().expect("a number");
-    let (name, has_views) = without(&name, "+views");
+    let (name, is_repeated) = without(&name, "+repeated");
+    let (name, has_views) = without(name, "+views");
     let (name, has_view) = without(name, "+view");
     let (name, has_cookies) = without(name, "+cookie");
     let (name, is_limited) = without(name, "+limit");
@@ -216,6 +219,7 @@ fn main() {
         .iter()
         .map(|of| question(of, name.starts_with("signed")))
         .collect();
+    let opt_at: Vec<usize> = packets.iter().map(|packet| packet.len() - 11).collect();
     if has_cookies {
         let settings = CookieSettings {
             secrets: vec![TimedCookieSecret::always(CookieSecret::random())],
@@ -234,7 +238,14 @@ fn main() {
         send_ns: 1,
     };
     let mut networks = 1u32;
-    for _ in 0..count.div_ceil(BATCH) {
+    for round in 0..count.div_ceil(BATCH) {
+        for i in 0..if is_repeated { 0 } else { BATCH } {
+            // Another payload size, of which no answer here makes use.
+            let size = 1232 + (round % 60_000) as u16;
+            let query = batch.query_mut(i);
+            let at = opt_at[i];
+            query[at + 3..at + 5].copy_from_slice(&size.to_be_bytes());
+        }
         for i in 0..if is_forged { BATCH } else { 0 } {
             // A linear congruential generator, without its lowest bits, which repeat soon.
             networks = networks.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

@@ -2,7 +2,8 @@
 //! counters.
 //!
 //! ```text
-//! packet -> read: parse, hash the name, find its zone                        udp (in batches), tcp
+//! packet -> recent: the reply to an equal query of this second               recent, over UDP
+//!        -> read: parse, hash the name, find its zone                        udp (in batches), tcp
 //!        -> verify: the TSIG record, if there is one                              signed
 //!        -> decide: policy, opcode, view, cache, engine -> verdict            path
 //!        -> sign: the reply, or each message of a stream, if the request was      signed, late
@@ -16,6 +17,7 @@ mod cookies;
 mod late;
 mod limit;
 mod path;
+mod recent;
 mod record;
 mod signed;
 mod tcp;

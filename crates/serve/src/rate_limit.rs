@@ -229,6 +229,18 @@ impl RateLimiter {
         }
     }
 
+    /// Prefetches the buckets that an answer is charged to.
+    #[inline]
+    pub(crate) fn prefetch_account(&self, client: IpAddr, account: &Account) {
+        let prefix = self.prefix_word(client).0;
+        let bucket = self.hash(prefix, account.class, account.name);
+        self.buckets.prefetch(bucket);
+        if self.settings.rates.all > 0 {
+            self.buckets
+                .prefetch(self.hash(prefix, AnswerClass::All, 0));
+        }
+    }
+
     /// Charges an answer to its account; false if it is over the limit. `now` is from [`ticks`].
     #[inline]
     pub(crate) fn charge(&self, client: IpAddr, account: Account, now: u64) -> bool {

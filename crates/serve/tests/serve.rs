@@ -8,6 +8,7 @@ mod live;
 mod loopback;
 mod query_keys;
 mod rate_limit;
+mod repeated;
 mod request_fuzz;
 mod requests;
 mod signing;

@@ -32,7 +32,8 @@ pub const OPT_FIXED: usize = 11;
 const QR: u8 = 0x80;
 const AA: u8 = 0x04;
 const TC: u8 = 0x02;
-const RD: u8 = 0x01;
+/// RD (recursion desired) in the third octet of the header.
+pub const RD: u8 = 0x01;
 
 /// Returns the octets that the name at `at` takes in the packet; a compression pointer ends it.
 fn skip_name(packet: &[u8], at: usize) -> Option<usize> {

@@ -425,6 +425,12 @@ impl AccessIndex {
         })
     }
 
+    /// Checks whether some zone has a list.
+    #[inline]
+    pub(crate) fn has_lists(&self) -> bool {
+        !self.lists.is_empty()
+    }
+
     pub(crate) fn number_of(&self, name: Name<'_>) -> u32 {
         if self.numbers.is_empty() {
             return self.default;

@@ -166,6 +166,12 @@ impl ZoneTable {
         self.access.blackhole.as_ref()
     }
 
+    /// Checks whether some zone has an access list, or may get one by default.
+    #[inline]
+    pub fn has_access_lists(&self) -> bool {
+        self.access.has_lists()
+    }
+
     /// Checks whether the client subnet option of a sender is believed (RFC 7871).
     pub fn believes_subnet_of(&self, sender: IpAddr) -> bool {
         let senders = self.access.subnet_senders.as_ref();

@@ -13,6 +13,7 @@ use nameward_zone::NameKey;
 use super::ServingState;
 use super::late::LateRequest;
 use super::path::{Arrival, QueriedName, Turn, signed_by};
+use super::record::Done;
 use crate::rate_limit::{Account, OverLimit, RateLimiter, ticks};
 use crate::request::Verdict;
 
@@ -37,6 +38,12 @@ impl<'t> Limits<'t> {
     pub(super) fn prefetch(&self, peer: SocketAddr, (key, found): QueriedName<'_>) {
         let zone = found.map(|found| &**found.zone);
         self.limiter.prefetch(peer.ip(), (key, zone));
+    }
+
+    /// Starts loading what [`Limits::check`] will read for a reply whose account is known.
+    #[inline]
+    pub(super) fn prefetch_account(&self, peer: SocketAddr, account: &Account) {
+        self.limiter.prefetch_account(peer.ip(), account);
     }
 
     /// Charges a reply; `None` if it may be sent as it is.
@@ -122,6 +129,27 @@ impl Turn<'_> {
             Some(Limited::Slip) => Verdict::Reply(self.engine.respond_truncated(query, out)),
             Some(Limited::Drop) => Verdict::Drop,
         }
+    }
+
+    /// Charges the reply of an equal query; returns what replaces it if it may not be sent.
+    #[inline]
+    pub(super) fn limit_repeated(
+        &mut self,
+        account: Account,
+        packet: &[u8],
+        peer: SocketAddr,
+        out: &mut [u8],
+    ) -> Option<Done> {
+        let limits = self.limits?;
+        let limited = limits.check(peer, None, account, packet, self.recorder)?;
+        Some(match (limited, Query::parse(packet)) {
+            (Limited::Slip, Ok(query)) => {
+                let reply = self.engine.respond_truncated(&query, out);
+                Done::new(reply, &query, self.view)
+            }
+            // An equal query was parsed.
+            (Limited::Slip, Err(_)) | (Limited::Drop, _) => Done::NOTHING,
+        })
     }
 
     /// Limits the reply to a datagram whose sender must show a valid cookie first: a forged one must not make the server

@@ -15,7 +15,8 @@
 //! | rate limit | the client's network gets too many such answers over UDP | drop; TC ([`super::limit`]) |
 //! | signing | a signature is not in the cache | later; queue full: TC over UDP, SERVFAIL over a stream |
 //!
-//! Zones in memory bypass the packet cache: building an answer costs no more than finding one.
+//! Zones in memory bypass the packet cache: once a query is parsed, building an answer costs no more than finding one. Datagrams that
+//! repeat a query are answered before that ([`super::recent`]).
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -56,7 +57,7 @@ pub(crate) struct Turn<'t> {
     pub(super) limits: Option<Limits<'t>>,
     /// The rules of the listener; requests that are answered late have passed them.
     pub(super) rules: &'t ListenerRules,
-    hand_off: Option<&'t Arc<RecursorForwarder>>,
+    pub(super) hand_off: Option<&'t Arc<RecursorForwarder>>,
     /// The client of the encrypted connection whose message this turn decides.
     pub(super) tls: Option<&'t Arc<TlsPeer>>,
     /// The view of the request that is decided.
@@ -65,6 +66,10 @@ pub(crate) struct Turn<'t> {
     pub(super) in_view: u32,
     /// Read for the first query to a live zone; others need no clock.
     pub(super) now: Option<Instant>,
+    /// The zones and the engine with their owners.
+    pub(super) snapshot: (&'t Arc<ZoneTable>, &'t Arc<Engine>),
+    /// The reply was written from zones in memory by the engine alone. Set by [`Turn::decide`], cleared by its caller.
+    pub(super) is_from_memory: bool,
 }
 
 /// A request as its transport sees it.
@@ -115,10 +120,13 @@ impl<'t> Turn<'t> {
     ) -> Self {
         scratch.set_now(crate::sys::seconds_since_1970());
         scratch.set_making(shared.signing.making_in_workers());
+        let (zones, engine) = (snapshots.zones.load(), snapshots.engine.load());
         Turn {
             shared,
-            engine: snapshots.engine.load(),
-            zones: snapshots.zones.load(),
+            engine,
+            zones,
+            snapshot: (zones, engine),
+            is_from_memory: false,
             pools: snapshots.pools.load(),
             cookies: snapshots.cookies.load().as_deref(),
             demands_cookies: false,
@@ -227,6 +235,7 @@ impl<'t> Turn<'t> {
             let reply_to = &mut || arrival.reply_to();
             return self.decide_later(&request, (queried, reply), reply_to, out);
         }
+        self.is_from_memory = true;
         Verdict::Reply(reply)
     }
 

@@ -3,9 +3,11 @@
 use nameward_answer::{AnswerKind, Reply, Scratch};
 use nameward_stats::{self as stats, Answered, Counter, Received, Recorder, Transport};
 use nameward_wire::Rcode;
-use nameward_wire::message::{Malformed, Query};
+use nameward_wire::message::{HEADER, Malformed, Query, RD};
 use nameward_zone::ViewId;
 use std::net::IpAddr;
+
+use super::recent::Kept;
 
 /// A reply that was written: what the counters need until it has been sent. It has no [`Reply`], and is set in place:
 /// copying a structure that was just written field by field stalls the processor.
@@ -100,6 +102,25 @@ pub(super) fn record_received(
         rd: query.rd(),
         dnssec_ok: query.edns.is_some_and(|edns| edns.dnssec_ok),
         cookie: query.has_cookie(),
+    });
+}
+
+/// Records a query that was not parsed, because an equal one was.
+#[inline(always)]
+pub(super) fn record_repeated(
+    recorder: &mut Recorder,
+    (packet, kept): (&[u8], &Kept<'_>),
+    transport: Transport,
+    client: IpAddr,
+) {
+    recorder.received(&Received {
+        transport,
+        client,
+        qname: &packet[HEADER..HEADER + kept.done.qname_len()],
+        qtype: kept.done.qtype,
+        rd: packet[2] & RD != 0,
+        dnssec_ok: kept.dnssec_ok,
+        cookie: false,
     });
 }
 

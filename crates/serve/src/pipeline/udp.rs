@@ -1,10 +1,12 @@
 //! Answers datagrams: a batch is parsed as a whole before the first query is decided, so that cache misses
 //! overlap.
 
-use super::path::{Arrival, Turn};
+use super::path::{Arrival, QueriedName, Turn};
+use super::recent::{RecentReplies, Repeated};
 use super::record::{Done, record_answer};
 use super::{ReplyTo, ServingState, Snapshots};
 use crate::listen::UdpListener;
+use crate::rate_limit::Account;
 use crate::request::Verdict;
 use crate::tap::Exchange;
 use crate::udp::{
@@ -29,6 +31,7 @@ pub struct UdpPipeline {
     scratch: Scratch,
     keys: Box<[NameKey; BATCH]>,
     done: [Done; BATCH],
+    recent: RecentReplies,
 }
 
 impl UdpPipeline {
@@ -46,6 +49,7 @@ impl UdpPipeline {
             scratch: Scratch::default(),
             keys,
             done: [Done::NOTHING; BATCH],
+            recent: RecentReplies::new(),
         }
     }
 
@@ -114,42 +118,53 @@ impl BatchHandler for UdpPipeline {
         turn.note_datagrams(batch.len());
         let (queries, mut replies) = batch.split();
         turn.rules = queries.rules();
+        let mut recent = turn.recent(&mut self.recent, queries.len());
         let mut parsed = ArrayVec::<ParsedQuery<'_>, BATCH>::new();
         for i in 0..queries.len().min(BATCH) {
             parsed.push(ParsedQuery::UNREAD);
-            parsed[i].read(&queries, i, turn.zones, &mut self.keys[i]);
+            match repetition(&mut recent, &queries, i) {
+                Some(repeated) => parsed[i].state = ParseState::Repeated(repeated),
+                None => parsed[i].read(&queries, i, turn.zones, &mut self.keys[i]),
+            }
         }
         let found = find_zones(&parsed, turn.zones, &self.keys);
         if let Some(limits) = turn.limits.filter(|_| queries.len() > 1) {
-            for (i, _, key) in well_formed(&parsed, &self.keys) {
-                limits.prefetch(queries.client(i), (key, found[i]));
+            for (i, parsed) in parsed.iter().enumerate() {
+                let peer = queries.client(i);
+                match (parsed.state, &recent) {
+                    (ParseState::WellFormed, _) => {
+                        limits.prefetch(peer, (&self.keys[i], found[i]));
+                    }
+                    (ParseState::Repeated(repeated), Some(recent)) => {
+                        limits.prefetch_account(peer, recent.account(repeated));
+                    }
+                    _ => {}
+                }
             }
         }
         for (i, parsed) in parsed.iter().enumerate() {
             let (peer, out) = (queries.client(i), replies.buffer(i));
             let done = &mut self.done[i];
-            match &parsed.malformed {
+            match parsed.state {
                 _ if turn.drops(peer) => *done = Done::NOTHING,
-                None => {
-                    let query = &parsed.query;
+                ParseState::WellFormed => {
                     let mut datagram = Datagram {
                         queries: &queries,
                         i,
                         peer: &peer,
                     };
                     let queried = (&self.keys[i], found[i]);
-                    match turn.decide(query, &mut datagram, queried, out) {
-                        Verdict::Reply(reply) => done.set(&reply, query, turn.view),
-                        // Codes and streams have become replies by now.
-                        Verdict::Drop | Verdict::Later | Verdict::Code(..) | Verdict::Stream(_) => {
-                            *done = Done::NOTHING;
-                        }
-                    }
+                    let reply = (&mut *done, &mut out[..]);
+                    turn.answer(&parsed.query, &mut datagram, queried, reply, &mut recent);
                 }
-                Some(malformed) => {
+                ParseState::Repeated(repeated) => {
+                    let packet = queries.query(i);
+                    *done = turn.repeat(&recent, repeated, (packet, peer), out);
+                }
+                ParseState::Malformed(malformed) => {
                     let packet = queries.query(i);
                     let reply = turn
-                        .decide_malformed(packet, *malformed, peer, out)
+                        .decide_malformed(packet, malformed, peer, out)
                         .and_then(|reply| turn.limit_malformed(reply, packet, peer));
                     *done = reply.map_or(Done::NOTHING, Done::without_question);
                 }
@@ -192,6 +207,52 @@ impl BatchHandler for UdpPipeline {
     }
 }
 
+/// Looks for the reply to a query that is equal to datagram `i`.
+#[inline]
+fn repetition(
+    recent: &mut Option<&mut RecentReplies>,
+    queries: &Queries<'_>,
+    i: usize,
+) -> Option<Repeated> {
+    let recent = recent.as_mut()?;
+    if queries.truncated(i) {
+        return None;
+    }
+    recent.find(queries.query(i))
+}
+
+impl Turn<'_> {
+    /// Answers a query, and keeps the reply for equal ones if it is the same for all.
+    #[inline]
+    fn answer(
+        &mut self,
+        query: &Query<'_>,
+        datagram: &mut Datagram<'_>,
+        queried: QueriedName<'_>,
+        (done, out): (&mut Done, &mut [u8]),
+        recent: &mut Option<&mut RecentReplies>,
+    ) {
+        self.is_from_memory = false;
+        match self.decide(query, datagram, queried, out) {
+            Verdict::Reply(reply) => {
+                done.set(&reply, query, self.view);
+                if let Some(recent) = recent
+                    && self.is_repeatable(query, &reply)
+                {
+                    let (key, found) = queried;
+                    let zone = found.map(|found| &**found.zone);
+                    let account = Account::new(&reply, query, (key, zone));
+                    recent.keep(query, (*done, account), &out[..reply.len()]);
+                }
+            }
+            // Codes and streams have become replies by now.
+            Verdict::Drop | Verdict::Later | Verdict::Code(..) | Verdict::Stream(_) => {
+                *done = Done::NOTHING;
+            }
+        }
+    }
+}
+
 /// A datagram of a batch.
 struct Datagram<'b> {
     queries: &'b Queries<'b>,
@@ -223,14 +284,22 @@ impl Arrival for Datagram<'_> {
 /// A datagram of a batch after parsing.
 struct ParsedQuery<'q> {
     query: Query<'q>,
-    /// Why there is no valid query.
-    malformed: Option<Malformed>,
+    state: ParseState,
+}
+
+#[derive(Clone, Copy)]
+enum ParseState {
+    WellFormed,
+    /// There is no valid query, for this reason.
+    Malformed(Malformed),
+    /// An equal query has a reply.
+    Repeated(Repeated),
 }
 
 impl<'q> ParsedQuery<'q> {
     const UNREAD: ParsedQuery<'static> = ParsedQuery {
         query: Query::EMPTY,
-        malformed: None,
+        state: ParseState::WellFormed,
     };
 
     #[inline]
@@ -244,7 +313,7 @@ impl<'q> ParsedQuery<'q> {
                 key.set(self.query.qname);
                 zones.prefetch(key);
             }
-            Err(malformed) => self.malformed = Some(malformed),
+            Err(malformed) => self.state = ParseState::Malformed(malformed),
         }
     }
 }
@@ -257,7 +326,7 @@ fn well_formed<'p>(
 ) -> impl Iterator<Item = (usize, &'p Query<'p>, &'p NameKey)> {
     let numbered = parsed.iter().zip(keys).enumerate();
     numbered
-        .filter(|(_, (parsed, _))| parsed.malformed.is_none())
+        .filter(|(_, (parsed, _))| matches!(parsed.state, ParseState::WellFormed))
         .map(|(i, (parsed, key))| (i, &parsed.query, key))
 }
 

@@ -18,6 +18,14 @@ impl DatagramBatch {
         batch
     }
 
+    /// Returns datagram `i` of a batch built by [`DatagramBatch::from_datagrams`], to change it.
+    pub fn query_mut(&mut self, i: usize) -> &mut [u8] {
+        assert!(i < self.len && !self.is_in_ring);
+        let frame = self.frame_mut();
+        let len = frame.received[i].msg_len as usize;
+        &mut frame.queries[i].bytes[..len]
+    }
+
     /// Replaces the sender of datagram `i` of a batch built by [`DatagramBatch::from_datagrams`].
     pub fn set_client(&mut self, i: usize, client: SocketAddr) {
         let (raw, raw_len) = encode_address(client);
