@@ -133,8 +133,10 @@ fn anonymous_mappings(text: &str) -> Vec<AnonymousMapping> {
         }
         let addresses = address_range(first);
         let is_writable = words.next().is_some_and(|mode| mode.starts_with("rw"));
-        // Offset, device, inode; then a path, which a mapping of memory lacks or has in brackets.
-        let is_anonymous = words.nth(3).is_none_or(|path| path.starts_with("[anon"));
+        // Offset, device, inode; then a path, which a mapping of memory lacks or has in brackets. C code has the heap.
+        let is_anonymous = words
+            .nth(3)
+            .is_none_or(|path| path.starts_with("[anon") || path == "[heap]");
         is_listed = false;
         if let Some(addresses) = addresses.filter(|range| range.len() >= HUGE) {
             is_listed = is_writable && is_anonymous;

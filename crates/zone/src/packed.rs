@@ -47,13 +47,19 @@ impl Packed {
     /// Returns the location of a name's node.
     #[inline]
     pub(crate) fn place_of(&self, tag: u32, name: Name<'_>) -> Option<u32> {
+        self.search(tag, |place| self.node(place).name() == name)
+    }
+
+    /// Returns the location of the first node with this tag that is the right one.
+    #[inline]
+    fn search(&self, tag: u32, is_right: impl Fn(u32) -> bool) -> Option<u32> {
         let mut at = first_slot(tag, self.slots.len());
         loop {
             let slot = *self.slots.get(at)?;
             if slot == 0 {
                 return None;
             }
-            if (slot >> 32) as u32 == tag && self.node(slot as u32).name() == name {
+            if (slot >> 32) as u32 == tag && is_right(slot as u32) {
                 return Some(slot as u32);
             }
             at = next_slot(at, self.slots.len());
@@ -79,6 +85,12 @@ impl Packed {
     #[inline]
     pub(crate) fn slot(&self, hash: u64) -> Option<&u64> {
         self.slots.get(first_slot(tag(hash), self.slots.len()))
+    }
+
+    /// Returns the location of the node that the search for a hash will most likely find, without reading any node.
+    #[inline]
+    pub(crate) fn likely_place(&self, hash: u64) -> Option<u32> {
+        self.search(tag(hash), |_| true)
     }
 
     /// Returns the locations of all nodes, in arbitrary order.

@@ -257,19 +257,19 @@ impl ZoneTable {
         }
     }
 
-    /// Prefetches the zone in that slot, once the slot is cached.
+    /// Returns the zone that the search will most likely find, without reading any zone: that with the right hash, once the
+    /// slot is cached.
     #[inline]
-    pub fn prefetch_zone(&self, key: &NameKey) {
-        if let Some(zone) = self.first_slot(key).and_then(|slot| slot.zone.as_ref()) {
-            prefetch(&**zone);
-        }
-    }
-
-    /// Prefetches the apex of that zone, once the zone is cached.
-    #[inline]
-    pub fn prefetch_apex(&self, key: &NameKey) {
-        if let Some(zone) = self.first_slot(key).and_then(|slot| slot.zone.as_ref()) {
-            zone.prefetch_apex();
+    pub fn likely_match(&self, key: &NameKey) -> Option<&Zone> {
+        let mut limit = key.labels();
+        loop {
+            let n = self.depth_to(limit)?;
+            let hash = key.hash(n);
+            let slot = self.shards[shard_of(hash)].find(hash as u32, |_| true);
+            if let Some(slot) = slot {
+                return slot.zone.as_deref();
+            }
+            limit = n.checked_sub(1)?;
         }
     }
 

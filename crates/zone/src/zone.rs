@@ -415,8 +415,16 @@ impl Zone {
         self.node_of(target)
     }
 
+    /// Prefetches what leads to the contents.
     #[inline]
-    pub(crate) fn prefetch_apex(&self) {
+    pub fn prefetch(&self) {
+        prefetch(&self.body);
+        prefetch(&self.summary);
+    }
+
+    /// Prefetches the apex, once the zone is cached.
+    #[inline]
+    pub fn prefetch_apex(&self) {
         let packed = self.packed();
         if let Some(byte) = packed
             .arena
@@ -438,10 +446,8 @@ impl Zone {
     #[inline]
     pub fn prefetch_node(&self, key: &NameKey) {
         let packed = self.packed();
-        if let Some(&slot) = packed.slot(key.hash(self.first_probe(key)))
-            && slot != 0
-        {
-            let bytes = &packed.arena[slot as u32 as usize * crate::packed::ALIGN..];
+        if let Some(place) = packed.likely_place(key.hash(self.first_probe(key))) {
+            let bytes = &packed.arena[place as usize * crate::packed::ALIGN..];
             prefetch(&bytes[0]);
             if let Some(next_line) = bytes.get(64) {
                 prefetch(next_line);

@@ -277,6 +277,33 @@ fn the_longest_zone_answers_and_ds_goes_to_the_parent() {
 }
 
 #[test]
+fn the_zone_that_is_prefetched_is_the_one_that_answers() {
+    let mut table = ZoneTable::default();
+    for n in 0..5000 {
+        let apex = match n % 3 {
+            0 => format!("zone{n}.example."),
+            1 => format!("zone{n}."),
+            _ => format!("a.b.zone{n}.test."),
+        };
+        let mut builder = ZoneBuilder::new(name(&apex).as_name());
+        add(&mut builder, &apex, 6, &soa(1).2);
+        table.insert(Arc::new(builder.finish().0.unwrap()));
+        let key = |text: &str| NameKey::new(name(text).as_name());
+        for below in ["", "www.", "x.y.z."] {
+            let key = key(&format!("{below}{apex}"));
+            let likely = table.likely_match(&key).unwrap();
+            let answers = table.zone_for(&key, Type::A).unwrap();
+            assert!(std::ptr::eq(likely, &**answers), "{below}{apex}");
+        }
+        assert!(
+            table
+                .likely_match(&key(&format!("none{n}.test.")))
+                .is_none()
+        );
+    }
+}
+
+#[test]
 fn a_name_noted_as_existing_exists_with_its_ancestors_and_as_a_wildcard() {
     let mut builder = ZoneBuilder::new(name(APEX).as_name());
     let (owner, rtype, rdata) = soa(1);

@@ -17,7 +17,7 @@ use arrayvec::ArrayVec;
 use nameward_answer::Scratch;
 use nameward_stats::{Counter, Protocol, Recorder, Stamp, Timing, Transport};
 use nameward_wire::message::{HEADER, Malformed, Query};
-use nameward_zone::{NameKey, ZoneMatch, ZoneTable};
+use nameward_zone::{NameKey, Zone, ZoneMatch, ZoneTable};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -343,8 +343,14 @@ fn find_zones<'z>(
     // A single query has nothing to overlap with, and a single zone is in the cache.
     let look_ahead = parsed.len() > 1;
     if look_ahead && zones.len() > 1 {
-        parsed_queries().for_each(|(_, _, key)| zones.prefetch_zone(key));
-        parsed_queries().for_each(|(_, _, key)| zones.prefetch_apex(key));
+        let mut likely = ArrayVec::<&Zone, BATCH>::new();
+        for (_, _, key) in parsed_queries() {
+            if let Some(zone) = zones.likely_match(key) {
+                zone.prefetch();
+                likely.push(zone);
+            }
+        }
+        likely.iter().for_each(|zone| zone.prefetch_apex());
     }
     for (i, query, key) in parsed_queries() {
         found[i] = zones.match_for(key, query.qtype);
