@@ -448,9 +448,10 @@ impl Zone {
         let packed = self.packed();
         if let Some(place) = packed.likely_place(key.hash(self.first_probe(key))) {
             let bytes = &packed.arena[place as usize * crate::packed::ALIGN..];
-            prefetch(&bytes[0]);
-            if let Some(next_line) = bytes.get(64) {
-                prefetch(next_line);
+            for line in [0, 64, 128] {
+                if let Some(octet) = bytes.get(line) {
+                    prefetch(octet);
+                }
             }
         }
     }

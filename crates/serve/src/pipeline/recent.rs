@@ -2,8 +2,8 @@
 //!
 //! A plain query gets the same reply from everyone who asks: the engine is a pure function of the query, the zones, the settings
 //! and the second. So a worker keeps the replies that it wrote in this second from these zones, and finds them by the octets of the
-//! query, all but its ID, before these are parsed. Where something else decides as well (clients, views, cookies, rate limits,
-//! recursion), nothing is kept, and nothing is taken.
+//! query, all but its ID, before these are parsed. Where something else decides as well (access lists, views, required cookies, a
+//! recursor), nothing is kept, and nothing is taken. Rate limits apply to each reply.
 //!
 //! When the second, the zones or the settings change, everything is forgotten. So entries are never replaced one by one: what has no
 //! room is not kept until the next second.
@@ -85,7 +85,7 @@ impl Kept<'_> {
 /// The replies of one worker in the current second.
 pub(super) struct RecentReplies {
     hasher: RandomState,
-    /// Half a hash, and the number of the entry from 1; 0 if there is none. Filled from the start.
+    /// 16 bits of the hash, and the number of the entry from 1; 0 if there is none. Filled from the start.
     buckets: Box<[[u32; BUCKET]; BUCKETS]>,
     entries: Vec<Entry>,
     octets: Vec<u8>,
