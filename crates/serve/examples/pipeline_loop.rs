@@ -239,12 +239,10 @@ fn main() {
     };
     let mut networks = 1u32;
     for round in 0..count.div_ceil(BATCH) {
-        for i in 0..if is_repeated { 0 } else { BATCH } {
+        for (i, at) in opt_at.iter().enumerate().filter(|_| !is_repeated) {
             // Another payload size, of which no answer here makes use.
             let size = 1232 + (round % 60_000) as u16;
-            let query = batch.query_mut(i);
-            let at = opt_at[i];
-            query[at + 3..at + 5].copy_from_slice(&size.to_be_bytes());
+            batch.query_mut(i)[at + 3..at + 5].copy_from_slice(&size.to_be_bytes());
         }
         for i in 0..if is_forged { BATCH } else { 0 } {
             // A linear congruential generator, without its lowest bits, which repeat soon.

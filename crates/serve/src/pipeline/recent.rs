@@ -42,7 +42,7 @@ const FOUND_OF: u32 = 8;
 /// After a round in which it did not, the next one begins after so many others.
 const PAUSE: u32 = 16 * ROUND;
 
-/// Everything that replies follow from, besides the query. Weak references keep addresses from being used again, not zones in memory.
+/// The inputs of the engine besides the query. Weak references keep addresses from being used again, not zones in memory.
 #[derive(Default)]
 struct Basis {
     zones: Weak<ZoneTable>,
@@ -57,7 +57,7 @@ struct Entry {
     query_len: u8,
     dnssec_ok: bool,
     done: Done,
-    /// What a rate limiter charges it to.
+    /// The account that a rate limiter charges.
     account: Account,
 }
 
