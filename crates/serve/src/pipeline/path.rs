@@ -70,8 +70,6 @@ pub(crate) struct Turn<'t> {
     pub(super) snapshot: (&'t Arc<ZoneTable>, &'t Arc<Engine>),
     /// The reply was written from zones in memory by the engine alone. Set by [`Turn::decide`], cleared by its caller.
     pub(super) is_from_memory: bool,
-    /// A datagram was left to another thread.
-    pub(super) has_handed_over: bool,
 }
 
 /// A request as its transport sees it.
@@ -129,7 +127,6 @@ impl<'t> Turn<'t> {
             zones,
             snapshot: (zones, engine),
             is_from_memory: false,
-            has_handed_over: false,
             pools: snapshots.pools.load(),
             cookies: snapshots.cookies.load().as_deref(),
             demands_cookies: false,

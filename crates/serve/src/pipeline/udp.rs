@@ -32,8 +32,6 @@ pub struct UdpPipeline {
     keys: Box<[NameKey; BATCH]>,
     done: [Done; BATCH],
     recent: RecentReplies,
-    /// Other threads have to work on queries of the last batch.
-    has_handed_over: bool,
 }
 
 impl UdpPipeline {
@@ -52,7 +50,6 @@ impl UdpPipeline {
             keys,
             done: [Done::NOTHING; BATCH],
             recent: RecentReplies::new(),
-            has_handed_over: false,
         }
     }
 
@@ -174,7 +171,6 @@ impl BatchHandler for UdpPipeline {
             }
             replies.set_len(i, done.len());
         }
-        self.has_handed_over = turn.has_handed_over;
     }
 
     fn sent(&mut self, batch: &DatagramBatch, timing: BatchTiming) {
@@ -198,11 +194,6 @@ impl BatchHandler for UdpPipeline {
         self.recorder.flush(Stamp::now(), Some(timing));
         if self.shared.tap.is_on() {
             self.tap_batch(batch, Duration::from_nanos(timing.answer_ns));
-        }
-        if self.has_handed_over {
-            // On a busy core this thread would otherwise interrupt the one that looks up for each datagram that arrives, and read
-            // a few at a time: with one core that took a sixth of the answers per second. On an idle one it goes on at once.
-            std::thread::yield_now();
         }
     }
 
@@ -255,8 +246,7 @@ impl Turn<'_> {
                 }
             }
             // Codes and streams have become replies by now.
-            verdict @ (Verdict::Drop | Verdict::Later | Verdict::Code(..) | Verdict::Stream(_)) => {
-                self.has_handed_over |= matches!(verdict, Verdict::Later);
+            Verdict::Drop | Verdict::Later | Verdict::Code(..) | Verdict::Stream(_) => {
                 *done = Done::NOTHING;
             }
         }
