@@ -2,11 +2,13 @@
 
 use std::fmt::Write;
 use std::io;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use nameward_testkit::TestFailure;
-use nameward_testkit::peers::{Peer, PeerOptions};
+use nameward_testkit::peers::{Peer, PeerError, PeerOptions};
 
+use crate::alternate::{self, Contender};
 use crate::binaries::Binaries;
 use crate::load::{Generator, Limit, Outcome, Shape};
 use crate::process::{self, Memory};
@@ -58,13 +60,34 @@ pub fn measure(
     queries: &Queries,
     plan: &Plan<'_>,
 ) -> Result<Measurement, TestFailure> {
+    let peer = start(server, files, plan)?;
+    run(&peer, queries, plan).map_err(TestFailure::from)
+}
+
+/// Starts all servers, lets them take turns, and returns their table.
+pub fn alternate(
+    servers: &[Server],
+    (files, queries): (&ZoneFiles, &Queries),
+    slices: NonZeroUsize,
+    plan: &Plan<'_>,
+) -> Result<String, TestFailure> {
+    let mut contenders = Vec::new();
+    for server in servers {
+        let name = server.to_string();
+        let peer = start(*server, files, plan);
+        let peer = peer.map_err(|error| TestFailure::from(error).at(&name))?;
+        contenders.push(Contender { name, peer });
+    }
+    Ok(alternate::run(&contenders, queries, plan, slices)?)
+}
+
+fn start(server: Server, files: &ZoneFiles, plan: &Plan<'_>) -> Result<Peer, PeerError> {
     let options = PeerOptions {
         cpu: Some(plan.server_core),
         ready_timeout: plan.ready_timeout,
         ..PeerOptions::default()
     };
-    let peer = server.start(plan.binaries, files, options)?;
-    run(&peer, queries, plan).map_err(TestFailure::from)
+    server.start(plan.binaries, files, options)
 }
 
 /// Loads a running server with queries.

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use nameward_testkit::peers::{Peer, PeerConfig, PeerError, PeerKind, PeerOptions
 use nameward_testkit::wire::QuestionEdns;
 use tempfile::TempDir;
 
+use crate::alternate::{self, Contender};
 use crate::compare::{Plan, median_by};
 use crate::load::{Generator, Limit, Outcome};
 use crate::process::{self, CpuTime};
@@ -139,7 +141,13 @@ enum DatabaseLocation {
 
 impl Filled {
     /// Makes a database with the schema of `nameward db init`, which is that of PowerDNS, and fills it.
-    fn make(engine: Engine, case: Case, nameward: &Path) -> io::Result<Self> {
+    fn make(engine: Engine, case: Case, nameward: &Path) -> Result<Self, TestFailure> {
+        eprintln!("{engine:?} {case:?}: filling the database ...");
+        let filled = Self::fill(engine, case, nameward);
+        Ok(filled.map_err(|error| format!("{engine:?}: {error}"))?)
+    }
+
+    fn fill(engine: Engine, case: Case, nameward: &Path) -> io::Result<Self> {
         let started = |kind| match Database::start(kind) {
             Some(database) => database.map(DatabaseLocation::Server),
             None => Err(io::Error::other("not installed; run scripts/install-deps")),
@@ -325,16 +333,8 @@ pub fn compare(
     plan: &Plan<'_>,
 ) -> Result<String, TestFailure> {
     let queries = case.queries(edns);
-    eprintln!("{engine:?} {case:?}: filling the database ...");
-    let filled = Filled::make(engine, case, &plan.binaries.nameward)
-        .map_err(|error| format!("{engine:?}: {error}"))?;
-    let mut servers = vec![Server::Nameward];
-    if plan.binaries.before.is_some() {
-        servers.push(Server::Before);
-    }
-    if case != Case::Resident {
-        servers.push(Server::Pdns);
-    }
+    let filled = Filled::make(engine, case, &plan.binaries.nameward)?;
+    let servers = servers_for(case, plan);
     let mut runs: Vec<Vec<_>> = servers.iter().map(|_| Vec::new()).collect();
     for _ in 0..repeat.max(1) {
         for (server, runs) in servers.iter().zip(&mut runs) {
@@ -348,6 +348,40 @@ pub fn compare(
         .filter_map(|(server, runs)| Some((*server, median_by(runs, |run| run.user_us)?)))
         .collect();
     Ok(table(&rows))
+}
+
+/// Runs a case with servers that take turns, and returns their table. Only SQLite, whose work is done by the servers: a
+/// database server's CPU time is not counted here.
+pub fn alternate(
+    engine: Engine,
+    case: Case,
+    (edns, slices): (QuestionEdns, NonZeroUsize),
+    plan: &Plan<'_>,
+) -> Result<String, TestFailure> {
+    if engine != Engine::Sqlite {
+        return Err("--slices supports SQLite only; add --engine sqlite".into());
+    }
+    let queries = case.queries(edns);
+    let filled = Filled::make(engine, case, &plan.binaries.nameward)?;
+    let mut contenders = Vec::new();
+    for server in servers_for(case, plan) {
+        let name = server.name().to_string();
+        let peer = server.start(&filled, case, plan);
+        let peer = peer.map_err(|error| TestFailure::from(error).at(&name))?;
+        contenders.push(Contender { name, peer });
+    }
+    Ok(alternate::run(&contenders, &queries, plan, slices)?)
+}
+
+fn servers_for(case: Case, plan: &Plan<'_>) -> Vec<Server> {
+    let mut servers = vec![Server::Nameward];
+    if plan.binaries.before.is_some() {
+        servers.push(Server::Before);
+    }
+    if case != Case::Resident {
+        servers.push(Server::Pdns);
+    }
+    servers
 }
 
 fn measure(

@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)]
 
+mod alternate;
 mod binaries;
 mod bind_keys;
 mod compare;
@@ -27,6 +28,7 @@ mod updates;
 mod zones;
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -96,6 +98,9 @@ struct CompareArguments {
     /// Where zone files are kept between runs.
     #[arg(long, default_value = "target/bench-data")]
     data: PathBuf,
+    /// Run all servers at once and load each in turn, for this many slices of 150 ms: for a machine whose speed changes.
+    #[arg(long)]
+    slices: Option<NonZeroUsize>,
     #[command(flatten)]
     run: RunArguments,
 }
@@ -156,6 +161,9 @@ struct DatabaseArguments {
     /// Cases, separated by commas. Without it those that say something about the engine.
     #[arg(long, value_delimiter = ',')]
     case: Vec<databases::Case>,
+    /// Run all servers at once and load each in turn, for this many slices of 150 ms; SQLite only.
+    #[arg(long)]
+    slices: Option<NonZeroUsize>,
     #[command(flatten)]
     run: RunArguments,
 }
@@ -335,6 +343,12 @@ fn compare(arguments: &CompareArguments) -> Result<(), TestFailure> {
         let files = zones::prepare(scenario, &arguments.data)
             .map_err(|error| format!("zone files of {scenario}: {error}"))?;
         let queries = scenario.queries(run.load.edns);
+        let title = format!("### {scenario}: {}", scenario.description());
+        if let Some(slices) = arguments.slices {
+            let table = compare::alternate(&servers, (&files, &queries), slices, &plan)?;
+            println!("{title}\n\n{table}");
+            continue;
+        }
         let mut runs: Vec<Vec<_>> = servers.iter().map(|_| Vec::new()).collect();
         // Rounds over all servers, so that a slow minute of the machine meets all of them.
         for _ in 0..run.repeat.max(1) {
@@ -353,8 +367,7 @@ fn compare(arguments: &CompareArguments) -> Result<(), TestFailure> {
             .copied()
             .zip(runs.into_iter().map(compare::median))
             .collect();
-        println!("### {scenario}: {}\n", scenario.description());
-        println!("{}", compare::table(&rows));
+        println!("{title}\n\n{}", compare::table(&rows));
     }
     match failed {
         0 => Ok(()),
@@ -425,7 +438,11 @@ fn compare_databases(arguments: &DatabaseArguments) -> Result<(), TestFailure> {
     let binaries = run.binaries.find()?;
     let plan = run.plan(&binaries);
     for (engine, case) in databases::plan_of(&arguments.engine, &arguments.case) {
-        let table = databases::compare(engine, case, (run.load.edns, run.repeat), &plan)?;
+        let edns = run.load.edns;
+        let table = match arguments.slices {
+            Some(slices) => databases::alternate(engine, case, (edns, slices), &plan)?,
+            None => databases::compare(engine, case, (edns, run.repeat), &plan)?,
+        };
         println!("{}\n\n{table}", databases::title(engine, case));
     }
     Ok(())
