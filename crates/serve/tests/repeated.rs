@@ -3,10 +3,13 @@
 
 use nameward_answer::{Engine, ServerIdentity};
 use nameward_serve::cookies::{CookieSecret, CookieSettings, Cookies, TimedCookieSecret};
+use nameward_serve::listen::bind_all;
+use nameward_serve::listener::{ListenAddress, ListenerRules};
 use nameward_serve::pipeline::{ServingState, UdpPipeline};
 use nameward_serve::rate_limit::{AnswerRates, RateLimitSettings, RateLimiter};
+use nameward_serve::recursor::{ForwarderSettings, RecursorForwarder, ResolverSettings, Resolvers};
 use nameward_serve::scripts::Scripts;
-use nameward_serve::udp::{BatchHandler, BatchTiming, DatagramBatch};
+use nameward_serve::udp::{BatchHandler, BatchTiming, DatagramBatch, UdpWorker, WorkerSwitch};
 use nameward_stats::{Counter, Ring, RingCapacities, Stats};
 use nameward_steering::Steering;
 use nameward_steering::pools::{AllDown, PoolMember, PoolRule, PoolRules};
@@ -17,10 +20,11 @@ use nameward_zone::{
     ZoneBuilder, ZoneTable,
 };
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::loopback::{plain_query, query, rcode, zone};
+use crate::loopback::{TIMEOUT, plain_query, query, rcode, zone};
 
 const ZONE: &str = "
 @ 3600 SOA ns1 host 1 7200 3600 1209600 300
@@ -261,6 +265,35 @@ fn a_client_outside_the_access_list_does_not_get_the_reply_of_another() {
 }
 
 #[test]
+fn the_access_list_of_a_listener_holds_for_repeated_queries() {
+    let shared = state();
+    let any_port = |address: [u8; 4]| ListenAddress::from(SocketAddr::from((address, 0)));
+    let mut restricted = any_port([127, 0, 0, 2]);
+    restricted.rules = Arc::new(ListenerRules {
+        allow_query: Some(AccessList::clone(&network(1))),
+        proxies: None,
+    });
+    let bound = bind_all(&[any_port([127, 0, 0, 1]), restricted], 1).unwrap();
+    let switch = Arc::<WorkerSwitch>::default();
+    let workers = UdpPipeline::spawn_workers(&shared, bound.udp, &switch).unwrap();
+    let packet = query("www.example.", Type::A);
+    let rcodes = bound.addresses.iter().map(|address| {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(address).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let mut reply = [0; 512];
+        for _ in 0..20 {
+            socket.send(&packet).unwrap();
+            socket.recv(&mut reply).unwrap();
+        }
+        rcode(&reply)
+    });
+    assert_eq!(rcodes.collect::<Vec<_>>(), [0, 5]);
+    switch.stop();
+    workers.into_iter().for_each(UdpWorker::join);
+}
+
+#[test]
 fn a_blackholed_client_gets_nothing() {
     let shared = state();
     let mut zones = table(ZONE);
@@ -375,6 +408,29 @@ fn the_cookie_of_a_reply_belongs_to_its_client() {
     let [one, other] = [1, 2].map(|last| ask(&mut pipeline, &packet, client(last)));
     assert_eq!(one.len(), other.len());
     assert_ne!(one, other);
+}
+
+#[test]
+fn only_clients_with_recursion_are_offered_it() {
+    let shared = state();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let resolvers = Resolvers::new(&ResolverSettings {
+        addresses: vec![SocketAddr::from(([127, 0, 0, 1], 9))],
+        timeout: Duration::from_secs(1),
+        randomize_case: false,
+    });
+    let settings = ForwarderSettings {
+        allow_from: AccessList::clone(&network(1)),
+        in_flight_max: 8,
+        in_flight_per_client: 8,
+    };
+    let handle = runtime.handle().clone();
+    let forwarder = RecursorForwarder::new(Arc::new(resolvers), settings, handle);
+    shared.set_hand_off(Some(forwarder));
+    let mut pipeline = UdpPipeline::new(shared);
+    let packet = query("www.example.", Type::A);
+    let [allowed, other] = [1, 2].map(|last| ask(&mut pipeline, &packet, client(last)));
+    assert_eq!([allowed[3] & 0x80, other[3] & 0x80], [0x80, 0]);
 }
 
 #[test]
