@@ -29,11 +29,13 @@ fn slow_signer(hosts: usize) -> (TestServer, tempfile::TempDir) {
 fn check_slow_transfer(hosts: usize) {
     let (server, home) = slow_signer(hosts);
     check_transfer(server.address(), ZONE, home.path());
-    let log = server.log();
+    // The line is written after the last message has left.
     assert!(
-        log.contains("AXFR to 127.0.0.1:") && log.contains("completed: serial "),
-        "{log}"
+        server.wait_for_log("completed: serial "),
+        "{}",
+        server.log()
     );
+    assert!(server.log().contains("AXFR to 127.0.0.1:"));
 }
 
 #[test]

@@ -125,8 +125,7 @@ fn notifies_updates_and_transfers(listener: &'static str, transport: &'static st
     assert_eq!(counted(&secondary, &format!("{name}-queries")), notified);
     // Serial queries, a transfer and the update.
     assert!(counted(&primary, &format!("{name}-queries")) >= 3);
-    let log = secondary.log();
-    assert!(log.contains("IXFR"), "{log}");
+    assert!(secondary.wait_for_log("IXFR"), "{}", secondary.log());
     for server in [&primary, &secondary] {
         assert_eq!(counted(server, "tcp-queries"), 0);
     }
