@@ -16,7 +16,7 @@ use nameward_base::sync::Mutex;
 use nameward_base::text::counted;
 use nameward_state::{ContentsDigest, JournalEntry, JournaledZone, StateChange, ZoneStorage};
 use nameward_wire::NameBuf;
-use nameward_zone::{TableChange, Zone};
+use nameward_zone::{TableChange, Zone, ZoneTable};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,17 +57,10 @@ impl Reconciler {
     }
 
     /// Reads the journals of published zones without a version in the table.
-    fn read_new(&self, changes: &[TableChange]) -> JournaledByName {
-        let table = self.commits.table().load();
-        let is_new = |zone: &Arc<Zone>| {
-            let offered = table.offered_by(zone.id(), zone.rank());
-            !zone.is_stub() && offered.is_none_or(|version| version.stored().is_stub())
-        };
-        let new = changes.iter().filter_map(|change| match change {
-            TableChange::Offer(zone) | TableChange::Move(zone, _) if is_new(zone) => Some(zone),
-            _ => None,
-        });
-        let new: Vec<_> = new.map(|zone| NameBuf::from(zone.id())).collect();
+    fn read_new(&self, changes: &mut [TableChange], table: &ZoneTable) -> JournaledByName {
+        let new: Vec<_> = first_versions(changes, table)
+            .map(|zone| NameBuf::from(zone.id()))
+            .collect();
         let (false, Some(store)) = (new.is_empty(), self.commits.store()) else {
             return JournaledByName::new();
         };
@@ -92,12 +85,14 @@ impl Reconciler {
         journaled
     }
 
-    /// Applies the journal changes that the storage lacks to zones published for the first time.
+    /// Applies the journal changes that the storage lacks to zones published for the first time. A later version is only
+    /// what the storage has: the commit path knows which changes it lacks.
     pub(crate) fn bring_forward(&self, changes: &mut [TableChange]) {
+        let table = self.commits.table().load();
         let mut at_start = self.journaled.lock();
         let mut new;
         let journaled = if self.is_started.load(Ordering::Relaxed) {
-            new = self.read_new(changes);
+            new = self.read_new(changes, &table);
             &mut new
         } else {
             &mut *at_start
@@ -105,12 +100,8 @@ impl Reconciler {
         if journaled.is_empty() {
             return;
         }
-        for change in changes {
-            let (TableChange::Offer(zone) | TableChange::Move(zone, _)) = change else {
-                continue;
-            };
-            if !zone.is_stub()
-                && let Some(journaled) = journaled.remove(&lower_case(zone.id()))
+        for zone in first_versions(changes, &table) {
+            if let Some(journaled) = journaled.remove(&lower_case(zone.id()))
                 && let Some(newer) = self.reconcile(zone, &journaled)
             {
                 *zone = newer;
@@ -232,6 +223,21 @@ impl Reconciler {
         let gone = gone.filter(|name| table.exact(name.as_name()).is_none());
         self.commits.forget_vanished(gone, storage);
     }
+}
+
+/// Returns the zones among the changes that have contents, and no contents from their source in the table yet.
+fn first_versions<'c>(
+    changes: &'c mut [TableChange],
+    table: &ZoneTable,
+) -> impl Iterator<Item = &'c mut Arc<Zone>> {
+    let zones = changes.iter_mut().filter_map(|change| match change {
+        TableChange::Offer(zone) | TableChange::Move(zone, _) => Some(zone),
+        _ => None,
+    });
+    zones.filter(|zone| {
+        let offered = table.offered_by(zone.id(), zone.rank());
+        !zone.is_stub() && offered.is_none_or(|version| version.stored().is_stub())
+    })
 }
 
 /// Reads the list of all journals of zones with this storage.

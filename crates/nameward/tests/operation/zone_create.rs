@@ -1,7 +1,9 @@
 //! Zones that commands create, change and delete on a server without a database: files in a directory, and secondaries that
 //! the state store declares.
 
-use std::{fs, process::Command};
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use nameward_testkit::{Setup, TestServer, server::binary, wait_with_log};
 
@@ -442,31 +444,33 @@ fn a_zone_file_becomes_a_secondary_and_a_file_again_without_a_gap() {
 
 #[test]
 fn a_zone_file_becomes_a_secondary_without_a_server_too() {
-    let home = Home::new("");
-    let done = |arguments: &[&str]| {
-        let (code, said) = home.alone(arguments);
-        assert_eq!(code, Some(0), "{arguments:?}: {said}");
-        said
-    };
-    done(&["zone", "create", "sec.test", "--ns", "ns.b.test"]);
-    done(&["record", "set", "sec.test", "www", "A", "60", "192.0.2.7"]);
-    let nowhere = "127.0.0.1:1";
-    let set = [
-        "zone",
-        "set",
-        "sec.test",
-        "--kind",
-        "secondary",
-        "--primary",
-    ];
-    done(&[&set[..], &[nowhere]].concat());
-    assert!(!home.file("sec.test").exists());
-    let copies = fs::read_dir(home.dir.path().join("zones")).unwrap();
-    let copies = copies.map(|file| fs::read_to_string(file.unwrap().path()).unwrap());
-    assert!(copies.into_iter().any(|text| text.contains("192.0.2.7")));
-    let server = home.serve();
-    let at = server.address();
-    assert_eq!(answered_address(at, "www.sec.test"), Some([192, 0, 2, 7]));
+    // A file that was written a moment ago is read again with each step of a command: the times set here decide that.
+    let now = SystemTime::now();
+    let minute = Duration::from_secs(60);
+    for modified in [now - minute, now + minute] {
+        let home = Home::new("");
+        let done = |arguments: &[&str]| {
+            let (code, said) = home.alone(arguments);
+            assert_eq!(code, Some(0), "{arguments:?}: {said}");
+        };
+        done(&["zone", "create", "sec.test", "--ns", "ns.b.test"]);
+        done(&["record", "set", "sec.test", "www", "A", "60", "192.0.2.7"]);
+        let file = fs::File::open(home.file("sec.test")).unwrap();
+        file.set_modified(modified).unwrap();
+        let nowhere = "127.0.0.1:1";
+        let set = ["zone", "set", "sec.test", "--kind", "secondary"];
+        done(&[&set[..], &["--primary", nowhere]].concat());
+        // The change is in the copy, between the lines of the file.
+        let copies = fs::read_dir(home.dir.path().join("zones")).unwrap();
+        let copies: Vec<_> = copies.map(|file| file.unwrap().path()).collect();
+        assert_eq!(copies, [home.dir.path().join("zones/sec.test.zone.kept-1")]);
+        let text = fs::read_to_string(&copies[0]).unwrap();
+        assert!(text.contains("192.0.2.7"), "{text}");
+        assert!(text.contains("; created by nameward"), "{text}");
+        let server = home.serve();
+        let at = server.address();
+        assert_eq!(answered_address(at, "www.sec.test"), Some([192, 0, 2, 7]));
+    }
 }
 
 #[test]
