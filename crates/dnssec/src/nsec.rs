@@ -5,6 +5,9 @@
 //! name may exist, and so may names below the sibling; if nothing is known to exist there, it is the sibling itself,
 //! which is shorter. Validators derive the closest encloser from the labels that both ends share with the query name;
 //! below a sibling these are the same as at the sibling.
+//!
+//! The name that ends the range is part of what is signed, in the case in which it is written (RFC 6840 section 5.1). It is in
+//! lower case, however the query spells its name: so all spellings share one signature.
 
 use arrayvec::ArrayVec;
 use nameward_wire::name::{MAX_LABEL, MAX_NAME};
@@ -60,7 +63,7 @@ fn last_below(name: Name<'_>) -> NameBuf {
     NameBuf::join(&wire, name).unwrap_or_else(|_| name.into())
 }
 
-/// Returns the first name after `name` and everything that could exist below it; the apex if there is none.
+/// Returns the first name after `name` and everything that could exist below it, in lower case; the apex if there is none.
 pub(crate) fn after(name: Name<'_>, apex: Name<'_>) -> NameBuf {
     let mut name = name;
     while name.as_wire().len() > apex.as_wire().len() {
@@ -83,14 +86,21 @@ pub(crate) fn after(name: Name<'_>, apex: Name<'_>) -> NameBuf {
     apex.into()
 }
 
-/// Returns the first name that could exist below `name`, which is its successor.
+/// Returns the first name that could exist below `name`, which is its successor, in lower case.
 pub(crate) fn below(name: Name<'_>, apex: Name<'_>) -> NameBuf {
-    NameBuf::join(b"\x01\x00", name).unwrap_or_else(|_| after(name, apex))
+    let below = NameBuf::join(b"\x01\x00", name);
+    below.map_or_else(|_| after(name, apex), lower_case)
 }
 
 fn made(label: &[u8], parent: Name<'_>, apex: Name<'_>) -> NameBuf {
     // Callers ensure that the lengths fit.
-    NameBuf::join(&with_length(label), parent).unwrap_or_else(|_| apex.into())
+    let made = NameBuf::join(&with_length(label), parent);
+    made.map_or_else(|_| apex.into(), lower_case)
+}
+
+fn lower_case(mut name: NameBuf) -> NameBuf {
+    name.make_lowercase();
+    name
 }
 
 /// Splits off the first label, in lower case.
@@ -171,6 +181,16 @@ mod tests {
         assert!(below[1..].iter().all(|octet| matches!(octet, 63 | 0xff)));
         let owner = before(queried.as_name(), |free| free == sibling.as_name());
         assert_eq!(owner, Some(sibling));
+    }
+
+    #[test]
+    fn the_end_of_the_range_does_not_depend_on_the_case_of_the_query() {
+        let name: NameBuf = "no.SUCH.Example.".parse().unwrap();
+        let apex: NameBuf = "example.".parse().unwrap();
+        for end in [after, below].map(|end| end(name.as_name(), apex.as_name())) {
+            let octets = end.as_name().as_wire();
+            assert!(!octets.iter().any(u8::is_ascii_uppercase), "{end}");
+        }
     }
 
     proptest! {

@@ -443,11 +443,37 @@ fn check_warm_answers(signed: Zone) {
         .collect();
     // The first answers wait for the signing thread.
     fill_cache(&shared, &packets);
-    let mut batch = batch(&packets);
+    // A query that is spelled in another way is not a repeated one, whose reply is there already. Of four signatures that a
+    // worker finds only in the shared cache, it keeps one: after a few spellings it has all.
+    let mut batches: Vec<_> = (0..16)
+        .map(|bits| batch(&spelled(&packets, bits)))
+        .collect();
     let mut pipeline = UdpPipeline::new(shared.clone());
-    answer_again(&mut pipeline, &mut batch, 2000);
-    let allocated = allocations(true, || answer_again(&mut pipeline, &mut batch, 1000));
-    let shortest = (0..batch.len()).map(|i| batch.replied(i).len()).min();
-    assert!(shortest >= Some(150), "{shortest:?}");
-    assert_eq!(allocated, 0, "allocations in 1000 batches");
+    let mut answer_all = |times| {
+        for batch in &mut batches {
+            answer_again(&mut pipeline, batch, times);
+        }
+    };
+    answer_all(200);
+    let allocated = allocations(true, || answer_all(100));
+    for batch in &batches {
+        let shortest = (0..batch.len()).map(|i| batch.replied(i).len()).min();
+        assert!(shortest >= Some(150), "{shortest:?}");
+    }
+    assert_eq!(allocated, 0, "allocations in 1600 batches");
+}
+
+/// Returns queries with the letters of `example` in upper case where `bits` has a one.
+fn spelled(packets: &[Vec<u8>], bits: u32) -> Vec<Vec<u8>> {
+    let mut packets = packets.to_vec();
+    for packet in &mut packets {
+        let start = packet.windows(7).position(|octets| octets == b"example");
+        let start = start.expect("every name ends with the zone");
+        for (place, letter) in packet[start..start + 7].iter_mut().enumerate() {
+            if bits >> place & 1 == 1 {
+                letter.make_ascii_uppercase();
+            }
+        }
+    }
+    packets
 }
