@@ -411,8 +411,8 @@ section! {
         /// Lifetime of a packet cache entry, in seconds. Changes that the server detects take effect immediately
         /// regardless.
         packet_ttl: Count<0, 86_400> = "20";
-        /// Size of the query cache, in units of 1024 octets; 0 disables it.
-        query_entries: Count<0, 1_000_000_000> = "200000";
+        /// Size of the query cache, in units of 512 octets; 0 disables it.
+        query_entries: Count<0, 1_000_000_000> = "400000";
         /// Lifetime of a query cache entry, in seconds.
         query_ttl: Count<0, 86_400> = "20";
         /// Lifetime of a query cache entry for a name that does not exist, in seconds.
