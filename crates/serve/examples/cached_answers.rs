@@ -31,7 +31,7 @@ fn build(text: &str) -> Zone {
 struct Parts;
 
 impl LiveSource for Parts {
-    fn lookup<'a>(&'a self, wanted: &'a LookupRequest) -> LookupFuture<'a> {
+    fn lookup<'a>(&'a self, wanted: LookupRequest<'a>) -> LookupFuture<'a> {
         Box::pin(async move {
             let zone = build(&format!("{HEAD}{} 60 A 192.0.2.80\n", wanted.name));
             Ok(ZoneFragment {

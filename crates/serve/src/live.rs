@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use nameward_dnssec::SignatureCache;
 use nameward_stats::{Gauge, Stats};
+use nameward_wire::name::InlineName;
 use nameward_wire::{Name, NameBuf};
 use nameward_zone::{CacheSizes, Live, LiveSource, LookupError, LookupRequest, Zone};
 use tokio::runtime::Handle;
@@ -47,6 +48,9 @@ use thread_queue::ThreadQueue;
 pub(crate) use view::Used;
 pub use view::{FetchedFragment, LiveView, Parts};
 
+/// A name in a cache or a look-up: most have up to 38 octets.
+type CachedName = InlineName<38>;
+
 /// Settings for the caches and for overload.
 #[derive(Clone, Debug)]
 pub struct LiveSettings {
@@ -54,7 +58,7 @@ pub struct LiveSettings {
     pub packet_entries: usize,
     /// How long an answer may be served from the packet cache; 0 turns it off.
     pub packet_ttl: Duration,
-    /// Size of the query cache, in units of 1024 octets; 0 turns it off.
+    /// Size of the query cache, in units of 512 octets; 0 turns it off.
     pub query_entries: usize,
     /// How long data from a backend is fresh.
     pub query_ttl: Duration,
@@ -206,10 +210,10 @@ impl LiveZones {
         apex.make_lowercase();
         let request = LookupRequest {
             zone: live.id(),
-            apex,
-            name,
+            apex: apex.as_name(),
+            name: name.as_name(),
         };
-        let part = runtime.block_on(source.lookup(&request))?;
+        let part = runtime.block_on(source.lookup(request))?;
         Ok(Some(look(&part.zone)))
     }
 
@@ -299,7 +303,7 @@ impl Backend {
             0 => String::new(),
             more => format!(" ({more} more failures since the last message)"),
         };
-        let (backend, name) = (&self.name, lookup.request.name);
+        let (backend, name) = (&self.name, lookup.name.as_name());
         tracing::error!("backend {backend}: look-up of {name} failed: {error}{more}");
     }
 

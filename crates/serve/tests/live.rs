@@ -108,7 +108,7 @@ impl Memory {
 }
 
 impl LiveSource for Memory {
-    fn lookup<'a>(&'a self, wanted: &'a LookupRequest) -> LookupFuture<'a> {
+    fn lookup<'a>(&'a self, wanted: LookupRequest<'a>) -> LookupFuture<'a> {
         Box::pin(async move {
             self.started.fetch_add(1, Ordering::SeqCst);
             let (apex, text) = self.texts.lock().unwrap()[wanted.zone as usize].clone();
@@ -120,10 +120,14 @@ impl LiveSource for Memory {
             if self.down.load(Ordering::SeqCst) {
                 return fail(BackendFailure::Unreachable, "down");
             }
-            if wanted.name == name("broken.example.") {
+            if wanted.name == name("broken.example.").as_name() {
                 return fail(BackendFailure::BadData, "table records, id 7");
             }
-            assert_ne!(wanted.name, name("bug.example."), "a bug on purpose");
+            assert_ne!(
+                wanted.name,
+                name("bug.example.").as_name(),
+                "a bug on purpose"
+            );
             Ok(ZoneFragment {
                 zone: Arc::new(zone(&apex, &text)),
                 statements: 1,
@@ -136,12 +140,12 @@ impl LiveSource for Memory {
         self.batches
     }
 
-    fn batch<'a>(&'a self, wanted: &[&LookupRequest]) -> Option<Box<dyn LookupBatch + 'a>> {
+    fn batch<'a>(&'a self, wanted: &[LookupRequest<'a>]) -> Option<Box<dyn LookupBatch + 'a>> {
         if self.batches == 0 {
             return None;
         }
         self.sizes.lock().unwrap().push(wanted.len());
-        let open = wanted.iter().map(|request| **request).enumerate().collect();
+        let open = wanted.iter().copied().enumerate().collect();
         Some(Box::new(MemoryBatch { source: self, open }))
     }
 
@@ -157,7 +161,7 @@ impl LiveSource for Memory {
 /// Finishes its look-ups in the first round, except for names that start with `alone` or `never`.
 struct MemoryBatch<'s> {
     source: &'s Memory,
-    open: Vec<(usize, LookupRequest)>,
+    open: Vec<(usize, LookupRequest<'s>)>,
 }
 
 impl LookupBatch for MemoryBatch<'_> {
@@ -171,7 +175,7 @@ impl LookupBatch for MemoryBatch<'_> {
                 } else if text.starts_with("alone") {
                     ended.push((place, LookupEnd::Alone));
                 } else {
-                    let result = self.source.lookup(&wanted).await;
+                    let result = self.source.lookup(wanted).await;
                     ended.push((place, LookupEnd::Done(result)));
                 }
             }

@@ -182,7 +182,7 @@ impl Drop for Loopback {
 struct Memory(String, String);
 
 impl LiveSource for Memory {
-    fn lookup<'a>(&'a self, _: &'a LookupRequest) -> LookupFuture<'a> {
+    fn lookup<'a>(&'a self, _: LookupRequest<'a>) -> LookupFuture<'a> {
         Box::pin(async {
             Ok(ZoneFragment {
                 zone: Arc::new(zone(&self.0, &self.1)),
@@ -192,7 +192,7 @@ impl LiveSource for Memory {
         })
     }
 
-    fn read_zone<'a>(&'a self, _: &'a LookupRequest) -> ZoneFuture<'a> {
+    fn read_zone<'a>(&'a self, _: LookupRequest<'a>) -> ZoneFuture<'a> {
         Box::pin(async { Ok(zone(&self.0, &self.1)) })
     }
 

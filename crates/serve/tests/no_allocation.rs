@@ -309,7 +309,7 @@ struct Memory {
 }
 
 impl LiveSource for Memory {
-    fn lookup<'a>(&'a self, _: &'a LookupRequest) -> LookupFuture<'a> {
+    fn lookup<'a>(&'a self, _: LookupRequest<'a>) -> LookupFuture<'a> {
         Box::pin(async {
             let mut zone = zone("example.", ZONE);
             zone.set_signing(self.signing.clone());

@@ -112,13 +112,13 @@ async fn look_up_together(
     let started = Instant::now();
     let mut random = 1_u64;
     for _ in 0..BATCHES {
-        let mut batch = backend.batch();
+        let mut batch = backend.batch(IN_FLIGHT);
         for _ in 0..IN_FLIGHT {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
             let name = format!("host{}.example.org", (random >> 33) % u64::from(count));
-            batch.add(&zone, name.parse::<NameBuf>()?.as_name());
+            batch.add(zone.request(name.parse::<NameBuf>()?.as_name()));
         }
         while !batch.is_done() {
             for (_, found) in batch.round().await.found {

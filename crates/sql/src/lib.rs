@@ -70,8 +70,8 @@ pub use lookup::{Found, Round, SqlLookupBatch};
 use mysql::Mysql;
 use nameward_base::sync::Mutex;
 use nameward_dnssec::{Keys, SignatureCache, SoaEdit};
-use nameward_wire::NameBuf;
-use nameward_zone::{ZoneKind, ZoneLimits};
+use nameward_wire::{Name, NameBuf};
+use nameward_zone::{LookupRequest, ZoneKind, ZoneLimits};
 pub use packed_zones::PackedZones;
 pub use peer_settings::{SettingItem, SettingItems, StoredAutoprimary, StoredTsigKey, term_kind};
 use postgres::Postgres;
@@ -242,6 +242,17 @@ pub struct LiveZone {
     pub id: i64,
     /// The zone name.
     pub apex: NameBuf,
+}
+
+impl LiveZone {
+    /// Returns the lookup of a name, which is at or below the apex.
+    pub fn request<'n>(&'n self, name: Name<'n>) -> LookupRequest<'n> {
+        LookupRequest {
+            zone: self.id,
+            apex: self.apex.as_name(),
+            name,
+        }
+    }
 }
 
 enum Driver {

@@ -14,8 +14,9 @@ use super::fragment::{Gathering, KnownZone};
 use super::row::{name_text, read_name};
 use super::signing_data::SigningData;
 use super::{LiveZone, SqlBackend};
+use nameward_wire::name::same_octets;
 use nameward_wire::{Name, NameBuf};
-use nameward_zone::{NameKey, ZoneFragment};
+use nameward_zone::{LookupRequest, NameKey, ZoneFragment};
 use std::sync::Arc;
 
 /// Queries this many labels below the apex first check whether anything can be that deep.
@@ -64,25 +65,40 @@ struct Open {
 }
 
 impl SqlLookupBatch<'_> {
-    /// Adds a lookup of `qname`, at or below the apex of `zone`. Its index is the number of lookups added before.
-    pub fn add(&mut self, zone: &LiveZone, qname: Name<'_>) {
-        let is_deep = qname.label_count() > zone.apex.as_name().label_count() + DEEP;
+    /// Adds a lookup. Its index is the number of lookups added before.
+    pub fn add(&mut self, request: LookupRequest<'_>) {
+        let known = self.known_zone(request);
+        let is_deep = request.name.label_count() > known.apex_labels + DEEP;
         let ancestors = &self.backend.inner.ancestors;
-        let ancestors = is_deep.then(|| ancestors.usable(zone.id)).flatten();
+        let ancestors = is_deep.then(|| ancestors.usable(request.zone)).flatten();
         let is_stuck = is_deep && ancestors.is_none();
-        self.add_with(zone, qname, ancestors, is_stuck);
+        self.add_with(known, request.name, ancestors, is_stuck);
+    }
+
+    /// Returns the facts about a zone. Those of the last one are not collected again.
+    fn known_zone(&mut self, request: LookupRequest<'_>) -> Arc<KnownZone> {
+        let is_it = |last: &&Arc<KnownZone>| {
+            let (apex, last) = (request.apex.as_wire(), &last.zone);
+            last.id == request.zone && same_octets(last.apex.as_name().as_wire(), apex)
+        };
+        if let Some(last) = self.last_zone.as_ref().filter(is_it) {
+            return Arc::clone(last);
+        }
+        let known = Arc::new(self.backend.known_zone(LiveZone {
+            id: request.zone,
+            apex: request.apex.into(),
+        }));
+        self.last_zone = Some(Arc::clone(&known));
+        known
     }
 
     fn add_with(
         &mut self,
-        zone: &LiveZone,
+        known: Arc<KnownZone>,
         qname: Name<'_>,
         ancestors: Option<Arc<AncestorSet>>,
         is_stuck: bool,
     ) {
-        let last = self.last_zone.take().filter(|last| last.zone == *zone);
-        let known = last.unwrap_or_else(|| Arc::new(self.backend.known_zone(zone)));
-        self.last_zone = Some(Arc::clone(&known));
         self.key.set(qname);
         let needs_facts = known.signing.is_none();
         let fragments = &self.backend.inner.fragments;
@@ -319,11 +335,11 @@ impl Open {
 }
 
 impl SqlBackend {
-    /// Starts a batch of lookups.
-    pub fn batch(&self) -> SqlLookupBatch<'_> {
+    /// Starts a batch of lookups, with room for this many.
+    pub fn batch(&self, lookups: usize) -> SqlLookupBatch<'_> {
         SqlLookupBatch {
             backend: self,
-            open: Vec::new(),
+            open: Vec::with_capacity(lookups),
             names: NameList::default(),
             last_zone: None,
             key: Box::default(),
@@ -331,16 +347,16 @@ impl SqlBackend {
     }
 
     /// Returns a zone with the facts about it that need no statement.
-    fn known_zone(&self, zone: &LiveZone) -> KnownZone {
-        let signing = self.known_signing(zone);
+    fn known_zone(&self, zone: LiveZone) -> KnownZone {
+        let signing = self.known_signing(&zone);
         let scope = signing.as_ref().map(|signing| match signing {
             Some(_) => ApexScope::Signed,
             None => ApexScope::Plain,
         });
         let (apex, apex_generation) = self.inner.apexes.get(zone.id, scope);
         KnownZone {
-            zone: *zone,
             apex_labels: zone.apex.as_name().label_count(),
+            zone,
             signing,
             apex,
             generation: (apex_generation, self.inner.fragments.generation()),
@@ -349,13 +365,13 @@ impl SqlBackend {
 
     /// Returns the fragment of a zone that answers every query for `qname`, which must be at or below its apex.
     pub async fn lookup(&self, zone: &LiveZone, qname: Name<'_>) -> Result<ZoneFragment, SqlError> {
-        let mut batch = self.batch();
-        batch.add(zone, qname);
+        let mut batch = self.batch(1);
+        batch.add(zone.request(qname));
         let (found, statements) = only(batch).await;
         match found {
             Found::Ended(result) => counted(result, statements),
             Found::Alone => {
-                let fragment = self.lookup_alone(zone, qname).await?;
+                let fragment = self.lookup_alone(zone.request(qname)).await?;
                 let statements = statements + fragment.statements;
                 counted(Ok(fragment), statements)
             }
@@ -363,14 +379,11 @@ impl SqlBackend {
     }
 
     /// Like [`SqlBackend::lookup`], for a lookup that a batch returned: reads the names of the zone first if unknown.
-    pub async fn lookup_alone(
-        &self,
-        zone: &LiveZone,
-        qname: Name<'_>,
-    ) -> Result<ZoneFragment, SqlError> {
-        let (ancestors, names_read) = self.ancestors(zone).await?;
-        let mut batch = self.batch();
-        batch.add_with(zone, qname, Some(ancestors), false);
+    pub async fn lookup_alone(&self, request: LookupRequest<'_>) -> Result<ZoneFragment, SqlError> {
+        let mut batch = self.batch(1);
+        let known = batch.known_zone(request);
+        let (ancestors, names_read) = self.ancestors(&known.zone).await?;
+        batch.add_with(known, request.name, Some(ancestors), false);
         match only(batch).await {
             (Found::Ended(result), statements) => counted(result, statements + names_read),
             // With all names known there is nothing left to wait for.

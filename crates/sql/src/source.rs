@@ -12,18 +12,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 impl LiveSource for SqlBackend {
-    fn lookup<'a>(&'a self, request: &'a LookupRequest) -> LookupFuture<'a> {
+    fn lookup<'a>(&'a self, request: LookupRequest<'a>) -> LookupFuture<'a> {
         Box::pin(async move {
-            let zone = zone(request);
-            let fragment = self.lookup_alone(&zone, request.name.as_name()).await;
+            let fragment = self.lookup_alone(request).await;
             fragment.map_err(|error| lookup_error(&error))
         })
     }
 
-    fn read_zone<'a>(&'a self, request: &'a LookupRequest) -> ZoneFuture<'a> {
+    fn read_zone<'a>(&'a self, request: LookupRequest<'a>) -> ZoneFuture<'a> {
         Box::pin(async move {
-            let mut builder = ZoneBuilder::new(request.apex.as_name());
-            let report = self.load_zone(&zone(request), &mut builder).await;
+            let mut builder = ZoneBuilder::new(request.apex);
+            let zone = LiveZone {
+                id: request.zone,
+                apex: request.apex.into(),
+            };
+            let report = self.load_zone(&zone, &mut builder).await;
             let report = report.map_err(|error| lookup_error(&error))?;
             let (built, findings) = builder.finish();
             let first = findings.into_iter().next().map(|first| first.message);
@@ -49,11 +52,9 @@ impl LiveSource for SqlBackend {
         self.options().concurrency.batches
     }
 
-    fn batch<'a>(&'a self, requests: &[&LookupRequest]) -> Option<Box<dyn LookupBatch + 'a>> {
-        let mut batch = SqlBackend::batch(self);
-        for request in requests {
-            batch.add(&zone(request), request.name.as_name());
-        }
+    fn batch<'a>(&'a self, requests: &[LookupRequest<'a>]) -> Option<Box<dyn LookupBatch + 'a>> {
+        let mut batch = SqlBackend::batch(self, requests.len());
+        requests.iter().for_each(|request| batch.add(*request));
         Some(Box::new(batch))
     }
 
@@ -95,13 +96,6 @@ impl LookupBatch for SqlLookupBatch<'_> {
                 statements: round.statements,
             }
         })
-    }
-}
-
-fn zone(request: &LookupRequest) -> LiveZone {
-    LiveZone {
-        id: request.zone,
-        apex: request.apex,
     }
 }
 

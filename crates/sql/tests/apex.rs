@@ -157,11 +157,11 @@ fn a_batch_takes_zones_in_turn_and_a_name_twice() {
             resident(&backend, &zones[1]).await,
         ];
         for _ in 0..TURNS {
-            let mut batch = backend.batch();
             let order = [0, 0, 1, 0, 1, 1];
+            let mut batch = backend.batch(order.len());
             let qname = |of: usize| name(&format!("www.{}", zones[of].apex));
             for of in order {
-                batch.add(&zones[of], qname(of).as_name());
+                batch.add(zones[of].request(qname(of).as_name()));
             }
             let mut found = batch.round().await.found;
             assert!(batch.is_done());

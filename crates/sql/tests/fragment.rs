@@ -276,9 +276,9 @@ fn lookups_of_several_zones_share_a_statement_and_nothing_else() {
         let broken = "INSERT INTO records (domain_id, name, type, content, ttl) \
             VALUES (1, 'broken.example.org', 'A', 'not an address', 60)";
         fixture.connection().execute_batch(broken).unwrap();
-        let mut batch = backend.batch();
+        let mut batch = backend.batch(wanted.len());
         for (zone, qname) in wanted {
-            batch.add(zone, name(qname).as_name());
+            batch.add(zone.request(name(qname).as_name()));
         }
         let (mut rounds, mut ended) = (0, 0);
         while !batch.is_done() {
@@ -321,9 +321,9 @@ fn a_lookup_that_needs_all_names_does_not_keep_others_waiting() {
         apex: name(APEX),
     };
     block_on(async {
-        let mut batch = backend.batch();
-        batch.add(&zone, name("missing.example.org").as_name());
-        batch.add(&zone, name("www.example.org").as_name());
+        let mut batch = backend.batch(2);
+        batch.add(zone.request(name("missing.example.org").as_name()));
+        batch.add(zone.request(name("www.example.org").as_name()));
         let found = batch.round().await.found;
         assert!(batch.is_done());
         assert!(matches!(found[0], (0, Found::Alone)));
@@ -331,8 +331,8 @@ fn a_lookup_that_needs_all_names_does_not_keep_others_waiting() {
         let missing = name("missing.example.org");
         backend.lookup(&zone, missing.as_name()).await.unwrap();
         // The names were read and are known now.
-        let mut batch = backend.batch();
-        batch.add(&zone, missing.as_name());
+        let mut batch = backend.batch(1);
+        batch.add(zone.request(missing.as_name()));
         let found = batch.round().await.found;
         assert!(matches!(found[0], (0, Found::Ended(Ok(_)))));
     });
@@ -441,11 +441,11 @@ fn names_below_a_delegation_and_names_that_do_not_exist_share_their_parts() {
 fn a_name_with_more_rows_than_an_answer_holds_fails_and_others_of_its_batch_do_not() {
     let (fixture, live) = zone_of(&wildcard(20_000));
     let backend = fixture.backend();
-    let mut batch = backend.batch();
     let names = ["www.example.org", "a.wild.example.org", "mx.example.org"];
+    let mut batch = backend.batch(names.len());
     names
         .iter()
-        .for_each(|qname| batch.add(&live, name(qname).as_name()));
+        .for_each(|qname| batch.add(live.request(name(qname).as_name())));
     let mut failed = Vec::new();
     block_on(async {
         while !batch.is_done() {
@@ -454,7 +454,7 @@ fn a_name_with_more_rows_than_an_answer_holds_fails_and_others_of_its_batch_do_n
                     Found::Ended(result) => result,
                     Found::Alone => {
                         backend
-                            .lookup_alone(&live, name(names[place]).as_name())
+                            .lookup_alone(live.request(name(names[place]).as_name()))
                             .await
                     }
                 };
@@ -471,8 +471,8 @@ fn a_name_with_more_rows_than_an_answer_holds_fails_and_others_of_its_batch_do_n
     assert!(error.reason.contains("*.wild.example.org"), "{error}");
     // It is known now: no statement asks for it again.
     let mut statements = 0;
-    let mut batch = backend.batch();
-    batch.add(&live, name("b.wild.example.org").as_name());
+    let mut batch = backend.batch(1);
+    batch.add(live.request(name("b.wild.example.org").as_name()));
     block_on(async {
         while !batch.is_done() {
             let round = batch.round().await;

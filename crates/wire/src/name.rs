@@ -4,9 +4,11 @@
 //! RFC 4034 section 6.1 and the `\DDD` escapes of RFC 1035 section 5.1. Case is preserved and ignored in comparisons
 //! (RFC 4343). Nothing here allocates.
 
+mod inline;
 mod octets;
 mod variant;
 
+pub use inline::InlineName;
 pub(crate) use octets::common_tail;
 pub use octets::{lower8, same_octets};
 pub use variant::{MAX_VARIANT, Verbatim, is_variant};

@@ -4,6 +4,7 @@
 //! once.
 
 use nameward_wire::Name;
+use nameward_wire::name::InlineName;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
@@ -13,52 +14,22 @@ static NUMBERS: AtomicU64 = AtomicU64::new(1);
 pub struct Live {
     id: i64,
     number: u64,
-    name: InlineName,
+    name: InlineName<SHORT>,
     /// It may wrap: nothing is cached for as long as 2^32 changes take.
     generation: AtomicU32,
     backend: u16,
     lookups: AtomicU16,
 }
 
-/// A name in wire form that is usually short enough to be stored in place.
-#[derive(Debug)]
-enum InlineName {
-    Short { len: u8, wire: [u8; SHORT] },
-    Long(Box<[u8]>),
-}
-
-/// The longest name in place. With one octet more, [`crate::Zone`] would no longer fit into its block.
+/// Octets of the longest name in place. With one octet more, [`crate::Zone`] would no longer fit into its block.
 const SHORT: usize = 30;
-
-impl InlineName {
-    fn new(name: Name<'_>) -> Self {
-        let long = name.as_wire();
-        let mut wire = [0; SHORT];
-        match wire.get_mut(..long.len()) {
-            Some(short) => {
-                short.copy_from_slice(long);
-                let len = long.len() as u8;
-                InlineName::Short { len, wire }
-            }
-            None => InlineName::Long(long.into()),
-        }
-    }
-
-    #[inline]
-    fn name(&self) -> Name<'_> {
-        Name::from_valid_wire(match self {
-            InlineName::Short { len, wire } => &wire[..usize::from(*len)],
-            InlineName::Long(wire) => wire,
-        })
-    }
-}
 
 impl Live {
     pub(crate) fn new(name: Name<'_>, backend: u32, id: i64) -> Self {
         Live {
             id,
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
-            name: InlineName::new(name),
+            name: name.into(),
             generation: AtomicU32::new(0),
             // There is no such backend, so nothing is found in it.
             backend: u16::try_from(backend).unwrap_or(u16::MAX),
@@ -69,14 +40,11 @@ impl Live {
     /// Returns the name of the zone, or of its version.
     #[inline]
     pub(crate) fn name(&self) -> Name<'_> {
-        self.name.name()
+        self.name.as_name()
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
-        match &self.name {
-            InlineName::Short { .. } => 0,
-            InlineName::Long(wire) => wire.len(),
-        }
+        self.name.heap_bytes()
     }
 
     /// Returns the zone ID in the backend.

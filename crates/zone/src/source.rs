@@ -5,20 +5,20 @@
 //! them.
 
 use crate::zone::Zone;
-use nameward_wire::NameBuf;
+use nameward_wire::{Name, NameBuf};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 /// A lookup of one name in a zone that a backend has.
 #[derive(Debug, Clone, Copy)]
-pub struct LookupRequest {
+pub struct LookupRequest<'n> {
     /// The zone ID in the backend.
     pub zone: i64,
     /// The zone name.
-    pub apex: NameBuf,
+    pub apex: Name<'n>,
     /// A name at or below the apex, in lower case.
-    pub name: NameBuf,
+    pub name: Name<'n>,
 }
 
 /// The fragment of a zone that answers every query for one name.
@@ -95,7 +95,7 @@ pub type ZoneFuture<'a> = Pin<Box<dyn Future<Output = Result<Zone, LookupError>>
 /// A backend that holds the contents of live zones.
 pub trait LiveSource: Send + Sync + 'static {
     /// Looks up a name.
-    fn lookup<'a>(&'a self, request: &'a LookupRequest) -> LookupFuture<'a>;
+    fn lookup<'a>(&'a self, request: LookupRequest<'a>) -> LookupFuture<'a>;
 
     /// Returns how many batches of lookups can run at the same time; 0 if each lookup runs separately.
     fn batches(&self) -> usize {
@@ -103,14 +103,14 @@ pub trait LiveSource: Send + Sync + 'static {
     }
 
     /// Starts a batch of lookups; `None` if batches are not supported.
-    fn batch<'a>(&'a self, requests: &[&LookupRequest]) -> Option<Box<dyn LookupBatch + 'a>> {
+    fn batch<'a>(&'a self, requests: &[LookupRequest<'a>]) -> Option<Box<dyn LookupBatch + 'a>> {
         let _ = requests;
         None
     }
 
     /// Reads a whole zone as one version; the name in the request is ignored.
-    fn read_zone<'a>(&'a self, request: &'a LookupRequest) -> ZoneFuture<'a> {
-        let apex = request.apex;
+    fn read_zone<'a>(&'a self, request: LookupRequest<'a>) -> ZoneFuture<'a> {
+        let apex = NameBuf::from(request.apex);
         Box::pin(async move {
             Err(LookupError {
                 kind: BackendFailure::NotReady,

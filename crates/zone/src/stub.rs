@@ -5,6 +5,7 @@
 
 use crate::live::Live;
 use crate::packed::Packed;
+use crate::source::LookupRequest;
 use crate::summary::ZoneSummary;
 use crate::zone::Zone;
 use nameward_wire::Name;
@@ -19,6 +20,15 @@ impl LiveHandle {
     /// Returns the zone if it is looked up.
     pub fn new(zone: &Arc<Zone>) -> Option<Self> {
         zone.live().map(|_| LiveHandle(Arc::clone(zone)))
+    }
+
+    /// Returns the lookup of a name, which is at or below the apex and in lower case.
+    pub fn request<'n>(&'n self, name: Name<'n>) -> LookupRequest<'n> {
+        LookupRequest {
+            zone: self.id(),
+            apex: self.0.apex_name(),
+            name,
+        }
     }
 }
 

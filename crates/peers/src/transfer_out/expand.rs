@@ -209,10 +209,10 @@ impl AliasExpansion<'_> {
         let generation = live.generation();
         let request = LookupRequest {
             zone: live.id(),
-            apex: zone.apex_name().into(),
-            name: key.suffix(key.labels()).into(),
+            apex: zone.apex_name(),
+            name: key.suffix(key.labels()),
         };
-        let looked_up = self.disconnect.or(source.lookup(&request));
+        let looked_up = self.disconnect.or(source.lookup(request));
         let looked_up = self.runtime.block_on(looked_up);
         match looked_up.ok_or(ExpandFault::ClientLeft)? {
             Ok(fragment) => Ok(Some(FetchedFragment::new(
@@ -221,7 +221,7 @@ impl AliasExpansion<'_> {
                 generation,
                 fragment.zone,
             ))),
-            Err(error) => Err(ExpandFault::Backend(Box::new(request.name), error)),
+            Err(error) => Err(ExpandFault::Backend(Box::new(request.name.into()), error)),
         }
     }
 

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Weak};
 
-use nameward_wire::NameBuf;
 use nameward_zone::{LookupRequest, Zone};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
@@ -69,7 +68,7 @@ impl LiveReads {
             .live
             .source(live.backend())
             .ok_or(PrepareFault::Gone)?;
-        let apex = NameBuf::from(stub.apex_name());
+        let apex = stub.apex_name();
         let request = LookupRequest {
             zone: live.id(),
             apex,
@@ -77,7 +76,7 @@ impl LiveReads {
         };
         let zone = transfers
             .runtime
-            .block_on(disconnect.or(source.read_zone(&request)))
+            .block_on(disconnect.or(source.read_zone(request)))
             .ok_or(PrepareFault::Gone)?;
         let zone = Arc::new(zone.map_err(PrepareFault::Backend)?);
         zone.set_id(stub.id());

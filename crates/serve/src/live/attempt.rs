@@ -10,7 +10,7 @@ use nameward_answer::{
 use nameward_stats::{Counter, Latency, Recorder};
 use nameward_wire::NameBuf;
 use nameward_wire::message::Query;
-use nameward_zone::{Live, LiveHandle, LookupRequest, NameKey};
+use nameward_zone::{Live, LiveHandle, NameKey};
 
 use crate::access::ClientZones;
 use crate::alias::{AliasResolver, TargetFound};
@@ -203,15 +203,10 @@ impl Attempt<'_> {
                 CacheFinding::Nothing => true,
             };
             if is_new && let Some(live) = LiveHandle::new(zone) {
-                let request = LookupRequest {
-                    zone: live.id(),
-                    apex: zone.apex_name().into(),
-                    name: name.suffix(name.labels()).into(),
-                };
                 return AttemptOutcome::Waits(MissingInput::Part(Arc::new(Lookup {
                     live,
                     generation,
-                    request,
+                    name: name.suffix(name.labels()).into(),
                     name_hash: name.hash(name.labels()),
                     requested_at: self.now,
                 })));

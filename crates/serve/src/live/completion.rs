@@ -72,7 +72,7 @@ impl<'l> Completion<'l> {
         let (key, recorder) = (&mut answerer.key, &mut answerer.recorder);
         let took_ns = (now - self.started).as_nanos() as u64;
         recorder.add_latency(Latency::Backend, 1, took_ns);
-        key.set(lookup.request.name.as_name());
+        key.set(lookup.name.as_name());
         let part = match result {
             Ok(part) => {
                 self.backend.note_in_time();

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use nameward_zone::{Live, LiveHandle, LookupRequest, NameKey};
 
+use super::CachedName;
 use super::query_cache::Cached;
 use super::view::FetchedFragment;
 use crate::client_shares::ClientSlot;
@@ -34,7 +35,8 @@ pub(crate) struct Lookup {
     pub(crate) live: LiveHandle,
     /// The zone's generation when the look-up started.
     pub(crate) generation: u32,
-    pub(crate) request: LookupRequest,
+    /// The name, in lower case.
+    pub(crate) name: CachedName,
     /// Hash of the name, with a random seed.
     pub(crate) name_hash: u64,
     /// When the first query requested it.
@@ -44,7 +46,7 @@ pub(crate) struct Lookup {
 impl PartialEq for Lookup {
     fn eq(&self, other: &Self) -> bool {
         // Both are lower case.
-        let (name, other_name) = (self.request.name.as_name(), other.request.name.as_name());
+        let (name, other_name) = (self.name.as_name(), other.name.as_name());
         self.live.number() == other.live.number()
             && self.generation == other.generation
             && name.as_wire() == other_name.as_wire()
@@ -74,6 +76,11 @@ impl Hasher for LookupHasher {
 }
 
 impl Lookup {
+    /// Returns the look-up as its source gets it.
+    pub(crate) fn request(&self) -> LookupRequest<'_> {
+        self.live.request(self.name.as_name())
+    }
+
     /// Returns a hash of the name, the zone and its generation.
     fn combined_hash(&self) -> u64 {
         let of_zone = self.live.number().wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -258,7 +265,7 @@ impl Waiters {
         if longest >= settings.stale_after && !swept.late.contains(&backend) {
             swept.late.push(backend);
         }
-        let key = NameKey::new(lookup.request.name.as_name());
+        let key = NameKey::new(lookup.name.as_name());
         let mut stale = None;
         if longest >= settings.stale_after && !self.has_no_stale {
             match (settings.find_stale)(live, &key) {

@@ -18,9 +18,11 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::CachedName;
 use crate::request::ViewId;
 use nameward_answer::{Medium, Reply};
 use nameward_wire::message::{HEADER, Query};
+use nameward_wire::name::same_octets;
 use nameward_wire::{Class, Name, Opcode, Type};
 use nameward_zone::{Live, NameKey};
 use quick_cache::{Equivalent, Weighter, sync::Cache};
@@ -83,11 +85,10 @@ impl Fit {
     }
 }
 
-#[derive(PartialEq, Eq)]
 struct PacketKey {
     hash: u64,
     fit: Fit,
-    name: Box<[u8]>,
+    name: CachedName,
 }
 
 struct BorrowedPacketKey<'a> {
@@ -95,6 +96,16 @@ struct BorrowedPacketKey<'a> {
     fit: Fit,
     name: &'a [u8],
 }
+
+impl PartialEq for PacketKey {
+    fn eq(&self, other: &Self) -> bool {
+        // Both are lower case.
+        let (name, other_name) = (self.name.as_name(), other.name.as_name());
+        self.fit == other.fit && same_octets(name.as_wire(), other_name.as_wire())
+    }
+}
+
+impl Eq for PacketKey {}
 
 // The name was hashed with a random seed when the query was parsed.
 impl Hash for PacketKey {
@@ -120,7 +131,7 @@ fn hash_of(key: &NameKey, fit: Fit) -> u64 {
 
 impl Equivalent<PacketKey> for BorrowedPacketKey<'_> {
     fn equivalent(&self, key: &PacketKey) -> bool {
-        self.fit == key.fit && *self.name == *key.name
+        self.fit == key.fit && same_octets(self.name, key.name.as_name().as_wire())
     }
 }
 
@@ -140,8 +151,10 @@ struct PacketWeight;
 
 impl Weighter<PacketKey, CachedPacket> for PacketWeight {
     fn weight(&self, key: &PacketKey, entry: &CachedPacket) -> u64 {
-        let bytes =
-            size_of::<PacketKey>() + size_of::<Answer>() + key.name.len() + entry.0.packet.len();
+        let bytes = size_of::<PacketKey>()
+            + key.name.heap_bytes()
+            + size_of::<Answer>()
+            + entry.0.packet.len();
         bytes.div_ceil(ENTRY_BYTES) as u64
     }
 }
@@ -233,7 +246,7 @@ impl PacketCache {
         let key = PacketKey {
             hash: hash_of(key, fit),
             fit,
-            name: key.suffix(key.labels()).as_wire().into(),
+            name: key.suffix(key.labels()).into(),
         };
         answers
             .try_insert(key, CachedPacket(Arc::new(answer)))
@@ -247,7 +260,7 @@ impl PacketCache {
         };
         let count = Cell::new(0);
         answers.retain(|key, _| {
-            let is_match = Name::from_wire(&key.name).is_ok_and(matches);
+            let is_match = matches(key.name.as_name());
             count.set(count.get() + usize::from(is_match));
             !is_match
         });

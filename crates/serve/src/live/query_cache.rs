@@ -9,22 +9,24 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::LiveSettings;
+use super::{CachedName, LiveSettings};
 use nameward_answer::BackendFailure;
 use nameward_wire::Name;
+use nameward_wire::name::same_octets;
 use nameward_zone::{Find, Live, NameKey, Zone, ZoneFragment};
 use quick_cache::{Equivalent, Weighter, sync::Cache};
 
 /// Bytes that count as one entry: a larger one counts as several. Most fragments with one address take 400 to 500.
 const ENTRY_BYTES: usize = 512;
+/// The counters in front of the contents of an `Arc`.
+const ARC_COUNTERS: usize = 2 * size_of::<usize>();
 /// Maximum time a failure is cached: a row may be fixed without notice.
 const FAILURE_TTL: Duration = Duration::from_secs(5);
 
-#[derive(PartialEq, Eq)]
 struct FragmentKey {
     hash: u64,
     zone: u64,
-    name: Box<[u8]>,
+    name: CachedName,
 }
 
 struct BorrowedFragmentKey<'a> {
@@ -32,6 +34,16 @@ struct BorrowedFragmentKey<'a> {
     zone: u64,
     name: &'a [u8],
 }
+
+impl PartialEq for FragmentKey {
+    fn eq(&self, other: &Self) -> bool {
+        // Both are lower case.
+        let (name, other_name) = (self.name.as_name(), other.name.as_name());
+        self.zone == other.zone && same_octets(name.as_wire(), other_name.as_wire())
+    }
+}
+
+impl Eq for FragmentKey {}
 
 // The name was hashed with a random seed when the query was parsed.
 impl Hash for FragmentKey {
@@ -52,7 +64,7 @@ fn hash_of(live: &Live, name: &NameKey) -> u64 {
 
 impl Equivalent<FragmentKey> for BorrowedFragmentKey<'_> {
     fn equivalent(&self, key: &FragmentKey) -> bool {
-        self.zone == key.zone && *self.name == *key.name
+        self.zone == key.zone && same_octets(self.name, key.name.as_name().as_wire())
     }
 }
 
@@ -106,11 +118,12 @@ impl Weighter<FragmentKey, CachedLookup> for FragmentWeight {
     fn weight(&self, key: &FragmentKey, entry: &CachedLookup) -> u64 {
         let contents = match entry {
             CachedLookup::Part(part) if !part.is_shared => {
-                size_of::<Zone>() + part.zone.heap_bytes()
+                ARC_COUNTERS + size_of::<Zone>() + part.zone.heap_bytes()
             }
             CachedLookup::Part(_) | CachedLookup::Failure { .. } => 0,
         };
-        let bytes = size_of::<CachedLookup>() + key.name.len() + contents;
+        let entry = size_of::<FragmentKey>() + key.name.heap_bytes() + size_of::<CachedLookup>();
+        let bytes = entry + contents;
         bytes.div_ceil(ENTRY_BYTES) as u64
     }
 }
@@ -188,7 +201,7 @@ impl QueryCache {
         let key = FragmentKey {
             hash: hash_of(live, name),
             zone: live.number(),
-            name: name.suffix(name.labels()).as_wire().into(),
+            name: name.suffix(name.labels()).into(),
         };
         parts.try_insert(key, entry).is_ok()
     }
@@ -218,7 +231,7 @@ impl QueryCache {
         let Some(parts) = &self.parts else { return 0 };
         let count = Cell::new(0);
         parts.retain(|key, _| {
-            let is_match = Name::from_wire(&key.name).is_ok_and(matches);
+            let is_match = matches(key.name.as_name());
             count.set(count.get() + usize::from(is_match));
             !is_match
         });

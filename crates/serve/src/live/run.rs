@@ -189,7 +189,7 @@ async fn run_batch(shared: Arc<ServingState>, backend: Arc<Backend>, lookups: Ve
         return;
     };
     let mut open = OpenBatch::new(&shared, &backend, &lookups);
-    let requests: Vec<_> = lookups.iter().map(|lookup| &lookup.request).collect();
+    let requests: Vec<_> = lookups.iter().map(|lookup| lookup.request()).collect();
     let Some(mut batch) = backend.source.batch(&requests) else {
         return;
     };
@@ -209,7 +209,7 @@ async fn run_batch(shared: Arc<ServingState>, backend: Arc<Backend>, lookups: Ve
 
 async fn run_alone(shared: &Arc<ServingState>, backend: &Backend, lookup: &Lookup) {
     let completion = Completion::new(shared, backend, lookup, Instant::now());
-    let result = backend.source.lookup(&lookup.request).await;
+    let result = backend.source.lookup(lookup.request()).await;
     if let Some(runner) = shared.live.runner.get() {
         let mut answerer = runner.answerer();
         let statements = result.as_ref().map_or(1, |part| part.statements);
@@ -361,7 +361,7 @@ fn run_blocking(
     answerer: &mut Answerer,
 ) {
     let mut open = OpenBatch::new(shared, backend, lookups);
-    let requests: Vec<_> = lookups.iter().map(|lookup| &lookup.request).collect();
+    let requests: Vec<_> = lookups.iter().map(|lookup| lookup.request()).collect();
     match backend.source.batch(&requests) {
         Some(mut batch) => {
             while open.has_work() {
