@@ -8,8 +8,9 @@
 //! need it.
 //!
 //! [`Gathering`] holds the requested names and the rows received ([`need`]: what is needed from each name); `walk`
-//! determines what else is needed, and `build` makes the zone.
+//! determines what else is needed, and `build` makes the zone. `buffers` keeps the memory for the next lookup.
 
+mod buffers;
 mod build;
 mod need;
 mod requested_names;
@@ -22,12 +23,15 @@ use super::empty_nonterminals::AncestorSet;
 use super::error::SqlError;
 use super::row::{Cells, RowFault, read_content, read_name, read_ttl, read_type};
 use super::shared_fragments::{FragmentKind, SharedFragment, SharedFragments, too_many_rows};
+use buffers::LookupBuffers;
 pub use build::row_error;
 pub(crate) use build::soa_minimum;
 use nameward_dnssec::Signing;
+use nameward_wire::name::InlineName;
 use nameward_wire::{Name, NameBuf, Type};
 use nameward_zone::{NameKey, Zone};
 use requested_names::{RequestedName, RequestedNames};
+use std::mem;
 use std::sync::Arc;
 
 /// Maximum number of links followed in an alias chain, the same as in the answer engine.
@@ -61,8 +65,8 @@ pub(crate) struct Gathering {
     content: Vec<u8>,
     /// Number of rows and octets of content before the current statement.
     mark: (usize, usize),
-    /// The query name, in wire form and lower case.
-    qname: Box<[u8]>,
+    /// The query name, in lower case.
+    qname: InlineName<38>,
     /// The query name has not been walked to yet.
     is_pending: bool,
     /// Aliases not walked to yet, and all that were found.
@@ -85,6 +89,17 @@ pub(crate) struct Gathering {
     pub(crate) statements: u32,
 }
 
+impl Drop for Gathering {
+    fn drop(&mut self) {
+        let buffers = LookupBuffers {
+            requested: mem::take(&mut self.requested),
+            rows: mem::take(&mut self.rows),
+            content: mem::take(&mut self.content),
+        };
+        buffers.keep();
+    }
+}
+
 impl Gathering {
     pub(crate) fn new(
         known: Arc<KnownZone>,
@@ -96,12 +111,17 @@ impl Gathering {
         let signing = known.signing.as_ref();
         let shared =
             signing.and_then(|signing| fragments.find(id, (key, apex_labels), signing.is_some()));
+        let LookupBuffers {
+            requested,
+            rows,
+            content,
+        } = LookupBuffers::new();
         let mut gathering = Gathering {
-            requested: RequestedNames::new(),
-            rows: Vec::with_capacity(4),
-            content: Vec::with_capacity(128),
+            requested,
+            rows,
+            content,
             mark: (0, 0),
-            qname: key.suffix(key.labels()).as_wire().into(),
+            qname: key.suffix(key.labels()).into(),
             is_pending: true,
             pending: Vec::new(),
             visited: Vec::new(),
@@ -137,7 +157,7 @@ impl Gathering {
 
     /// Returns the query name, in lower case.
     pub(crate) fn qname(&self) -> Name<'_> {
-        Name::from_valid_wire(&self.qname)
+        self.qname.as_name()
     }
 
     /// Returns the fragment to share, if `zone` is the fragment for the query.
@@ -242,7 +262,7 @@ impl Gathering {
     pub(crate) fn next_names(&mut self, fragments: &SharedFragments, mut each: impl FnMut(&str)) {
         let mut any = false;
         for at in 0..self.requested.len() {
-            if std::mem::replace(&mut self.requested[at].is_requested, true) {
+            if mem::replace(&mut self.requested[at].is_requested, true) {
                 continue;
             }
             if fragments.is_oversized(self.requested.text(at)) {

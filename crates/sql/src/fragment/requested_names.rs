@@ -21,6 +21,7 @@ pub(super) struct RequestedName {
 }
 
 /// The names of one lookup; the first is the zone apex.
+#[derive(Default)]
 pub(super) struct RequestedNames {
     list: Vec<RequestedName>,
     wires: Vec<u8>,
@@ -29,12 +30,25 @@ pub(super) struct RequestedNames {
 }
 
 impl RequestedNames {
-    pub(super) fn new() -> Self {
+    /// Returns an empty list with room for the names of most lookups.
+    pub(super) fn with_room() -> Self {
         RequestedNames {
             list: Vec::with_capacity(4),
             wires: Vec::with_capacity(96),
             texts: String::with_capacity(96),
         }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
+        self.wires.clear();
+        self.texts.clear();
+    }
+
+    /// Returns the size of its largest buffer.
+    pub(super) fn octets_max(&self) -> usize {
+        let list = self.list.capacity() * size_of::<RequestedName>();
+        list.max(self.wires.capacity()).max(self.texts.capacity())
     }
 
     /// Adds a name unless it is present; returns its index.
