@@ -23,6 +23,8 @@ use std::sync::Arc;
 const DEEP: usize = 6;
 /// Maximum octets of content per statement: text takes up to four times its octets, and a name can have several types.
 const MAX_CONTENT: usize = 2 << 20;
+/// Number of names behind that of the previous row among which the name of a row is searched first.
+const NEAR: usize = 4;
 
 /// The outcome of one lookup in a batch.
 pub enum Found {
@@ -194,9 +196,10 @@ impl SqlLookupBatch<'_> {
                 Ok(false) => {
                     let name = chunk[0];
                     self.backend.inner.fragments.note_oversized(name);
-                    self.names.for_lookups_of(name.as_bytes(), |lookup| {
-                        self.open[lookup as usize].gathering.note_oversized(name);
-                    });
+                    self.names
+                        .for_lookups_of((name.as_bytes(), &mut 0), |lookup| {
+                            self.open[lookup as usize].gathering.note_oversized(name);
+                        });
                 }
                 Err(error) => {
                     for open in self.open.iter_mut().filter(|open| !open.is_stuck) {
@@ -219,7 +222,7 @@ async fn fetch_chunk(
     open: &mut [Open],
 ) -> Result<bool, SqlError> {
     open.iter_mut().for_each(|open| open.gathering.set_mark());
-    let (mut rows, mut octets) = (0, 0);
+    let (mut rows, mut octets, mut last) = (0, 0, 0);
     let mut is_too_large = false;
     let result = backend
         .query(Statement::Lookup, None, chunk, &mut |row| {
@@ -232,7 +235,7 @@ async fn fetch_chunk(
             }
             let text = row.text(1).unwrap_or_default();
             let zone = row.int(6);
-            names.for_lookups_of(text, |lookup| {
+            names.for_lookups_of((text, &mut last), |lookup| {
                 let open = &mut open[lookup as usize];
                 if zone == Some(open.zone().id)
                     && let Err(error) = open.gathering.take(row, text)
@@ -450,22 +453,35 @@ impl NameList {
         names
     }
 
-    /// Calls `each` with every lookup that needs the name of a row.
-    fn for_lookups_of(&self, text: &[u8], mut each: impl FnMut(u32)) {
-        if self.with_name(text, &mut each) {
+    /// Calls `each` with every lookup that needs the name of a row. `last` is the place of the previous row's name, and
+    /// becomes that of this one: most databases return rows in the order of their names.
+    fn for_lookups_of(&self, (text, last): (&[u8], &mut usize), mut each: impl FnMut(u32)) {
+        if self.with_name((text, last), &mut each) {
             return;
         }
         // Returned by a collation that ignores case, or more.
         let mut name = NameBuf::root();
         if read_name(text, &mut name).is_ok() {
-            self.with_name(name_text(name.as_name()).as_bytes(), &mut each);
+            let text = name_text(name.as_name());
+            self.with_name((text.as_bytes(), last), &mut each);
         }
     }
 
-    fn with_name(&self, text: &[u8], each: &mut impl FnMut(u32)) -> bool {
-        let first = self
-            .entries
-            .partition_point(|entry| self.name(*entry).as_bytes() < text);
+    /// Returns the place of the first entry whose name is not less than `text`.
+    fn place_of(&self, text: &[u8], last: usize) -> usize {
+        let order = |entry: &(u32, u32, u32)| self.name(*entry).as_bytes().cmp(text);
+        let near = self.entries[last..].iter().take(NEAR);
+        match near.enumerate().find(|(_, entry)| order(entry).is_ge()) {
+            Some((0, entry)) if order(entry).is_gt() => {}
+            Some((steps, _)) => return last + steps,
+            None => {}
+        }
+        self.entries.partition_point(|entry| order(entry).is_lt())
+    }
+
+    fn with_name(&self, (text, last): (&[u8], &mut usize), each: &mut impl FnMut(u32)) -> bool {
+        let first = self.place_of(text, *last);
+        *last = first;
         let same = self.entries[first..]
             .iter()
             .take_while(|entry| self.name(**entry).as_bytes() == text);
@@ -475,5 +491,39 @@ impl NameList {
             each(entry.2);
         }
         any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_find_their_lookups_in_any_order() {
+        let mut names = NameList::default();
+        for (lookup, name) in ["d", "b", "a", "b", "f", "e", "g", "h", "i"]
+            .iter()
+            .enumerate()
+        {
+            names.push(name, lookup as u32);
+        }
+        names.sort();
+        let mut last = 0;
+        let mut lookups_of = |name: &str| {
+            let mut found: Vec<u32> = Vec::new();
+            names.for_lookups_of((name.as_bytes(), &mut last), |lookup| found.push(lookup));
+            found.sort_unstable();
+            found
+        };
+        // In order, repeated, with a name that is not listed, far ahead, and back.
+        assert_eq!(lookups_of("a"), [2]);
+        assert_eq!(lookups_of("b"), [1, 3]);
+        assert_eq!(lookups_of("b"), [1, 3]);
+        assert!(lookups_of("c").is_empty());
+        assert_eq!(lookups_of("d"), [0]);
+        assert_eq!(lookups_of("i"), [8]);
+        assert!(lookups_of("z").is_empty());
+        assert_eq!(lookups_of("a"), [2]);
+        assert_eq!(lookups_of("H"), [7]);
     }
 }
