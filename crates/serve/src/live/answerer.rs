@@ -66,7 +66,7 @@ impl Answerer {
             let octets = &self.out[..reply.len()];
             self.replies.send(
                 shared,
-                *waiting.request,
+                waiting.request,
                 ((reply, octets), now),
                 &mut self.recorder,
             );
@@ -98,7 +98,10 @@ impl Answerer {
                 return (Some(waiting), verdict);
             }
             drop(fragments);
-            key.set(query.qname);
+            // It is the name that was looked up, unless an alias led there.
+            if key.suffix(key.labels()) != query.qname {
+                key.set(query.qname);
+            }
             turn.view = request.view;
             let found = turn.zones.match_in(request.view, key, query.qtype);
             let mut attempt = turn.attempt(&request, (key, found), now);

@@ -9,8 +9,9 @@ use nameward_stats::{Counter, Latency, Recorder};
 use nameward_zone::{LookupError, NameKey, ZoneFragment};
 
 use super::answerer::Answerer;
+use super::lookups::Queries;
 use super::query_cache::{Cached, CachedZoneFragment};
-use super::{Backend, FetchedFragment, Lookup, WaitingQuery};
+use super::{Backend, FetchedFragment, Lookup};
 use crate::pipeline::ServingState;
 
 /// The completion of a look-up that has started. However it ends, even by a panic, no query waits for it afterwards.
@@ -53,9 +54,9 @@ impl<'l> Completion<'l> {
         is_unwanted
     }
 
-    fn take_queries(&mut self) -> Vec<WaitingQuery> {
+    fn take_queries(&mut self) -> Queries {
         if std::mem::replace(&mut self.is_over, true) {
-            return Vec::new();
+            return Queries::new();
         }
         self.backend.lookups.fetch_sub(1, Ordering::Relaxed);
         let lookups = &self.shared.live.lookups;

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use nameward_zone::{Live, LiveHandle, LookupRequest, NameKey};
+use smallvec::{SmallVec, smallvec};
 
 use super::CachedName;
 use super::query_cache::Cached;
@@ -89,9 +90,11 @@ impl Lookup {
     }
 }
 
-/// The queries that wait for one look-up.
+/// The queries that wait for one look-up: usually one.
+pub(crate) type Queries = SmallVec<[WaitingQuery; 1]>;
+
 struct Waiters {
-    queries: Vec<WaitingQuery>,
+    queries: Queries,
     /// The query cache has no stale data for this name.
     has_no_stale: bool,
 }
@@ -207,7 +210,7 @@ impl Lookups {
             return Admission::Full(query);
         }
         let waiters = Waiters {
-            queries: vec![query],
+            queries: smallvec![query],
             has_no_stale: false,
         };
         shard.insert(Arc::clone(lookup), waiters);
@@ -215,10 +218,10 @@ impl Lookups {
     }
 
     /// Ends a look-up and returns the queries that waited for it.
-    pub(crate) fn end(&self, lookup: &Lookup, waiting: &WaitingCount) -> Vec<WaitingQuery> {
+    pub(crate) fn end(&self, lookup: &Lookup, waiting: &WaitingCount) -> Queries {
         lookup.live.end_lookup();
         let waiters = self.shard(lookup).remove(lookup);
-        let queries = waiters.map_or_else(Vec::new, |waiters| waiters.queries);
+        let queries = waiters.map_or_else(Queries::new, |waiters| waiters.queries);
         waiting.subtract(queries.len());
         queries
     }
@@ -278,8 +281,10 @@ impl Waiters {
             Some(_) => settings.stale_after,
             None => settings.query_timeout,
         };
-        let overdue = self.queries.extract_if(.., |query| waited(query) >= after);
-        swept.overdue.extend(overdue.map(|mut query| {
+        let (overdue, others): (Queries, Queries) =
+            (self.queries.drain(..)).partition(|query| waited(query) >= after);
+        self.queries = others;
+        swept.overdue.extend(overdue.into_iter().map(|mut query| {
             let overdue = match &stale {
                 Some(part) => {
                     let zone = Arc::clone(&part.zone);

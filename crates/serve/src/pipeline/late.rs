@@ -45,7 +45,8 @@ pub(crate) struct LateRequest {
     signer: Option<Box<ReplySigner>>,
     tls: Option<Arc<TlsPeer>>,
     view: ViewId,
-    reply_to: ReplyTo,
+    /// Where the reply goes, until it is sent.
+    reply_to: Option<ReplyTo>,
     received: Instant,
 }
 
@@ -59,7 +60,7 @@ impl LateRequest {
             signer: request.tsig.cloned().map(Box::new),
             tls: request.tls.cloned(),
             view: request.view,
-            reply_to,
+            reply_to: Some(reply_to),
             received,
         }
     }
@@ -112,10 +113,7 @@ impl LateRequest {
 /// A reply in the outbox, for the counters.
 struct Leaving {
     done: Done,
-    transport: Transport,
-    client: IpAddr,
-    received: Instant,
-    query: QueryBuf,
+    request: Box<LateRequest>,
 }
 
 /// Late replies of one thread: datagrams many at a time, stream messages at once.
@@ -139,7 +137,7 @@ impl LateReplies {
     pub(crate) fn send(
         &mut self,
         shared: &ServingState,
-        mut late: LateRequest,
+        mut late: Box<LateRequest>,
         (reply, now): ((Reply, &[u8]), Instant),
         recorder: &mut Recorder,
     ) {
@@ -175,20 +173,18 @@ impl LateReplies {
         if self.tap.is_on() {
             tap_reply(shared, &self.tap, &late, octets);
         }
+        let reply_to = late.reply_to.take();
         let leaving = Leaving {
             done: Done::new(reply, &late.query(), late.view),
-            transport: late.transport,
-            client: late.peer.ip(),
-            received: late.received,
-            query: late.query,
+            request: late,
         };
-        match late.reply_to {
-            ReplyTo::Stream(ticket) => {
+        match reply_to {
+            Some(ReplyTo::Stream(ticket)) => {
                 recorder.begin();
                 ticket.deliver(octets);
-                record(&leaving, Instant::now(), recorder);
+                leaving.record(Instant::now(), recorder);
             }
-            ReplyTo::Datagram(path) => {
+            Some(ReplyTo::Datagram(path)) => {
                 if self.outbox.push(path, octets) {
                     self.leaving.push(leaving);
                 }
@@ -196,6 +192,7 @@ impl LateReplies {
                     self.flush(recorder);
                 }
             }
+            None => {}
         }
     }
 
@@ -209,7 +206,7 @@ impl LateReplies {
         let now = Instant::now();
         for (i, leaving) in self.leaving.drain(..).enumerate() {
             if sent & (1 << i) != 0 {
-                record(&leaving, now, recorder);
+                leaving.record(now, recorder);
             }
         }
     }
@@ -233,13 +230,16 @@ fn tap_reply(shared: &ServingState, tap: &ExchangeTap, late: &LateRequest, octet
     });
 }
 
-fn record(leaving: &Leaving, now: Instant, recorder: &mut Recorder) {
-    let Leaving { done, query, .. } = leaving;
-    let query = query.as_query();
-    let qname = &query.packet()[HEADER..HEADER + done.qname_len()];
-    record_answer(recorder, done, leaving.transport, leaving.client, qname);
-    let waited = now.saturating_duration_since(leaving.received);
-    recorder.answered_after(waited.as_nanos() as u64);
+impl Leaving {
+    /// Counts the reply as sent.
+    fn record(&self, now: Instant, recorder: &mut Recorder) {
+        let Leaving { done, request } = self;
+        let query = request.query();
+        let qname = &query.packet()[HEADER..HEADER + done.qname_len()];
+        record_answer(recorder, done, request.transport, request.client(), qname);
+        let waited = now.saturating_duration_since(request.received);
+        recorder.answered_after(waited.as_nanos() as u64);
+    }
 }
 
 /// The way back to the sender of a request, for components that reply later.
@@ -273,7 +273,7 @@ impl<'w> ReplyPath<'w> {
         let reply_to = (self.reply_to)()?;
         Some(LateReply {
             shared: Arc::clone(self.shared),
-            late: LateRequest::new(self.request, reply_to, Instant::now()),
+            late: Box::new(LateRequest::new(self.request, reply_to, Instant::now())),
         })
     }
 }
@@ -281,7 +281,7 @@ impl<'w> ReplyPath<'w> {
 /// The right to reply to one request later. If it is dropped, the request stays unanswered.
 pub struct LateReply {
     shared: Arc<ServingState>,
-    late: LateRequest,
+    late: Box<LateRequest>,
 }
 
 impl LateReply {

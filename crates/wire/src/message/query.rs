@@ -4,6 +4,7 @@ use super::edns::OptionSpan;
 use super::{Edns, HEADER, OPT_FIXED, QR, RD, ReplyOptions, skip_name};
 use crate::name::Name;
 use crate::rtype::{Class, Opcode, Type};
+use smallvec::SmallVec;
 
 /// A request, as far as a server needs it.
 ///
@@ -206,7 +207,8 @@ impl<'a> Query<'a> {
 /// the packet is kept, however long it was.
 #[derive(Debug, Clone)]
 pub struct QueryBuf {
-    octets: Box<[u8]>,
+    /// Up to the end of the question. Most names are short.
+    octets: SmallVec<[u8; 64]>,
     edns: Option<Edns>,
     is_signed: bool,
     reserved: u16,
@@ -239,7 +241,7 @@ impl QueryBuf {
 impl From<&Query<'_>> for QueryBuf {
     fn from(query: &Query<'_>) -> Self {
         QueryBuf {
-            octets: query.packet[..query.question_end].into(),
+            octets: SmallVec::from_slice(&query.packet[..query.question_end]),
             edns: query.edns.map(|edns| Edns {
                 cookie: OptionSpan::ABSENT,
                 subnet: OptionSpan::ABSENT,
