@@ -1,7 +1,8 @@
 //! Replies that are sent later than their batch: collected, and sent in groups with sendmmsg.
 //!
-//! Invariants: there are at most [`OUTBOX`] replies; reply `i` is in the slot of [`REPLY_MAX`] octets that starts at
-//! `i * REPLY_MAX`, and fits into it.
+//! Invariants: there are at most [`OUTBOX`] replies of at most [`REPLY_MAX`] octets, one after the other in the buffer, which
+//! has room for all of them. (In slots of that size, their first octets would compete for the same places in the processor's
+//! cache.)
 
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -14,20 +15,24 @@ const SEND_WAITS: usize = 4;
 
 struct Outgoing {
     path: ReturnPath,
+    /// Where its octets start in the buffer.
+    start: usize,
     len: usize,
 }
 
 /// Replies waiting to be sent.
 pub(crate) struct Outbox {
     outgoing: Vec<Outgoing>,
-    buffers: Box<[u8]>,
+    octets: Box<[u8]>,
+    used: usize,
 }
 
 impl Outbox {
     pub(crate) fn new() -> Self {
         Outbox {
             outgoing: Vec::with_capacity(OUTBOX),
-            buffers: vec![0; OUTBOX * REPLY_MAX].into_boxed_slice(),
+            octets: vec![0; OUTBOX * REPLY_MAX].into_boxed_slice(),
+            used: 0,
         }
     }
 
@@ -44,12 +49,10 @@ impl Outbox {
         if self.is_full() || reply.len() > REPLY_MAX {
             return false;
         }
-        let start = self.outgoing.len() * REPLY_MAX;
-        self.buffers[start..start + reply.len()].copy_from_slice(reply);
-        self.outgoing.push(Outgoing {
-            path,
-            len: reply.len(),
-        });
+        let (start, len) = (self.used, reply.len());
+        self.used += len;
+        self.octets[start..self.used].copy_from_slice(reply);
+        self.outgoing.push(Outgoing { path, start, len });
         true
     }
 
@@ -66,6 +69,7 @@ impl Outbox {
             next = end;
         }
         self.outgoing.clear();
+        self.used = 0;
         sent
     }
 
@@ -76,11 +80,11 @@ impl Outbox {
         let mut headers: [libc::mmsghdr; OUTBOX] = unsafe { std::mem::zeroed() };
         // SAFETY: as above.
         let mut data: [libc::iovec; OUTBOX] = unsafe { std::mem::zeroed() };
-        let buffers = self.buffers.as_mut_ptr();
+        let octets = self.octets.as_mut_ptr();
         for (i, outgoing) in self.outgoing.iter_mut().enumerate().take(end).skip(start) {
             data[i] = libc::iovec {
-                // SAFETY: `i` is below OUTBOX, so the pointer stays inside the buffer.
-                iov_base: unsafe { buffers.add(i * REPLY_MAX) }.cast(),
+                // SAFETY: the reply was copied to this place, so the pointer stays inside the buffer.
+                iov_base: unsafe { octets.add(outgoing.start) }.cast(),
                 iov_len: outgoing.len,
             };
             outgoing.path.fill(&mut headers[i].msg_hdr);
