@@ -45,7 +45,7 @@ enum TransferStage {
     Queued(WaitingSlot, TransferSource),
     /// Its version is being prepared.
     Preparing(Preparation),
-    Sending(OutgoingMessages),
+    Sending(Box<OutgoingMessages>),
     /// It failed: a message with the response code is sent.
     Failed(Rcode, Option<u16>),
     Over,
@@ -122,7 +122,7 @@ impl OutgoingTransfer {
     fn send(&mut self, mut prepared: PreparedTransfer) -> TransferStage {
         self.log.serial = prepared.serial;
         prepared.messages.wake_by(&self.wake);
-        TransferStage::Sending(prepared.messages)
+        TransferStage::Sending(Box::new(prepared.messages))
     }
 
     /// Advances to the next stage if that is possible without waiting; otherwise `None`.
