@@ -85,6 +85,7 @@ impl Fit {
     }
 }
 
+#[derive(PartialEq, Eq)]
 struct PacketKey {
     hash: u64,
     fit: Fit,
@@ -96,16 +97,6 @@ struct BorrowedPacketKey<'a> {
     fit: Fit,
     name: &'a [u8],
 }
-
-impl PartialEq for PacketKey {
-    fn eq(&self, other: &Self) -> bool {
-        // Both are lower case.
-        let (name, other_name) = (self.name.as_name(), other.name.as_name());
-        self.fit == other.fit && same_octets(name.as_wire(), other_name.as_wire())
-    }
-}
-
-impl Eq for PacketKey {}
 
 // The name was hashed with a random seed when the query was parsed.
 impl Hash for PacketKey {

@@ -23,6 +23,7 @@ const ARC_COUNTERS: usize = 2 * size_of::<usize>();
 /// Maximum time a failure is cached: a row may be fixed without notice.
 const FAILURE_TTL: Duration = Duration::from_secs(5);
 
+#[derive(PartialEq, Eq)]
 struct FragmentKey {
     hash: u64,
     zone: u64,
@@ -34,16 +35,6 @@ struct BorrowedFragmentKey<'a> {
     zone: u64,
     name: &'a [u8],
 }
-
-impl PartialEq for FragmentKey {
-    fn eq(&self, other: &Self) -> bool {
-        // Both are lower case.
-        let (name, other_name) = (self.name.as_name(), other.name.as_name());
-        self.zone == other.zone && same_octets(name.as_wire(), other_name.as_wire())
-    }
-}
-
-impl Eq for FragmentKey {}
 
 // The name was hashed with a random seed when the query was parsed.
 impl Hash for FragmentKey {

@@ -32,6 +32,15 @@ impl<const N: usize> InlineName<N> {
     }
 }
 
+/// Ignores case, like [`Name`].
+impl<const N: usize> PartialEq for InlineName<N> {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_name() == other.as_name()
+    }
+}
+
+impl<const N: usize> Eq for InlineName<N> {}
+
 impl<const N: usize> From<Name<'_>> for InlineName<N> {
     fn from(name: Name<'_>) -> Self {
         let octets = name.as_wire();
