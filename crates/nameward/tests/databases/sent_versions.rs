@@ -162,7 +162,8 @@ fn follows_by_differences(mode: &str, signed: Signed, kind: PeerKind) {
     assert!(sizes.len() > CHANGES as usize / 2, "{mode}: {sizes:?}");
     assert!(
         sizes.iter().all(|records| *records < 150),
-        "{mode}: {sizes:?}"
+        "{mode}: {sizes:?}\n{}",
+        fleet.server.log()
     );
 }
 

@@ -90,7 +90,8 @@ impl Fleet {
         })
     }
 
-    /// Checks the copies as they are; one that has not been transferred yet, or not again, is skipped.
+    /// Checks the copies as they are; one that has not been transferred yet, or not again, is skipped. So is one that
+    /// changes at this moment: PowerDNS sends the SOA record of one version and the other records of the next.
     fn check(&mut self) {
         for (number, (kind, peer)) in self.copies.iter().enumerate() {
             let serial = serial_at(peer.address(), ZONE);
@@ -98,7 +99,8 @@ impl Fleet {
                 continue;
             }
             let file = self.directory.path().join(format!("{kind}"));
-            if dump(peer.address(), ZONE, &file).is_err() {
+            let dumped = dump(peer.address(), ZONE, &file);
+            if dumped.is_err() || serial_at(peer.address(), ZONE) != serial {
                 continue;
             }
             let text = fs::read_to_string(&file).unwrap();
@@ -142,14 +144,13 @@ impl Fleet {
         listed.lines().map(KeyLine::read).collect()
     }
 
-    /// Waits until every copy has the newest version.
+    /// Waits until every copy has the newest version, and was checked with it.
     fn await_copies(&mut self) {
         let start = Instant::now();
         loop {
             self.check();
             let here = serial_at(self.server.address(), ZONE);
-            let mut there = self.copies.iter();
-            if there.all(|(_, peer)| serial_at(peer.address(), ZONE) == here) {
+            if here.is_some() && self.checked.iter().all(|serial| *serial == here) {
                 return;
             }
             let tails = self.copies.iter();
