@@ -1,9 +1,9 @@
 //! The load: a closed loop of one thread that keeps a fixed number of queries in flight.
 //!
-//! Every socket has a window of slots. A slot is a question under way; its number and a generation
+//! Every socket has a window of slots. A slot is a query in flight; its number and a generation
 //! are the message id, so that a late or doubled answer is known as such. An answer frees its slot,
-//! and the slot asks the next question of the prepared list at once. A slot without an answer for
-//! `timeout` counts as lost and asks again.
+//! and the slot sends the next query of the prepared list at once. A slot without an answer for
+//! `timeout` counts as lost and sends another query.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -34,13 +34,13 @@ pub struct Shape {
     pub timeout: Duration,
 }
 
-/// When a run stops asking.
+/// When a run stops sending queries.
 #[derive(Clone, Copy, Debug)]
 pub enum Limit {
     /// After this time.
     Time(Duration),
     /// After this many queries.
-    Questions(u64),
+    Queries(u64),
 }
 
 /// The outcome of a run.
@@ -48,7 +48,7 @@ pub enum Limit {
 pub struct Outcome {
     /// Answers to queries in flight.
     pub answered: u64,
-    /// Questions without an answer in time.
+    /// Queries without an answer in time.
     pub lost: u64,
     /// Answers of another kind than the scenario expects.
     pub wrong: u64,
@@ -123,7 +123,7 @@ impl<'a> Generator<'a> {
             let room = match limit {
                 Limit::Time(duration) if now - begin < duration => u64::MAX,
                 Limit::Time(_) => 0,
-                Limit::Questions(count) => count - asked,
+                Limit::Queries(count) => count - asked,
             };
             if room == 0 && self.in_flight() == 0 {
                 break;
@@ -177,7 +177,7 @@ impl<'a> Generator<'a> {
         while sent < count {
             match self.out.send(&self.sockets[socket], sent, count) {
                 Ok(more) => sent += more,
-                // What the kernel does not take (a full queue, a refused port) is a question without
+                // What the kernel does not take (a full queue, a refused port) is a query without
                 // an answer: the sweep finds it.
                 Err(error) if is_passing(&error) => break,
                 Err(error) => return Err(error),
@@ -274,7 +274,7 @@ mod tests {
             let addr = server.local_addr().unwrap();
             answer(server, 20, rcode);
             let mut generator = Generator::connect(addr, &queries, SHAPE).unwrap();
-            let outcome = generator.run(Limit::Questions(28)).unwrap();
+            let outcome = generator.run(Limit::Queries(28)).unwrap();
             assert_eq!(outcome.answered, 20);
             assert_eq!(
                 outcome.lost, 8,

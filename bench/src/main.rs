@@ -52,35 +52,35 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Start each server for each scenario, measure it, print a table.
+    /// Measure each server in each scenario.
     Compare(CompareArguments),
-    /// Fill databases, serve them with ours and with PowerDNS, measure both, print tables.
+    /// Measure Nameward and PowerDNS with zones in databases.
     Databases(DatabaseArguments),
-    /// Transfer zones from each server and into each, notify many, print a table each.
+    /// Measure transfers from each server and into each, and NOTIFY to many servers.
     Transfers(TransferArguments),
-    /// Sign a zone of a million names with each server's means, print a table.
+    /// Measure signing a zone of a million names, with BIND and Knot.
     Signing(SigningArguments),
-    /// Have servers take updates (RFC 2136) from one client and from many, print a table.
+    /// Measure updates (RFC 2136) from one client and from many.
     Updates(UpdateArguments),
-    /// Ask ours for its own names while others flood it with questions for a recursor that hangs, print a table.
+    /// Query Nameward for its own names during a flood of queries for a recursor that hangs.
     Recursion(RecursionArguments),
-    /// Flood each server from one network without and with response rate limiting, print a table.
+    /// Flood each server from one network without and with response rate limiting.
     Flood(FloodArguments),
-    /// Query each server over TLS, HTTPS and QUIC, print tables of what queries, handshakes and idle connections cost.
+    /// Measure queries, handshakes and idle connections over TLS, HTTPS and QUIC.
     Encrypted(encrypted::EncryptedArguments),
     /// Write the zone files of a scenario.
     Zones {
-        /// Which zones.
+        /// Scenario whose zone files are written.
         scenario: Scenario,
-        /// Where zone files are kept between runs.
+        /// Directory in which zone files are kept between runs.
         #[arg(long, default_value = "target/bench-data")]
         data: PathBuf,
     },
-    /// Ask a server that is already running with the zones of a scenario.
+    /// Query a running server that has the zones of a scenario.
     Load {
-        /// Which questions.
+        /// Scenario whose queries are sent.
         scenario: Scenario,
-        /// Its address and port.
+        /// Address and port of the server.
         server: SocketAddr,
         #[command(flatten)]
         load: LoadArguments,
@@ -89,13 +89,13 @@ enum Task {
 
 #[derive(Args)]
 struct CompareArguments {
-    /// Scenario to run; may be repeated. All without it.
+    /// Scenario to run; may be repeated. Default: all without signatures.
     #[arg(long)]
     scenario: Vec<Scenario>,
     /// Servers, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = Server::ALL.map(|s| s.to_string()))]
     server: Vec<String>,
-    /// Where zone files are kept between runs.
+    /// Directory in which zone files are kept between runs.
     #[arg(long, default_value = "target/bench-data")]
     data: PathBuf,
     /// Run all servers at once and load each in turn, for this many slices of 150 ms: for a machine whose speed changes.
@@ -105,7 +105,7 @@ struct CompareArguments {
     run: RunArguments,
 }
 
-/// A table of the comparison of transfers.
+/// A table of `transfers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum TransferTable {
     /// A whole zone from each server.
@@ -114,9 +114,9 @@ enum TransferTable {
     AxfrIn,
     /// A hundred changes of a zone of a million records into each server.
     IxfrIn,
-    /// Ten thousand servers that are notified.
+    /// NOTIFY to ten thousand servers.
     Notify,
-    /// A hundred thousand secondary zones at a start.
+    /// A start with a hundred thousand secondary zones.
     Zones,
 }
 
@@ -131,7 +131,7 @@ struct TransferArguments {
     /// Servers, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = ["nameward", "nsd", "knot", "bind"].map(String::from))]
     server: Vec<String>,
-    /// Where zone files are kept between runs.
+    /// Directory in which zone files are kept between runs.
     #[arg(long, default_value = "target/bench-data")]
     data: PathBuf,
     #[command(flatten)]
@@ -143,10 +143,10 @@ struct SigningArguments {
     /// Scenario whose zone is signed.
     #[arg(long, default_value = "flat")]
     scenario: Scenario,
-    /// Where zone files are kept between runs.
+    /// Directory in which zone files are kept between runs.
     #[arg(long, default_value = "target/bench-data")]
     data: PathBuf,
-    /// How long a server may take to load.
+    /// Maximum time in which a server must load its zones, in seconds.
     #[arg(long, default_value_t = 120.0)]
     ready_timeout: f64,
     #[command(flatten)]
@@ -155,10 +155,10 @@ struct SigningArguments {
 
 #[derive(Args)]
 struct DatabaseArguments {
-    /// Databases, separated by commas. All without it.
+    /// Databases, separated by commas. Default: all.
     #[arg(long, value_delimiter = ',')]
     engine: Vec<databases::Engine>,
-    /// Cases, separated by commas. Without it those that say something about the engine.
+    /// Cases, separated by commas. Default: those whose results depend on the database.
     #[arg(long, value_delimiter = ',')]
     case: Vec<databases::Case>,
     /// Run all servers at once and load each in turn, for this many slices of 150 ms; SQLite only.
@@ -170,13 +170,13 @@ struct DatabaseArguments {
 
 #[derive(Args)]
 struct UpdateArguments {
-    /// Servers, separated by commas. All without it.
+    /// Servers, separated by commas. Default: all.
     #[arg(long, value_delimiter = ',')]
     server: Vec<updates::UpdatedServer>,
     /// Numbers of clients, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 64])]
     clients: Vec<usize>,
-    /// Records that the zone has before the first update: what an update costs must not depend on it.
+    /// Records in the zone before the first update. The cost of an update must not depend on it.
     #[arg(long, default_value_t = 0)]
     records: usize,
     /// Seconds of each measurement.
@@ -188,10 +188,10 @@ struct UpdateArguments {
 
 #[derive(Args)]
 struct RecursionArguments {
-    /// Questions of the flood in a second.
+    /// Queries of the flood per second.
     #[arg(long, default_value_t = 20_000)]
     flood: u32,
-    /// Where zone files are kept between runs.
+    /// Directory in which zone files are kept between runs.
     #[arg(long, default_value = "target/bench-data")]
     data: PathBuf,
     #[command(flatten)]
@@ -203,13 +203,13 @@ struct FloodArguments {
     /// Queries of the flood per second.
     #[arg(long, default_value_t = 300_000)]
     flood: u32,
-    /// Scenario whose zones are served and asked for.
+    /// Scenario whose zones are served and queried.
     #[arg(long, default_value = "small")]
     scenario: Scenario,
     /// Servers, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = ["nameward", "nsd", "knot", "bind"].map(String::from))]
     server: Vec<String>,
-    /// Where zone files are kept between runs.
+    /// Directory in which zone files are kept between runs.
     #[arg(long, default_value = "target/bench-data")]
     data: PathBuf,
     #[command(flatten)]
@@ -225,13 +225,13 @@ struct RunArguments {
     /// Seconds of load before each measurement.
     #[arg(long, default_value_t = 2.0)]
     warm_up: f64,
-    /// Seconds until a server must have loaded its zones.
+    /// Maximum time in which a server must load its zones, in seconds.
     #[arg(long, default_value_t = 300.0)]
     ready_timeout: f64,
-    /// Core of the servers.
+    /// CPU core for the servers.
     #[arg(long, default_value_t = 0)]
     server_core: usize,
-    /// Core of the load.
+    /// CPU core for the load generator.
     #[arg(long, default_value_t = 1)]
     client_core: usize,
     #[command(flatten)]
@@ -245,24 +245,24 @@ struct LoadArguments {
     /// Seconds of each measurement.
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
-    /// Stop after this many questions instead.
+    /// Stop after this many queries instead.
     #[arg(long)]
-    questions: Option<u64>,
-    /// Sockets that ask.
+    queries: Option<u64>,
+    /// Sockets that send queries.
     #[arg(long, default_value_t = 4)]
     sockets: usize,
-    /// Questions under way on each socket.
+    /// Outstanding queries on each socket.
     #[arg(long, default_value_t = 32)]
     window: usize,
-    /// EDNS of the questions: off, plain, dnssec or compact.
+    /// EDNS of the queries: off, plain, dnssec or compact.
     #[arg(long, default_value = "plain")]
     edns: QuestionEdns,
 }
 
 impl LoadArguments {
     fn limit(&self) -> Limit {
-        match self.questions {
-            Some(count) => Limit::Questions(count),
+        match self.queries {
+            Some(count) => Limit::Queries(count),
             None => Limit::Time(Duration::from_secs_f64(self.seconds)),
         }
     }
@@ -398,7 +398,7 @@ fn compare_transfers(arguments: &TransferArguments) -> Result<(), TestFailure> {
                 secondaries::differences(&servers, &plan)?,
             ),
             TransferTable::Notify => (
-                "NOTIFY to 10,000 servers, beside questions",
+                "NOTIFY to 10,000 servers while queries are answered",
                 secondaries::notify(&plan)?,
             ),
             TransferTable::Zones => (
@@ -485,7 +485,7 @@ fn compare_recursion(arguments: &RecursionArguments) -> Result<(), TestFailure> 
         (arguments.flood, run.repeat.max(1)),
         &plan,
     )?;
-    println!("### Own names, beside questions for a recursor that hangs\n\n{table}");
+    println!("### Own names, during a flood of queries for a recursor that hangs\n\n{table}");
     Ok(())
 }
 

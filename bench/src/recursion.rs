@@ -1,8 +1,8 @@
-//! Own names while the recursor hangs: the speed of authoritative answers beside a flood of questions for names that no zone has.
+//! Own names while the recursor hangs: the speed of authoritative answers during a flood of queries for names outside all zones.
 //!
-//! The recursor is a socket that takes questions and answers none. The flood comes at a fixed rate, with RD, from many
-//! addresses and for a new name each time, so that it fills every place there is. Beside it the usual load asks for
-//! names of the zone. The same flood against a server without a recursor shows what its packets cost by themselves.
+//! The recursor is a socket that receives queries and answers none. The flood comes at a fixed rate, with RD, from many
+//! addresses and for a new name each time, so that it fills every queue. At the same time, the usual load queries
+//! names in the zone. The same flood against a server without a recursor shows what its packets cost by themselves.
 
 use std::fmt::Write;
 use std::io;
@@ -83,8 +83,8 @@ impl FloodFigures {
     }
 }
 
-/// A question with RD for a name that is asked for once.
-fn question(number: u64) -> Vec<u8> {
+/// A query with RD for a name that is queried once.
+fn query(number: u64) -> Vec<u8> {
     let mut message = (number as u16).to_be_bytes().to_vec();
     message.extend_from_slice(&[1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
     let label = format!("n{number}");
@@ -104,15 +104,15 @@ fn flooders(server: SocketAddr) -> io::Result<Vec<UdpSocket>> {
     (0..FLOODERS).map(open).collect()
 }
 
-/// Sends `rate` questions a second until it is stopped.
+/// Sends `rate` queries per second until it is stopped.
 fn flood(sockets: &[UdpSocket], rate: u32, counts: &FloodCounts) {
     let (begin, mut number, mut reply) = (Instant::now(), 0, [0; 512]);
     while !counts.stop.load(Ordering::Relaxed) {
         let due = (begin.elapsed().as_secs_f64() * f64::from(rate)) as u64;
         while number < due {
             let socket = &sockets[number as usize % sockets.len()];
-            // A full queue loses a question of the flood, which does not matter.
-            if socket.send(&question(number)).is_ok() {
+            // A full queue loses a query of the flood, which does not matter.
+            if socket.send(&query(number)).is_ok() {
                 counts.sent.fetch_add(1, Ordering::Relaxed);
             }
             number += 1;

@@ -1,6 +1,6 @@
-//! The scenarios: which names exist, and which questions are asked.
+//! The scenarios: which names exist, and which queries are sent.
 //!
-//! Zone files and questions both follow from [`label`], so neither has to read the other.
+//! Zone files and queries both follow from [`label`], so neither has to read the other.
 
 use std::fmt;
 
@@ -14,18 +14,18 @@ const TYPE_MX: u16 = 15;
 const TYPE_TXT: u16 = 16;
 const TYPE_AAAA: u16 = 28;
 
-/// Questions prepared for a scenario of millions of names: enough that a run of some seconds rarely
+/// Queries prepared for a scenario of millions of names: enough that a run of some seconds rarely
 /// starts again from the first, and little beside the memory of the server.
 const MANY_QUERIES: usize = 2_000_000;
 
-/// The zones that are served and the questions that are asked.
+/// The zones that are served and the queries that are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Scenario {
     /// One zone of 1,000 names, all of them hot in the processor's caches.
     Small,
-    /// One zone of 1,000,000 names with an A record each, asked at random.
+    /// One zone of 1,000,000 names with an A record each, queried at random.
     Flat,
-    /// 1,000,000 delegations with glue; 30% of the questions do not exist.
+    /// 1,000,000 delegations with glue; 30% of the queried names do not exist.
     Tld,
     /// 100,000 zones of 8 records, found in a directory.
     Hosting,
@@ -88,7 +88,7 @@ impl Scenario {
         matches!(self, Self::Signed | Self::SignedFlat)
     }
 
-    /// The questions, the same in every run. Those of signed zones have DO.
+    /// The queries, the same in every run. Those for signed zones have DO.
     pub fn queries(self, edns: QuestionEdns) -> Queries {
         let edns = if self.is_signed() {
             QuestionEdns::Dnssec
@@ -143,7 +143,7 @@ impl fmt::Display for Scenario {
     }
 }
 
-/// Adds a question for a hoster's zone: mostly web, some mail, some that is not there.
+/// Adds a query for a hoster's zone: mostly web, some mail, some that is not there.
 fn push_hosting(queries: &mut Queries, index: usize, percent: usize) {
     let zone = hosting_zone(index);
     match percent {

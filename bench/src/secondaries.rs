@@ -39,7 +39,7 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 /// A server that uses less than this of the CPU in a look is quiet.
 const QUIET: Duration = Duration::from_millis(300);
 
-/// Questions under way while zones are waited for.
+/// Outstanding queries while zones are waited for.
 const WAITING: Shape = Shape {
     sockets: 2,
     window: 32,
@@ -105,7 +105,7 @@ fn transfer_whole(
         thread::sleep(Duration::from_millis(5));
     }
     let served = Instant::now();
-    let begun = primary.first_asked().ok_or("nobody asked for a transfer")?;
+    let begun = primary.first_asked().ok_or("no transfer was requested")?;
     let cpu = wait_until_quiet(&peer)?;
     let memory = process::memory(&process::tree(peer.pid())?).proportional;
     let wall = served.saturating_duration_since(begun);
@@ -178,7 +178,7 @@ fn follow_differences(server: Server, plan: &Plan<'_>) -> Result<String, TestFai
     ))
 }
 
-/// Ten thousand servers that are notified of one change, while questions are answered.
+/// Ten thousand servers that are notified of one change, while queries are answered.
 pub fn notify(plan: &Plan<'_>) -> Result<String, TestFailure> {
     let targets = notified_sockets()?;
     let list: Vec<String> = targets
@@ -339,7 +339,7 @@ pub fn zones(plan: &Plan<'_>) -> Result<String, TestFailure> {
     ))
 }
 
-/// Asks for all zones until all are answered. One at a time the questions would take longer than the start.
+/// Queries all zones until all are answered. One at a time, the queries would take longer than the start.
 fn wait_for_zones(server: SocketAddr, names: &[&str]) -> Result<(), TestFailure> {
     let begun = Instant::now();
     let client = SmallClient::new(server)?;
@@ -354,7 +354,7 @@ fn wait_for_zones(server: SocketAddr, names: &[&str]) -> Result<(), TestFailure>
     loop {
         if client.rcode(last, 6) == Some(0) {
             let mut generator = Generator::connect(server, &queries, WAITING)?;
-            let outcome = generator.run(Limit::Questions(count))?;
+            let outcome = generator.run(Limit::Queries(count))?;
             if outcome.answered == count && outcome.wrong == 0 {
                 return Ok(());
             }
@@ -366,7 +366,7 @@ fn wait_for_zones(server: SocketAddr, names: &[&str]) -> Result<(), TestFailure>
     }
 }
 
-/// Asks one question at a time.
+/// Sends one query at a time.
 struct SmallClient {
     socket: UdpSocket,
 }

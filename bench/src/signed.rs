@@ -1,4 +1,4 @@
-//! Signed zones in a database: keys, metadata and the order of names as PowerDNS wants them, and the questions.
+//! Signed zones in a database: keys, metadata and the order of names as PowerDNS requires them, and the queries.
 
 use nameward_testkit::wire::QuestionEdns;
 
@@ -6,7 +6,7 @@ use crate::queries::{Expected, Queries};
 use crate::scenario::{Scenario, absent_label};
 
 const TYPE_A: u16 = 1;
-/// Questions for names that do not exist: as many as labels of the scenarios are unique, so that each is new.
+/// Queries for names that do not exist: as many as labels of the scenarios are unique, so that each is new.
 const ABSENT: usize = 1_000_000;
 
 /// The key of RFC 6605 section 6.1.
@@ -54,7 +54,7 @@ impl SignedCase {
         sql
     }
 
-    /// The questions. With CO a compact denial has the response code of others.
+    /// The queries. With CO a compact denial has the response code of others.
     pub fn queries(&self) -> Queries {
         if !self.is_absent {
             return Scenario::Small.queries(QuestionEdns::Dnssec);

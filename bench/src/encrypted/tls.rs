@@ -56,9 +56,9 @@ async fn exchange(
     counts: &EncryptedCounts,
 ) -> io::Result<()> {
     // The message ID is the position of a query in the window.
-    let mut asked = vec![0; window];
+    let mut sent = vec![0; window];
     let (mut out, mut input, mut have) = (Vec::new(), vec![0; READ], 0);
-    for (slot, index) in asked.iter_mut().enumerate() {
+    for (slot, index) in sent.iter_mut().enumerate() {
         *index = push_query(&mut out, slot, counts);
     }
     loop {
@@ -82,8 +82,8 @@ async fn exchange(
             used += 2 + length;
             let id = response.first_chunk::<2>().copied().unwrap_or_default();
             let slot = usize::from(u16::from_be_bytes(id)) % window;
-            counts.count(asked[slot], response);
-            asked[slot] = push_query(&mut out, slot, counts);
+            counts.count(sent[slot], response);
+            sent[slot] = push_query(&mut out, slot, counts);
         }
         input.copy_within(used..have, 0);
         have -= used;

@@ -1,6 +1,6 @@
 //! A primary for all secondaries alike: its messages are prepared before the first request, so that it costs next to nothing.
 //!
-//! It answers questions for the SOA, AXFR, and IXFR from the serial before. Names are compressed by pointers into the first
+//! It answers queries for the SOA, AXFR, and IXFR from the serial before. Names are compressed by pointers into the first
 //! 16 KiB of a message, so messages have no more than that.
 
 use std::io::{self, Read, Write};
