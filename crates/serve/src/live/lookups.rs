@@ -281,6 +281,9 @@ impl Waiters {
             Some(_) => settings.stale_after,
             None => settings.query_timeout,
         };
+        if longest < after {
+            return;
+        }
         let (overdue, others): (Queries, Queries) =
             (self.queries.drain(..)).partition(|query| waited(query) >= after);
         self.queries = others;
