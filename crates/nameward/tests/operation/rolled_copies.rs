@@ -91,7 +91,7 @@ impl Fleet {
     }
 
     /// Checks the copies as they are; one that has not been transferred yet, or not again, is skipped. So is one that
-    /// changes at this moment: PowerDNS sends the SOA record of one version and the other records of the next.
+    /// changes at this moment: PowerDNS may send the SOA record of one version and the other records of the next.
     fn check(&mut self) {
         for (number, (kind, peer)) in self.copies.iter().enumerate() {
             let serial = serial_at(peer.address(), ZONE);
